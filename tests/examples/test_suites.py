@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins in ``examples/`` pass the tests that they come with."""
+"""The plugins in ``examples/`` pass their own tests."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def run_pytest(folder: Path, **environment: str) -> None:
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
-def test_example_in_python_passes_its_tests() -> None:
+def test_the_python_example_passes_its_tests() -> None:
     run_pytest(EXAMPLES / "python-device-injector")
 
 
 @pytest.mark.interop
-def test_example_in_go_passes_its_tests() -> None:
+def test_the_go_example_passes_its_tests() -> None:
     try:
         go = find_go("1.24.0")
         listed = subprocess.run(
@@ -50,5 +50,5 @@ def test_example_in_go_passes_its_tests() -> None:
     except Unavailable as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(f"the example in Go cannot be built: {error}")
+        pytest.skip(f"the Go example cannot be built: {error}")
     run_pytest(GO, PATH=f"{Path(go).parent}:{os.environ['PATH']}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""atheris target: arbitrary bytes as a bundle, as changes to a sound one, and as a manifest.
+"""atheris target: arbitrary bytes as a bundle, as changes to a valid one, and as a manifest.
 
-Run by ``make fuzz``; any exception but RecordingError is a finding, and so is a file that is left
-where a bundle was refused, or that is not the one that was packed. Usage: ``python -m
+Run by ``make fuzz``. Findings are exceptions other than RecordingError, files left behind by a
+rejected bundle, and unpacked content that differs from the packed one. Usage: ``python -m
 tests.fuzz.fuzz_bundle``.
 """
 
@@ -37,28 +37,28 @@ PATH = Path(_FOLDER.name) / "x.zip"
 TARGET = Path(_FOLDER.name) / "private"
 TARGET.mkdir()
 pack(PATH, {MANIFEST: to_bytes(a_manifest(RECORDED)), README: TEXT, RECORDING: RECORDED})
-SOUND = PATH.read_bytes()
-# What comes out is larger than this only where the archive says so itself, and then it is refused.
-_MOST = RATIO_FROM
+VALID = PATH.read_bytes()
+# Larger output requires a larger size in the archive's own headers, and such archives are rejected.
+_MAX_UNPACKED = RATIO_FROM
 
 
 def changed(data: bytes) -> bytes:
-    """A sound bundle with a few of its bytes replaced, each by three of ``data``."""
-    content = bytearray(SOUND)
+    """A valid bundle with one byte replaced for each three bytes of ``data``: offset and value."""
+    content = bytearray(VALID)
     for at in range(0, len(data) - 2, 3):
         content[int.from_bytes(data[at : at + 2], "big") % len(content)] = data[at + 2]
     return bytes(content)
 
 
 def with_manifest(data: bytes) -> bytes:
-    """A sound archive whose manifest is ``data``."""
+    """A valid archive whose manifest is ``data``."""
     PATH.unlink(missing_ok=True)
     pack(PATH, {MANIFEST: data, README: TEXT, RECORDING: RECORDED})
     return PATH.read_bytes()
 
 
 def one_input(data: bytes) -> None:
-    """The fuzz law: what was packed, or RecordingError."""
+    """Check that unpacking returns the packed content or raises RecordingError."""
     make = (bytes, changed, with_manifest)[data[0] % 3 if data else 0]
     content = make(data[1:])
     PATH.write_bytes(content)
@@ -69,7 +69,7 @@ def one_input(data: bytes) -> None:
         return
     unpacked = found.read_bytes()
     found.unlink()
-    assert len(unpacked) <= _MOST
+    assert len(unpacked) <= _MAX_UNPACKED
     if make is changed:
         assert zlib.crc32(unpacked) == zlib.crc32(RECORDED)
     try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""atheris target: a recording with anything beside it, of any owner and mode, in any folder.
+"""atheris target: a recording with arbitrary companion files, owners, modes and folders.
 
-Run by ``make fuzz``; what is read, marked and recorded to comes to an end, raises nothing but
-RecordingError (Refused for marks), and changes no file but the recording and its companions.
-Owners are given away as root only. Usage: ``python -m tests.fuzz.fuzz_companions``.
+Run by ``make fuzz``. Reading, marking and recording must end, raise only RecordingError (Refused
+for marks), and change no file except the recording and its companions. Owners vary only when run
+as root. Usage: ``python -m tests.fuzz.fuzz_companions``.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ with atheris.instrument_imports(
     from tests.recording.companions import RecordingFacts, impatient, one_scene
 
 
-_SECONDS = 20
+_TIMEOUT_S = 20
 _FOLDER = tempfile.TemporaryDirectory()
 
 
 def one_input(data: bytes) -> None:
-    """The fuzz law: `one_scene`, and no waiting."""
-    faulthandler.dump_traceback_later(_SECONDS, exit=True)
+    """Check `one_scene` with facts derived from ``data``; exit if it hangs."""
+    faulthandler.dump_traceback_later(_TIMEOUT_S, exit=True)
     try:
         with impatient():
-            # All facts from any input: libFuzzer begins with few bytes, and a scene takes 0.1 s.
+            # Expand the input: libFuzzer begins with few bytes, and a scene takes 0.1 s.
             facts = random.Random(data).randbytes(16)
             one_scene(Path(_FOLDER.name), RecordingFacts.of(facts))
     finally:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""atheris target: what a small file could make large.
+"""atheris target: memory use for small hostile inputs.
 
-Most inputs are the bytes of a message, repeated, whose elements have to be bounded; a few choose
-one of the hostile recordings of ``tests.bombs`` and the commands that are measured on it. Run by
-``make fuzz``; more than 500 MiB, a traceback or a message with more elements than allowed is a
-finding. Usage: ``python -m tests.fuzz.fuzz_memory``.
+Most inputs are repeated bytes of a message, whose number of elements must be bounded; a few select
+one of the hostile recordings of ``tests.bombs`` and the commands to measure with it. Run by ``make
+fuzz``. Findings are more than 500 MiB, a traceback, or a message with more elements than allowed.
+Usage: ``python -m tests.fuzz.fuzz_memory``.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from tests.bombs.commands import COMMANDS, PEAK_MIB, TUI, measure
 from tests.bombs.recordings import BOMBS, make
 from tests.nri.test_element_limits import KINDS, elements_of
 
-_MOST = 40
-_MEASURED = 4
-"""One input of so many thousand is measured, which takes seconds."""
-_SMALL = 10_000_000
+_MAX_ELEMENTS = 40
+_MEASURE_INTERVAL_K = 4
+"""One input in so many thousand measures commands, which takes seconds."""
+_MAX_FILE_BYTES = 10_000_000
 
 
 def check_elements(data: bytes) -> None:
-    """The law of messages."""
+    """Check that a bounded message has a limited number of elements."""
     kind = KINDS[data[0] % len(KINDS)]
-    kept = bounded(kind, data[2:] * (1 + data[1]), _MOST)
+    kept = bounded(kind, data[2:] * (1 + data[1]), _MAX_ELEMENTS)
     try:
         message = kind.FromString(kept)
     except DecodeError:
         return
-    assert elements_of(message) <= 2 * _MOST + 2
+    assert elements_of(message) <= 2 * _MAX_ELEMENTS + 2
 
 
 def check_commands(data: bytes) -> None:
-    """The law of commands."""
+    """Check status and memory of commands with a hostile recording."""
     names, commands = list(BOMBS), [*COMMANDS, TUI]
     bomb = names[int.from_bytes(data[:2], "big") % len(names)]
     chosen = [commands[octet % len(commands)] for octet in data[2:6]] or ["log"]
     with tempfile.TemporaryDirectory() as folder:
         path = make(Path(folder) / "r.nriscope.db", BOMBS[bomb], (1 + data[-1]) / 256)
-        if path.stat().st_size > _SMALL:
+        if path.stat().st_size > _MAX_FILE_BYTES:
             return
         found = measure(path, *chosen)
     assert found.status == 0, f"{bomb}: {found.said}"
@@ -57,10 +57,10 @@ def check_commands(data: bytes) -> None:
 
 
 def one_input(data: bytes) -> None:
-    """Bytes that choose what is tried."""
+    """Select a check by the input and run it."""
     if len(data) < 3:
         return
-    if sum(data) % (1_000 * _MEASURED) == 7:
+    if sum(data) % (1_000 * _MEASURE_INTERVAL_K) == 7:
         check_commands(data)
     else:
         check_elements(data)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""atheris target: secrets planted in generated messages, in all spellings and outputs.
+"""atheris target: secrets planted in generated messages, in all encodings and outputs.
 
-Most inputs choose a key, a syntax, a place and a value, with the same value in another spelling in
-a second place; a few write a recording that is full of secrets in every format with ``--redact``.
-Run by ``make fuzz``; six characters in a row that are left of a value are a finding. Usage:
-``python -m tests.fuzz.fuzz_redaction``.
+Most inputs select a key, a syntax, a place and a value, and plant the value again in another
+encoding in a second place; a few export a recording full of secrets in every format with
+``--redact``. Run by ``make fuzz``. Six consecutive characters of a value in the output are a
+finding. Usage: ``python -m tests.fuzz.fuzz_redaction``.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from tests.share.redaction.test_credential_laws import (
 T = TypeVar("T")
 _LETTERS = "abcdefghkmnpqrstuvwxyzABCDEFGHKMNPQRSTUVWXYZ23456789"
 _SIGNS = "'\"$ :é世;,|<>()[]{}=@!%*+-_~^?/\\"
-_EACH_WRITTEN = 2_000
-"""One input of so many is written in every format, which takes a second."""
+_EXPORT_INTERVAL = 2_000
+"""One input in so many is exported in every format, which takes a second."""
 _SPELLINGS: tuple[Callable[[str], str], ...] = (
     str,
     lambda text: base64.b64encode(text.encode()).decode(),
@@ -65,10 +65,10 @@ def _one(data: atheris.FuzzedDataProvider, choices: Sequence[T]) -> T:
 
 
 def check_message(data: atheris.FuzzedDataProvider) -> None:
-    """The law of messages."""
+    """Check that redaction removes a planted value from a message."""
     name = _one(data, sorted(SYNTAXES))
     key = _one(data, sorted(KEYS))
-    # What has no quotes around it ends at most signs.
+    # Most punctuation ends an unquoted value.
     value = _value(data, "$:!%*+_~?" if name == "assigned" else _SIGNS)
     request = api.CreateContainerRequest(container=api.Container(id="c1", name="app"))
     _one(data, PLACES)(request, SYNTAXES[name][0](key, value))
@@ -84,7 +84,7 @@ def check_message(data: atheris.FuzzedDataProvider) -> None:
 
 
 def _decoded(shown: str) -> list[str]:
-    """The words of a text, out of base64 and hexadecimal."""
+    """The words of a text, decoded from base64 and hexadecimal."""
     texts = []
     for word in shown.split():
         for decode in base64.b64decode, base64.urlsafe_b64decode, bytes.fromhex:
@@ -96,7 +96,7 @@ def _decoded(shown: str) -> list[str]:
 
 
 def check_outputs(seed: int) -> None:
-    """The law of all that commands write."""
+    """Check that no command's output contains a planted secret."""
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
@@ -108,8 +108,8 @@ def check_outputs(seed: int) -> None:
 
 
 def one_input(content: bytes) -> None:
-    """Bytes that choose what is tried."""
-    if sum(content) % _EACH_WRITTEN == 7:
+    """Select a check by the input and run it."""
+    if sum(content) % _EXPORT_INTERVAL == 7:
         check_outputs(int.from_bytes(content[:4], "big"))
     else:
         check_message(atheris.FuzzedDataProvider(content))

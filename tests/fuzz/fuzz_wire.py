@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""atheris target: arbitrary bytes through a `Connection` in arbitrary pieces.
+"""atheris target: arbitrary bytes passed to a `Connection` in chunks of arbitrary size.
 
-Run by ``make fuzz``; any exception, any difference between divisions of the same bytes and any
-event after the last one is a finding. Usage: ``python -m tests.fuzz.fuzz_wire``.
+Run by ``make fuzz``. Findings are exceptions, different results for different chunk sizes, and
+events after the end of the connection. Usage: ``python -m tests.fuzz.fuzz_wire``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIMITS = Limits(frame_payload=4096, message_data=2048, requests_in_flight=8, saf
 
 
 def run(data: bytes, step: int, *, answer: bool) -> tuple[list[str], bytes]:
-    """Feed ``data`` in pieces of ``step`` bytes and describe all that comes of it."""
+    """Feed ``data`` in chunks of ``step`` bytes; return the events and the bytes to send."""
     end = Connection(serves=1, calls=2, limits=LIMITS)
     end.send_request("service", "method", b"payload")
     seen: list[str] = []
@@ -36,10 +36,10 @@ def run(data: bytes, step: int, *, answer: bool) -> tuple[list[str], bytes]:
 
 
 def one_input(data: bytes) -> None:
-    """The fuzz law: events or a typed protocol error, the same for any division."""
+    """Check that the events, or a typed protocol error, are the same for any chunk size."""
     step = data[0] + 1 if data else 1
-    # Answers are left out of the comparison: when they are given decides how many requests are
-    # in flight, and so which of them are refused.
+    # The comparison sends no replies: their timing determines the number of requests in flight,
+    # and therefore which requests are rejected.
     assert run(data[1:], step, answer=False) == run(data[1:], 1 << 16, answer=False)
     run(data[1:], step, answer=True)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the generated code promises to the rooms above it."""
+"""Properties of the generated code that other rooms rely on."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from nri_scope._gen.ttrpc import ttrpc_pb2
 
 
 @pytest.mark.parametrize(
-    ("module", "stranger"),
+    ("module", "other"),
     [
         ("nri_scope._gen.nri.api_pb2", "betterproto2"),
         ("nri_scope._gen.nri.api_pb2", "grpclib"),
@@ -21,18 +21,18 @@ from nri_scope._gen.ttrpc import ttrpc_pb2
         ("nri_scope", "google.protobuf"),
     ],
 )
-def test_one_protobuf_library_does_not_bring_the_other(module: str, stranger: str) -> None:
-    program = f"import sys, {module}; sys.exit({stranger!r} in sys.modules)"
+def test_a_module_does_not_import_the_other_protobuf_library(module: str, other: str) -> None:
+    program = f"import sys, {module}; sys.exit({other!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_events_have_their_numbers_and_last_is_one_more() -> None:
+def test_event_numbers_are_contiguous_and_last_is_the_largest() -> None:
     numbers = [value.number for value in api_pb2.Event.DESCRIPTOR.values]
     assert numbers == list(range(16))
     assert api_pb2.LAST == api_pb2.VALIDATE_CONTAINER_ADJUSTMENT + 1
 
 
-def test_every_event_but_none_has_a_call_of_its_own() -> None:
+def test_every_event_has_a_dedicated_call() -> None:
     calls = {method.name for method in api_pb2.DESCRIPTOR.services_by_name["Plugin"].methods}
     events = [
         value.name.title().replace("_", "")
@@ -42,7 +42,7 @@ def test_every_event_but_none_has_a_call_of_its_own() -> None:
     assert calls == {*events, "Configure", "Synchronize", "Shutdown", "StateChange"}
 
 
-def test_the_field_called_none_is_reachable() -> None:
+def test_the_enum_member_none_is_accessible() -> None:
     assert api_pb2.Field.Value("None") == 0
     assert api_pb2.Field.Name(api_pb2.MemoryPolicy) == "MemoryPolicy"
 
@@ -52,7 +52,7 @@ def test_unknown_fields_survive() -> None:
     assert api_pb2.Container.FromString(future).SerializeToString() == future
 
 
-def test_a_detail_is_an_any_on_the_wire() -> None:
+def test_a_detail_has_the_encoding_of_any() -> None:
     original = any_pb2.Any(type_url="t.example/x", value=b"\x00\x01")
     detail = ttrpc_pb2.Detail.FromString(original.SerializeToString())
     assert (detail.type_url, detail.value) == (original.type_url, original.value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The word list finds its words wherever they stand, and nothing in ordinary sentences."""
+"""Tests of the word list: it finds its words at any place, and accepts ordinary sentences."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_finds_a_word(text: str, words: str) -> None:
     assert [found for _, found, _ in findings(text)] == [words]
 
 
-def test_tells_the_line() -> None:
+def test_reports_the_line() -> None:
     assert [line for line, _, _ in findings("one\n\nlikewise\nwhoever\n")] == [3, 4]
 
 
@@ -33,5 +33,5 @@ def test_plain_words_pass(text: str) -> None:
     assert list(findings(text)) == []
 
 
-def test_generated_code_is_left_out() -> None:
+def test_generated_code_is_excluded() -> None:
     assert not any("_gen" in path.parts for path in files())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drift check sees every way in which generated code can be stale."""
+"""Tests of the check for outdated generated code."""
 
 import pytest
 
@@ -21,5 +21,5 @@ def test_equal_code_has_not_drifted() -> None:
     ],
     ids=["edited", "missing", "left over"],
 )
-def test_a_difference_is_shown(committed: dict[str, str], line: str) -> None:
+def test_outdated_code_is_reported(committed: dict[str, str], line: str) -> None:
     assert line in drift(committed, FRESH)

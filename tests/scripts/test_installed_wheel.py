@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an installed wheel brings besides the modules: manual pages and completion for shells."""
+"""Tests of an installed wheel: command, manual pages and shell completion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(*command: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment with the wheel in it; what the wheel depends on is ours."""
+    """A new environment with the wheel, which imports its dependencies from this one."""
     wheels = tmp_path_factory.mktemp("wheels")
     run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", wheels)
     (wheel,) = wheels.glob("nri_scope-*.whl")
@@ -40,10 +40,10 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def completed(prefix: Path, line: str) -> list[str]:
-    """What bash offers at the end of the line."""
+    """Bash's completions at the end of the line."""
     script = prefix / "share" / "bash-completion" / "completions" / "nri-scope"
     text = f"""
-        # Outside of a completion by readline it would only complain.
+        # The builtin fails outside of a completion by readline.
         compopt() {{ local IFS=" "; echo "compopt $*"; }}
         source {script}
         COMP_WORDS=({line})
@@ -63,7 +63,7 @@ def completed(prefix: Path, line: str) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-def test_the_command_of_the_wheel_is_the_one_that_runs(prefix: Path) -> None:
+def test_the_installed_command_imports_the_wheel(prefix: Path) -> None:
     code = "import nri_scope; print(nri_scope.__file__)"
     command = (prefix / "bin" / "python", "-P", "-c", code)
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -24,7 +24,7 @@ def test_references_and_keys_are_named() -> None:
     assert "Indexed by container, pod." in text
 
 
-def test_it_is_the_same_every_time() -> None:
+def test_output_is_deterministic() -> None:
     assert render() == render()
     assert render().endswith("\n")
     assert "None" not in render()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundles in ``recordings/``: each is small, holds no secret and shows what it is said to."""
+"""The bundles in ``recordings/`` are small, contain no secret and match their descriptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ each = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: str(path.name
 each_series = pytest.mark.parametrize("series", SERIES)
 
 
-def of(series: str, scene: str) -> Path:
+def scene_bundle(series: str, scene: str) -> Path:
     return FOLDER / f"containerd-{series}-{scene}.nriscope.zip"
 
 
@@ -38,8 +38,8 @@ def events(path: Path) -> list[Event]:
         return list(recording.events())
 
 
-def told(path: Path, container: str) -> list[str]:
-    """What happened to a container."""
+def events_of(path: Path, container: str) -> list[str]:
+    """Names of the events of a container."""
     return [event.event for event in events(path) if event.container == container]
 
 
@@ -48,16 +48,16 @@ def history(path: Path, name: str) -> History:
         return next(one for one in histories(recording).values() if one.name == name)
 
 
-# -- all of them ------------------------------------------------------------------------------
+# -- all bundles ------------------------------------------------------------------------------
 
 
-def test_each_is_made_by_the_script_and_in_the_list() -> None:
+def test_each_bundle_is_made_by_the_script_and_listed_in_the_readme() -> None:
     assert sorted(sample.path for sample in samples()) == BUNDLES
     listed = re.findall(r"`([^`/*]*\.nriscope\.(?:zip|db))`", (FOLDER / "README.md").read_text())
     assert sorted(set(listed)) == sorted(path.name for path in FOLDER.glob("*.nriscope.*"))
 
 
-def test_tests_that_the_list_names_use_them() -> None:
+def test_tests_named_in_the_readme_use_the_recordings() -> None:
     text = (FOLDER / "README.md").read_text()
     tests = set(re.findall(r"`(tests/[^`]*/test_[^`]*\.py)`", text))
     assert tests
@@ -66,7 +66,7 @@ def test_tests_that_the_list_names_use_them() -> None:
 
 
 @each
-def test_each_is_small_and_sound(bundle: Path) -> None:
+def test_a_bundle_is_small_and_valid(bundle: Path) -> None:
     assert bundle.stat().st_size < SIZE_MAX
     with Recording.open(bundle) as recording:
         assert recording.sessions()
@@ -75,7 +75,7 @@ def test_each_is_small_and_sound(bundle: Path) -> None:
 
 
 @each
-def test_none_holds_what_was_secret(bundle: Path, tmp_path: Path) -> None:
+def test_no_bundle_contains_a_secret(bundle: Path, tmp_path: Path) -> None:
     secrets = [SECRET.encode(), base64.b64encode(SECRET.encode())[:8], b"db.shop.svc"]
     everything = [bundle.read_bytes(), unpack(bundle, tmp_path).read_bytes()]
     with Recording.open(bundle) as recording:
@@ -85,7 +85,7 @@ def test_none_holds_what_was_secret(bundle: Path, tmp_path: Path) -> None:
 
 
 @each
-def test_each_can_be_replayed(bundle: Path) -> None:
+def test_a_bundle_can_be_replayed(bundle: Path) -> None:
     class Plugin:
         def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
             return Adjustment().add_env("REPLAYED", "yes")
@@ -98,12 +98,12 @@ def test_each_can_be_replayed(bundle: Path) -> None:
     assert all("REPLAYED=yes" in one.spec["process"]["env"] for one in created)  # type: ignore[operator,index,call-overload]
 
 
-# -- what each shows --------------------------------------------------------------------------
+# -- scenes -----------------------------------------------------------------------------------
 
 
 @each_series
 def test_normal_life_has_changes_of_two_plugins(series: str) -> None:
-    app = history(of(series, "normal-life"), "shop/web/app")
+    app = history(scene_bundle(series, "normal-life"), "shop/web/app")
     assert str(app.owner_of("/process/env/OWNER")[0]) == "one of 01–29"
     assert str(app.owner_of("/process/rlimits/RLIMIT_NOFILE")[0]) == "one of 31–49"
 
@@ -112,35 +112,35 @@ def test_normal_life_has_changes_of_two_plugins(series: str) -> None:
 def test_a_conflict_ends_the_chain_twice(series: str) -> None:
     seen = Counter(
         event.plugin[:2]
-        for event in events(of(series, "conflict"))
+        for event in events(scene_bundle(series, "conflict"))
         if (event.event, event.container) == ("CreateContainer", "app")
     )
     assert seen == {"00": 2, "30": 2}
 
 
 @each_series
-def test_a_slow_plugin_takes_all_the_time_that_it_has(series: str) -> None:
+def test_a_slow_plugin_delays_the_chain_until_its_deadline(series: str) -> None:
     creations = [
         event
-        for event in events(of(series, "slow-plugin"))
+        for event in events(scene_bundle(series, "slow-plugin"))
         if (event.event, event.container) == ("CreateContainer", "app")
     ]
     assert [event.plugin[:2] for event in creations] == ["00", "30", "50", "99"]
-    _, before, behind, _ = creations
-    assert 1.9 * SECONDS < behind.at_ns - before.at_ns < 2.5 * SECONDS
+    _, before, after, _ = creations
+    assert 1.9 * SECONDS < after.at_ns - before.at_ns < 2.5 * SECONDS
 
 
 @each_series
-def test_a_crash_loop_creates_the_container_again_and_again(series: str) -> None:
-    counts = Counter(told(of(series, "crash-loop"), "app"))
+def test_a_crash_loop_creates_the_container_four_times(series: str) -> None:
+    counts = Counter(events_of(scene_bundle(series, "crash-loop"), "app"))
     assert set(counts.values()) == {4}
     assert len(counts) == 6
 
 
 @each_series
-def test_an_untidy_end_surprises_plugins(series: str) -> None:
-    path = of(series, "untidy-order")
-    assert told(path, "never-started") == [
+def test_an_untidy_order_has_events_in_unusual_order(series: str) -> None:
+    path = scene_bundle(series, "untidy-order")
+    assert events_of(path, "never-started") == [
         "CreateContainer", "PostCreateContainer", "StopContainer", "RemoveContainer",
     ]  # fmt: skip
     order = [f"{one.event} {one.pod}" for one in events(path) if one.namespace == "shop"]
@@ -150,10 +150,10 @@ def test_an_untidy_end_surprises_plugins(series: str) -> None:
 
 @each_series
 def test_a_restart_makes_two_sessions_and_a_gap(series: str) -> None:
-    with Recording.open(of(series, "restart")) as recording:
+    with Recording.open(scene_bundle(series, "restart")) as recording:
         first, second = recording.sessions()
         (gap,) = recording.gaps()
-        # The container that lived on is in the second Synchronize.
+        # The container that kept running is in the second Synchronize.
         assert len(recording.state(second.id).containers) == 1 + len(
             recording.state(first.id).containers
         )
@@ -169,5 +169,5 @@ def test_captures_have_plugins_with_their_replies(name: str) -> None:
     assert roles["60-cpu-policy"] == Role.TAP
     app = history(FOLDER / f"{name}.nriscope.zip", "shop/web/app")
     assert str(app.owner_of("/linux/resources/pids/limit")[0]) == "60-cpu-policy"
-    # It was not captured: validators told of it.
+    # This plugin was not captured: the owner is known from the validator's request.
     assert str(app.owner_of("/linux/devices/~1dev~1nri-null")[0]) == "20-device-injector"

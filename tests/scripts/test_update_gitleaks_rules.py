@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refreshing the rules for formats of credentials, and what a package has of them."""
+"""Tests of the update of the rules from gitleaks, and of the rules in the package."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rules_are_taken_over_as_they_are_without_those_for_files(copy: Path) -> None:
+def test_rules_are_copied_unchanged_except_rules_for_files(copy: Path) -> None:
     target = copy / "target"
 
     assert update(copy, "v9.9.9", target) == 1
@@ -75,7 +75,7 @@ def test_a_copy_needs_a_version(
     assert "--folder needs --version" in capsys.readouterr().err
 
 
-def test_the_licence_is_beside_the_rules_that_we_use() -> None:
+def test_the_licence_is_stored_with_the_rules() -> None:
     document = json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))
 
     assert document["licence"] == "MIT" and document["version"].startswith("v")
