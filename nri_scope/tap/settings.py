@@ -87,6 +87,7 @@ class Settings:
         rules = self._rules()
         if rules is None:
             return None
+        from nri_scope.share.redaction.capture import SourceRedaction
 
         return SourceRedaction.to(Path(self.output), rules)
 
