@@ -38,7 +38,7 @@ PACKAGES = {
     "": "Code generated from proto/ by scripts/generate.py. Do not edit.",
     "nri": "NRI v1alpha1 messages (protobuf).",
     "ttrpc": "ttRPC's request and response (protobuf).",
-    "cri": "The part of Kubernetes CRI v1 that we call (betterproto2 and grpclib).",
+    "cri": "A subset of Kubernetes CRI v1 (betterproto2 and grpclib).",
 }
 
 

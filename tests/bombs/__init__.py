@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small files that would take up much memory, and how much each command takes of it."""
+"""Small recordings that expand to large data, and tests of each command's memory use."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command that reads a recording, on one, in a process whose memory is measured.
+"""Run commands that read a recording, in a process whose memory is measured.
 
-As a program it runs some one after the other: ``python -m tests.bombs.commands FILE FOLDER NAME``.
+The process runs ``python -m tests.bombs.commands FILE FOLDER NAME...``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from benchmarks import adjuster
 from tests.recording.traffic import MEMORY
 
 PEAK_MIB = 500
-"""What no command may take on a file of up to 10 MB, in MiB."""
+"""Memory limit of a command for a file of up to 10 MB, in MiB."""
 _ADDRESS_SPACE = 3 << 30
-"""Bytes; what asks for more is refused them by the system, which keeps the machine alive."""
-_WATCHDOG = 600
-"""Seconds after which a program that hangs is killed, on a machine as busy as it may be."""
+"""Bytes; larger allocations fail, which protects the machine."""
+_CPU_LIMIT_S = 600
+"""Processor time after which a hanging process is killed."""
 _PLUGIN = str(Path(adjuster.__file__))
-_WHAT = "shop/web-0/app-0"
+_CONTAINER = "shop/web-0/app-0"
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "log": ("log", "FILE", "--printed"),
@@ -35,13 +35,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "show an event": ("show", "FILE", "3"),
     "show an event json": ("show", "FILE", "3", "--format", "json"),
     "show Synchronize": ("show", "FILE", "1"),
-    "show a container": ("show", "FILE", _WHAT),
+    "show a container": ("show", "FILE", _CONTAINER),
     "diff": ("diff", "FILE"),
     "diff json": ("diff", "FILE", "--format", "json"),
-    "diff a container": ("diff", "FILE", _WHAT),
+    "diff a container": ("diff", "FILE", _CONTAINER),
     "diff two": ("diff", "FILE", "FILE"),
-    "blame": ("blame", "FILE", _WHAT),
-    "blame json": ("blame", "FILE", _WHAT, "--full", "--format", "json"),
+    "blame": ("blame", "FILE", _CONTAINER),
+    "blame json": ("blame", "FILE", _CONTAINER, "--full", "--format", "json"),
     "report": ("report", "FILE", "-o", "OUT/r.html", "--force"),
     "report markdown": ("report", "FILE", "-o", "OUT/r.md", "--force"),
     "diagnose": ("report", "FILE", "--diagnose"),
@@ -60,22 +60,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "shrink": ("shrink", "FILE", "-o", "OUT/s.nriscope.db", "--force", "--", "/bin/true"),
     "import": ("import", "FILE", "-o", "OUT/i.nriscope.db", "--force"),
 }  # fmt: skip
-"""By name. FILE is the recording, OUT a folder."""
+"""Command lines by name. FILE is the recording, OUT a folder."""
 TUI = "tui"
-"""The name of the terminal interface, which is shown without a terminal."""
+"""Name of the terminal interface, which runs without a terminal."""
 
 
 class Measured(NamedTuple):
-    """What a program came to."""
+    """Result of a measured process."""
 
     status: int
     peak_mib: float
-    said: str
-    """On stderr, with a line ``NAME: STATUS`` for each command."""
+    stderr: str
+    """Contains a line ``NAME: STATUS`` for each command."""
 
 
 def measure(path: Path, *names: str) -> Measured:
-    """Run commands, by default all but the terminal interface, and measure the highest memory."""
+    """Run commands, by default all but the terminal interface, and measure the peak memory."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         errors = Path(folder) / "stderr"
         with errors.open("wb") as stderr:
@@ -86,10 +86,10 @@ def measure(path: Path, *names: str) -> Measured:
                 stderr=stderr,
             )
             _, status, usage = os.wait4(process.pid, 0)
-        # It is gone, and nobody has to wait for it again.
+        # os.wait4 has reaped the process: Popen must not wait again.
         process.returncode = os.waitstatus_to_exitcode(status)
-        said = errors.read_text(errors="replace")
-        return Measured(process.returncode, usage.ru_maxrss / 1024, said)
+        text = errors.read_text(errors="replace")
+        return Measured(process.returncode, usage.ru_maxrss / 1024, text)
 
 
 async def _browse(path: Path) -> None:
@@ -114,9 +114,9 @@ def run_command(name: str, path: Path, folder: Path) -> int:
 
 
 def main() -> None:
-    """Run the commands that are named."""
+    """Run the commands named on the command line."""
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
-    resource.setrlimit(resource.RLIMIT_CPU, (_WATCHDOG, _WATCHDOG))
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_LIMIT_S, _CPU_LIMIT_S))
     path, folder, *names = sys.argv[1:]
     for name in names:
         status = run_command(name, Path(path), Path(folder))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings and bundles that are small as files and large once they are read.
+"""Recordings and bundles that are small files, but expand to large data when read.
 
-Each bomb is a function from a path and a scale to a recording at that path; at scale 1 the file, or
-the bundle made of it, has at most 10 MB.
+Each bomb is a function that modifies a recording in proportion to a scale; at scale 1 the file, or
+the bundle made from it, has at most 10 MB.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TEXTS = tuple(
 
 
 def make(path: Path, bomb: Bomb, scale: float = 1.0) -> Path:
-    """A sound recording, with the bomb in it."""
-    # What is written and replaced many times stays out of the disk's way.
+    """A valid recording, modified by the bomb."""
+    # In memory, as the file is rewritten many times.
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         made = Path(folder) / "r.nriscope.db"
         record(made, [an_item("Synchronize", a_synchronize(2)), *lifecycles(5)])
@@ -53,7 +53,7 @@ def make(path: Path, bomb: Bomb, scale: float = 1.0) -> Path:
 
 
 def make_bundle(path: Path, bomb: Bomb, scale: float = 1.0) -> Path:
-    """The same, packed."""
+    """A bundle of a recording modified by the bomb."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         made = make(Path(folder) / "r.nriscope.db", bomb, scale)
         return a_bundle(path, made.read_bytes())
@@ -73,7 +73,7 @@ def _one_row_each(connection: sqlite3.Connection) -> None:
 
 
 def long_text(table: str, column: str, text: str = "a", size: int = 60 * MIB) -> Bomb:
-    """One text of `size` bytes, in all rows or in one."""
+    """One text of `size` bytes; pods and containers with it are those of all events."""
 
     def bomb(connection: sqlite3.Connection, scale: float) -> None:
         value = text * int(size * scale / len(text.encode()))
@@ -108,7 +108,7 @@ def many_values(column: str, value: object = "", size: int = 60 * MIB) -> Bomb:
 
 
 def deep_json(column: str) -> Bomb:
-    """JSON that is nested without end."""
+    """Deeply nested JSON."""
 
     def bomb(connection: sqlite3.Connection, scale: float) -> None:
         deep = int(20 * MIB * scale)
@@ -148,7 +148,7 @@ _EACH = {"session": 60, "event": 65, "state": 15, "pod": 16, "container": 16, "n
 
 
 def many_rows(table: str, size: int = 9 * MIB, of: int = 3) -> Bomb:
-    """Rows without end in one table; events are copies of the event `of`."""
+    """Many rows in one table; events are copies of the event `of`."""
 
     def bomb(connection: sqlite3.Connection, scale: float) -> None:
         count = int(size * scale / _EACH.get(table, 12))
@@ -161,7 +161,7 @@ def many_rows(table: str, size: int = 9 * MIB, of: int = 3) -> Bomb:
 
 
 def many_of_a_pod(name: str) -> Bomb:
-    """Containers without end, of one pod."""
+    """Many containers of one pod."""
 
     def bomb(connection: sqlite3.Connection, scale: float) -> None:
         many_rows("container")(connection, scale)
@@ -171,7 +171,7 @@ def many_of_a_pod(name: str) -> Bomb:
 
 
 def many_subjects(table: str, of: int, size: int = 9 * MIB) -> Bomb:
-    """Pods or containers without end, with an event of each: a copy of the event `of`."""
+    """Many pods or containers, each with one event: a copy of the event `of`."""
 
     def bomb(connection: sqlite3.Connection, scale: float) -> None:
         count = int(size * scale / 150)
@@ -204,7 +204,7 @@ def _varint(value: int) -> bytes:
 
 
 def repeated_fields(kind: Descriptor, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """Every repeated field below a message: the numbers of the fields that lead to it."""
+    """The path of every repeated field in a message, as field numbers."""
     for field in kind.fields:
         here = (*path, field.number)
         if is_repeated(field):
@@ -214,7 +214,7 @@ def repeated_fields(kind: Descriptor, path: tuple[int, ...] = ()) -> Iterator[tu
 
 
 def of_many(kind: Descriptor, path: tuple[int, ...], size: int) -> bytes:
-    """A message with a field repeated until it has `size` bytes; keys of maps all differ."""
+    """A message with a field repeated up to `size` bytes; map keys are distinct."""
     fields = list(path)
     descriptor = kind
     for number in path[:-1]:
@@ -232,7 +232,7 @@ def _elements(field: FieldDescriptor, size: int) -> Iterator[bytes]:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         made = at = 0
-        # With different keys there is nothing to pack; these are enough to be too many.
+        # Distinct keys compress badly; 1 MiB of them exceeds the limits.
         while made < min(size, MIB):
             key = f"{at:x}".encode() if kind.fields_by_name["key"].type == 9 else b""
             one = _field(field.number, _field(1, key) if key else _varint(8) + _varint(at))
@@ -250,7 +250,7 @@ def _elements(field: FieldDescriptor, size: int) -> Iterator[bytes]:
 def huge_message(
     kind: ObjectKind, content: Callable[[int], bytes], size: int = 16 * MIB - 200
 ) -> Bomb:
-    """An object of this kind, behind the events of one pod, with more in it than in any other."""
+    """An unusually large object of a kind, referenced by the first events."""
 
     def bomb(connection: sqlite3.Connection, scale: float) -> None:
         data = content(int(size * scale))
@@ -270,8 +270,8 @@ def huge_message(
         where = "container IS NOT NULL" if kind == ObjectKind.CONTAINER else "id > 1"
         connection.execute(f"UPDATE event SET {column} = ? WHERE id < 13 AND {where}", (number,))
         if kind in (ObjectKind.POD, ObjectKind.CONTAINER):
-            told = "container IS NOT NULL" if kind == ObjectKind.CONTAINER else "container IS NULL"
-            connection.execute(f"UPDATE state SET object = ? WHERE {told}", (number,))
+            rows = "container IS NOT NULL" if kind == ObjectKind.CONTAINER else "container IS NULL"
+            connection.execute(f"UPDATE state SET object = ? WHERE {rows}", (number,))
 
     return bomb
 
@@ -279,14 +279,14 @@ def huge_message(
 def many_of(
     kind: ObjectKind, descriptor: Descriptor, path: tuple[int, ...], start: bytes = b""
 ) -> Bomb:
-    """An object with one field of it again and again."""
+    """An object with one field repeated many times."""
     return huge_message(kind, lambda size: start + of_many(descriptor, path, size))
 
 
 def one_string(
     kind: ObjectKind, path: tuple[int, ...], start: bytes = b"", size: int = 4 * MIB - 1000
 ) -> Bomb:
-    """An object with one long string in a field, all of characters that outputs escape."""
+    """An object with one long string of characters that outputs must escape."""
 
     def content(_size: int) -> bytes:
         value = b"K=" + b"\x01" * size
@@ -298,7 +298,7 @@ def one_string(
 
 
 def many_objects(count: int, content: Callable[[int], bytes], of: int = 3) -> Bomb:
-    """Copies of the event `of`, each with another message about a container."""
+    """Copies of the event `of`, each with a different container message."""
 
     def bomb(connection: sqlite3.Connection, scale: float) -> None:
         packer = Packer()
@@ -319,18 +319,18 @@ def many_objects(count: int, content: Callable[[int], bytes], of: int = 3) -> Bo
 
 
 def unknown_fields(kind: ObjectKind) -> Bomb:
-    """An object of fields that nobody knows."""
+    """An object of unknown fields."""
     return huge_message(kind, lambda size: (_varint(1000 << 3) + b"\0") * (size // 3))
 
 
 def deep_unknown(kind: ObjectKind) -> Bomb:
-    """An object of groups inside of groups, and one of a million groups."""
+    """An object of nested unknown groups."""
     start, end = _varint(1000 << 3 | 3), _varint(1000 << 3 | 4)
     return huge_message(kind, lambda size: (start * 50 + end * 50) * (size // 400))
 
 
 def message_bombs() -> Iterator[tuple[str, Bomb]]:
-    """One for each repeated field of what a recording holds."""
+    """A bomb for each repeated field of the stored messages."""
     container = api.Container.DESCRIPTOR
     for path in repeated_fields(container):
         name = ".".join(map(str, path))
@@ -347,7 +347,7 @@ def message_bombs() -> Iterator[tuple[str, Bomb]]:
 
 
 def string_bombs() -> Iterator[tuple[str, Bomb]]:
-    """One for each kind of message and of place in it."""
+    """A bomb for each kind of message and several of its string fields."""
     container: list[tuple[int, ...]] = [(8,), (7,), (6, 2), (6, 1), (9, 3), (10, 1, 1), (19,)]
     for path in container:
         yield _named("container", path, one_string(ObjectKind.CONTAINER, path, b"\x0a\x02c1"))
@@ -363,7 +363,7 @@ def _named(kind: str, path: tuple[int, ...], bomb: Bomb) -> tuple[str, Bomb]:
 
 
 def object_bombs() -> Iterator[tuple[str, Bomb]]:
-    """Many large messages that differ: of empty mounts, of long texts, of changing variables."""
+    """Bombs of many distinct messages: with empty mounts, long texts, or changing variables."""
 
     def mounts(count: int) -> Callable[[int], bytes]:
         return lambda number: _field(8, b"N=%d" % number) + _field(9, b"") * count

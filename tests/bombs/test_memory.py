@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No command takes more than 500 MiB for a small file, and what is cut is told in one line."""
+"""No command takes more than 500 MiB for a small file, and one line reports truncated data."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ _CUT_NAME = "is shown cut"
 _CUT_ELEMENTS = "elements or 4 MiB of text; the rest is not read"
 
 
-def _check(path: Path, *names: str, told: str = "") -> None:
+def _check(path: Path, *names: str, message: str = "") -> None:
     assert path.stat().st_size <= 10_000_000
     found = measure(path, *names)
-    assert found.status == 0, found.said
-    assert "Traceback" not in found.said
-    assert found.peak_mib <= PEAK_MIB, found.said
-    assert told in found.said
+    assert found.status == 0, found.stderr
+    assert "Traceback" not in found.stderr
+    assert found.peak_mib <= PEAK_MIB, found.stderr
+    assert message in found.stderr
 
 
-# Two of the three of which it was found; the third is the list below.
+# Two of the three known causes of high memory use; the third is the list of paths below.
 @pytest.mark.parametrize(
-    ("bomb", "told"),
+    ("bomb", "message"),
     [(long_text("pod", "name", size=9 * MIB), _CUT_NAME), (_MOUNTS, _CUT_ELEMENTS)],
     ids=["one name behind all events", "a message of empty mounts"],
 )
-def test_every_command(tmp_path: Path, bomb: Bomb, told: str) -> None:
-    _check(make(tmp_path / "r.nriscope.db", bomb), told=told)
+def test_every_command_stays_within_the_memory_limit(
+    tmp_path: Path, bomb: Bomb, message: str
+) -> None:
+    _check(make(tmp_path / "r.nriscope.db", bomb), message=message)
 
 
 def test_a_list_of_many_paths(tmp_path: Path) -> None:
@@ -54,24 +56,24 @@ def test_a_list_of_many_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("reply 1.3", _CUT_ELEMENTS),
         ("unknown container", _CUT_ELEMENTS),
         ("groups container", _CUT_ELEMENTS),
         ("string rest 3.6.2", ""),
-        # Many large messages that compress well: they are not read together.
+        # Many large messages that compress well: they must not be in memory at the same time.
         ("objects text 1 MiB", ""),
     ],
 )
-def test_what_a_message_can_be_full_of(tmp_path: Path, name: str, told: str) -> None:
+def test_messages_with_many_elements(tmp_path: Path, name: str, message: str) -> None:
     path = make(tmp_path / "r.nriscope.db", BOMBS[name])
-    _check(path, "diff json", "blame json", "redact", told=told)
+    _check(path, "diff json", "blame json", "redact", message=message)
 
 
 def test_texts_that_no_runtime_sends_are_cut(tmp_path: Path) -> None:
     bomb = one_string(ObjectKind.CONTAINER, (8,), b"\x0a\x02c1", 4 * MIB + 1)
-    _check(make(tmp_path / "r.nriscope.db", bomb), "diff json", told=_CUT_ELEMENTS)
+    _check(make(tmp_path / "r.nriscope.db", bomb), "diff json", message=_CUT_ELEMENTS)
 
 
 @pytest.mark.parametrize("table", ["session", "pod", "gap"])
@@ -84,6 +86,6 @@ def test_the_terminal_interface(tmp_path: Path) -> None:
     _check(make(tmp_path / "r.nriscope.db", _MOUNTS), TUI)
 
 
-def test_a_bundle_that_unpacks_to_much_more_than_recordings_do_is_refused(tmp_path: Path) -> None:
+def test_a_bundle_with_an_excessive_unpacked_size_is_rejected(tmp_path: Path) -> None:
     path = make_bundle(tmp_path / "r.nriscope.zip", long_text("note", "text"))
-    _check(path, "log", told="would unpack to")
+    _check(path, "log", message="would unpack to")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation says is true."""
+"""Tests that the documentation matches the code."""

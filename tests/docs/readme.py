@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md, taken apart."""
+"""Parts of README.md: code blocks, commands and prose."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str = "") -> list[str]:
-    """The code blocks of that language; those without one are for a shell."""
+    """The code blocks of a language; blocks without a language contain shell commands."""
     return [text for name, text in _BLOCK.findall(TEXT) if name == language]
 
 
 def commands() -> list[str]:
-    """The shell's lines, without their comments."""
+    """The lines of shell blocks, without comments."""
     lines = [line for block in blocks() for line in block.splitlines()]
     return [re.sub(r"\s+# .*", "", line) for line in lines if line.strip()]
 
 
 def prose() -> str:
-    """What is outside of code blocks."""
+    """The text outside of code blocks."""
     return _BLOCK.sub("", TEXT)
 
 
 def subcommand(line: str) -> tuple[str, list[str]] | None:
-    """The command of nri-scope in a line, with its arguments; None for other programs."""
+    """The nri-scope subcommand in a line, with its arguments; None for other programs."""
     words = shlex.split(line)
     if words[0] == "sudo":
         words = words[1:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of the architecture is short and names what there is; every room describes itself."""
+"""docs/architecture.md is short and names existing files; every room has a complete docstring."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ ROOMS = sorted(
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.relative_to(CODE).as_posix())
-def test_a_room_says_what_flows_in_and_out_and_what_it_never_knows(room: Path) -> None:
+def test_a_room_documents_its_input_output_and_limits(room: Path) -> None:
     text = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
     for part in ("In: ", "Out: ", "never"):
         assert part in text.replace("\n", " ")
@@ -48,13 +48,13 @@ def test_files_on_the_page_exist() -> None:
     assert sorted(unknown) == []
 
 
-def test_no_change_takes_more_than_five_files() -> None:
+def test_every_described_change_takes_at_most_five_files() -> None:
     counts = re.findall(r"^\*\*A new [\w ]+\*\* \((?:\d to )?(\d)\)", PAGE, re.MULTILINE)
     assert len(counts) == 6
     assert max(map(int, counts)) <= 5
 
 
-def test_every_decision_is_listed_and_has_its_parts() -> None:
+def test_every_decision_record_is_listed_and_has_its_sections() -> None:
     listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (DECISIONS / "README.md").read_text("utf-8"))
     assert listed == sorted(path.name for path in DECISIONS.glob("0*.md"))
     for name in listed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/bundles.md says what is true: its commands run, what it names is there."""
+"""docs/bundles.md matches the code: its commands run, and its options and limits exist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
-def test_the_commands_of_the_page_run_one_after_the_other(tmp_path: Path) -> None:
+def test_the_commands_of_the_page_run_in_order(tmp_path: Path) -> None:
     shutil.copy(ROOT / "recordings" / "containerd-2.1.nriscope.db", tmp_path / "FILE")
     plugin = tmp_path / "plugin"
     plugin.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{PLUGIN}"\n')
@@ -54,7 +54,7 @@ def test_the_commands_of_the_page_run_one_after_the_other(tmp_path: Path) -> Non
     assert (tmp_path / "small-1.nriscope.zip").exists()
 
 
-def test_every_option_that_it_names_exists_and_each_option_is_named() -> None:
+def test_the_page_names_every_option_and_only_existing_ones() -> None:
     options = set()
     for name in ("export", "import", "redact"):
         command = cli.get_command(click.Context(cli), name)
@@ -67,7 +67,7 @@ def test_every_option_that_it_names_exists_and_each_option_is_named() -> None:
     assert not {option for option in options - shared if option not in TEXT}
 
 
-def test_its_numbers_and_names_are_the_codes() -> None:
+def test_names_and_limits_match_the_code() -> None:
     assert all(f"`{name}`" in TEXT for name in (MANIFEST, README, RECORDING))
     assert f"more than {MAX_BYTES // 1_000_000} MB" in TEXT
     assert f"bundles over {MAX_BUNDLE >> 30} GiB" in TEXT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/diff.md says what is true: its commands run, what it names is there."""
+"""docs/diff.md matches the code: its commands run, and its options and evidence exist."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.docs.readme import ROOT
 from tests.replay.recordings import of_capture
 
 TEXT = (ROOT / "docs" / "diff.md").read_text()
-WAITS = "sudo nri-scope diff --live --probes 00,25,50,99 -o changes.nriscope.db"
-"""Needs a runtime; that its options exist is all that is checked."""
+LIVE_COMMAND = "sudo nri-scope diff --live --probes 00,25,50,99 -o changes.nriscope.db"
+"""Needs a runtime: the test checks only that its options exist."""
 
 
 def commands() -> list[str]:
@@ -31,7 +31,7 @@ def commands() -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the commands run."""
+    """Folder with the input files of the page's commands."""
     made = tmp_path_factory.mktemp("diff")
     of_capture("containerd-2.1.9", made / "one.nriscope.db")
     of_capture("containerd-1.7.24", made / "two.nriscope.db")
@@ -41,8 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("line", [line for line in commands() if line != WAITS])
-def test_a_command_of_the_page_runs_and_finds_something(line: str, folder: Path) -> None:
+@pytest.mark.parametrize("line", [line for line in commands() if line != LIVE_COMMAND])
+def test_a_command_of_the_page_runs_and_prints_output(line: str, folder: Path) -> None:
     text = re.sub(r"\bFILE\b", shlex.quote("one.nriscope.db"), line)
     text = re.sub(r"\bOTHER\b", shlex.quote("two.nriscope.db"), text)
     done = subprocess.run(
@@ -55,19 +55,19 @@ def test_a_command_of_the_page_runs_and_finds_something(line: str, folder: Path)
         timeout=60,
         check=False,
     )
-    found = 0 if line.startswith("nri-scope blame") else 1
-    assert (done.returncode, done.stderr) == (found, ""), done.stdout
+    expected = 0 if line.startswith("nri-scope blame") else 1
+    assert (done.returncode, done.stderr) == (expected, ""), done.stdout
     assert done.stdout
 
 
-def test_the_command_that_needs_a_runtime_has_options_that_exist() -> None:
-    assert WAITS in commands()
+def test_the_options_of_the_live_command_exist() -> None:
+    assert LIVE_COMMAND in commands()
     command = cli.get_command(click.Context(cli), "diff")
     assert command is not None
-    command.make_context("diff", shlex.split(WAITS)[3:])
+    command.make_context("diff", shlex.split(LIVE_COMMAND)[3:])
 
 
-def test_every_option_that_it_names_exists_and_each_option_is_named() -> None:
+def test_the_page_names_every_option_and_only_existing_ones() -> None:
     options = set()
     for name in ("diff", "blame"):
         command = cli.get_command(click.Context(cli), name)
@@ -80,7 +80,7 @@ def test_every_option_that_it_names_exists_and_each_option_is_named() -> None:
     assert not {option for option in options - shared if option not in TEXT}
 
 
-def test_table_of_evidence_is_complete() -> None:
+def test_the_table_of_evidence_is_complete() -> None:
     table = TEXT.partition("## Evidence")[2].partition("##")[0]
     named = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     assert {one.strip("`") for line in named for one in line.split(", ")} == set(Evidence)

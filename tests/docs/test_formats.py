@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/formats.md says what is true: its examples are real, its tables complete."""
+"""docs/formats.md matches the code: its examples are real and its tables complete."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ def _examples(section: str, language: str = "json") -> list[str]:
 
 
 def _pattern(example: str) -> re.Pattern[str]:
-    """An example in which ``…`` stands for what is left out."""
+    """A pattern for an example in which ``…`` replaces omitted text."""
     return re.compile(".*".join(map(re.escape, example.split("…"))))
 
 
-def _told(section: str, column: int = 1) -> list[str]:
-    """What a column of the tables names."""
+def _names_in_column(section: str, column: int = 1) -> list[str]:
+    """The names in a column of the section's tables."""
     rows = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)
     return [name for row in rows for name in re.findall(r"`(.+?)`", row.split("|")[column - 1])]
 
 
 def test_every_format_is_described() -> None:
-    assert _told(TEXT.partition("\n## ")[0]) == list(FORMATS)
+    assert _names_in_column(TEXT.partition("\n## ")[0]) == list(FORMATS)
     for name in FORMATS:
         assert _section(name)
 
 
-def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
+def test_commands_run_in_order(tmp_path: Path) -> None:
     folder = Path(NRI_SCOPE).parent
     shutil.copy(RECORDING, tmp_path / "FILE")
     printed = ""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     for commands in [text for language, text in blocks if not language]:
-        # What one block writes may be there already.
+        # Blocks are independent: remove the files that the previous block wrote.
         for made in {*tmp_path.iterdir()} - {tmp_path / "FILE"}:
             made.unlink()
         done = subprocess.run(
@@ -79,7 +79,7 @@ def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
         assert f"{example}\n" in printed
 
 
-def test_lines_of_jsonl_are_real() -> None:
+def test_the_jsonl_examples_are_real() -> None:
     lines = exported(RECORDING, "jsonl").decode().splitlines()
     examples = _examples(_section("jsonl"))
     assert len(examples) == 2
@@ -87,7 +87,7 @@ def test_lines_of_jsonl_are_real() -> None:
         assert any(_pattern(example).fullmatch(line) for line in lines), example
 
 
-def test_the_span_is_real() -> None:
+def test_the_span_example_is_real() -> None:
     content = exported(RECORDING, "otlp-json").decode()
     (example,) = _examples(_section("otlp-json"))
     assert _pattern(example).search(content)
@@ -96,7 +96,7 @@ def test_the_span_is_real() -> None:
     assert f"{MAX_TEXT:,} characters" in TEXT and f"more than {MAX_ITEMS}" in TEXT
 
 
-def test_every_attribute_of_ours_is_described(tmp_path: Path) -> None:
+def test_every_nri_attribute_is_described(tmp_path: Path) -> None:
     path = varied(tmp_path / "r.db")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(
@@ -106,10 +106,10 @@ def test_every_attribute_of_ours_is_described(tmp_path: Path) -> None:
         connection.commit()
     content = exported(path, "otlp-json").decode()
     used = set(re.findall(r'"key": "(nri\..+?)"', content))
-    assert set(_told(_section("otlp-json"))) == used
+    assert set(_names_in_column(_section("otlp-json"))) == used
 
 
-def test_the_tree_is_what_perfetto_shows() -> None:
+def test_the_track_tree_matches_the_perfetto_output() -> None:
     drawn = drawn_from(exported(RECORDING, "perfetto"))
     path: list[str] = []
     lines = _examples(_section("perfetto"), "text")
@@ -123,14 +123,14 @@ def test_the_tree_is_what_perfetto_shows() -> None:
         assert _pattern(slices.strip()).fullmatch(shown), track
 
 
-def test_tables_and_views_are_there() -> None:
+def test_all_tables_and_views_are_described() -> None:
     section = _section("sqlite-expanded")
-    assert _told(section) == list(VIEWS)
+    assert _names_in_column(section) == list(VIEWS)
     for table in TABLES:
         assert f"`{table}`" in section
 
 
-def test_datasettes_query_gives_what_is_shown() -> None:
+def test_the_datasette_query_returns_the_example() -> None:
     section = _section("Datasette")
     query = " ".join(_examples(section, "sql"))
     with Recording.open(RECORDING) as recording:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures in the documentation: all are there, of the present keys and views."""
+"""The documentation's pictures exist and show the current keys and views."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.tui.screen import showing
 
 IMAGES = ROOT / "docs" / "images"
 PICTURES = [screen.file(theme) for screen in SCREENS for theme in THEMES]
-AGAIN = "python -m scripts.make_screenshots draws them anew"
+UPDATE_HINT = "run python -m scripts.make_screenshots"
 
 
 def words(name: str) -> str:
-    """What is written in a picture, without spaces."""
+    """The text in a picture, without spaces."""
     texts = re.findall(r"<text[^>]*>(.*?)</text>", (IMAGES / name).read_text(), re.DOTALL)
     return "".join(unescape("".join(texts)).split())
 
 
-def test_every_picture_is_shown_and_every_one_shown_is_there() -> None:
+def test_every_picture_is_used_and_every_used_picture_exists() -> None:
     page = (ROOT / "docs" / "tui.md").read_text()
     shown = set(re.findall(r"images/(tui-[\w-]+\.svg)", page))
     assert shown == set(PICTURES) == {path.name for path in IMAGES.glob("tui-*.svg")}
@@ -34,12 +34,12 @@ def test_every_picture_is_shown_and_every_one_shown_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_loads_nothing_from_elsewhere(name: str) -> None:
+def test_a_picture_loads_no_external_resources(name: str) -> None:
     svg = (IMAGES / name).read_text()
     assert not re.search(r"<script|@font-face|@import|href=|src=|url\((?!#)", svg)
 
 
-async def test_pictures_are_of_the_present_keys_and_views() -> None:
+async def test_pictures_show_the_current_keys_and_views() -> None:
     async with showing(size=(110, 24)) as screen:
         await screen.shows("1 of 34")
         keys = "".join(screen.text().splitlines()[-1].split())
@@ -47,8 +47,8 @@ async def test_pictures_are_of_the_present_keys_and_views() -> None:
     for name in PICTURES:
         seen = words(name)
         if "Esccloses" in seen:
-            # It covers everything.
+            # An overlay hides the keys and views.
             continue
-        assert keys in seen, f"{name}: {AGAIN}"
+        assert keys in seen, f"{name}: {UPDATE_HINT}"
         for number, view in enumerate(views, 1):
-            assert f"{number}{view.capitalize()}" in seen, f"{name}: {AGAIN}"
+            assert f"{number}{view.capitalize()}" in seen, f"{name}: {UPDATE_HINT}"

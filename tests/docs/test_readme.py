@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands in README.md do what it says. Each really runs, or it is listed here why not."""
+"""README.md matches the code. Every command runs here, or is listed with the reason why not."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT, blocks, commands, prose, subcommand
 
 RECORDING = ROOT / "recordings" / "containerd-1.7.nriscope.db"
-"""What stands for FILE."""
+"""Recording used as FILE."""
 PLUGINS = "/opt/nri/plugins"
 
 LINE = r"^ +\d+ \d\d:\d\d:\d\d\.\d{3} +[\d.]+[mµ]?s +[A-Z]\w+"
-"""An event as `log` shows it."""
+"""Pattern of an event printed by `log`."""
 
 PRINTS = {
     "demo": r"Recorded in\n  .*/new\.nriscope\.db\n",
@@ -33,20 +33,20 @@ PRINTS = {
     "new-plugin": r"^my-plugin/my_plugin\.py$",
     "replay": r"^\d+ events, \d+ replies: \d+ ok in ",
 }
-"""What a command of nri-scope has in its output, as a regular expression."""
+"""Patterns of the output of nri-scope commands."""
 
 NOT_RUN = {
-    "make demo": "it plays for 12 s; `demo` itself runs below, faster",
-    "sudo .venv/bin/nri-scope record": "needs root and a runtime, and ends only with ^C",
-    "python3 -m venv .venv && .venv/bin/pip install .": "downloads all that the project needs",
+    "make demo": "takes 12 s; `demo` runs below at a higher speed",
+    "sudo .venv/bin/nri-scope record": "needs root and a runtime, and runs until Ctrl-C",
+    "python3 -m venv .venv && .venv/bin/pip install .": "downloads all dependencies",
 }
-"""Why a line does not run here."""
+"""Commands that do not run here, with the reasons."""
 
 LINES = commands()
 
 
 def parse(line: str) -> None:
-    """Raise where a line has a program, a target, a command or an option that does not exist."""
+    """Raise if a line contains an unknown program, make target, command or option."""
     for part in line.split(" && "):
         program, *arguments = part.split()
         if program == "make":
@@ -58,17 +58,17 @@ def parse(line: str) -> None:
             assert command is not None, name
             command.make_context(name, rest)
         else:
-            # Theirs, not ours; that it is spelt like this is all there is to check.
+            # Other programs: only their names are checked.
             assert program in ("python3", ".venv/bin/pip"), program
 
 
-def test_there_are_commands_and_what_is_not_run_is_in_it() -> None:
+def test_the_page_has_commands_and_contains_the_excluded_ones() -> None:
     assert len(LINES) >= 10
     assert set(NOT_RUN) <= set(LINES)
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line in NOT_RUN])
-def test_what_is_not_run_exists(line: str) -> None:
+def test_an_excluded_command_is_valid(line: str) -> None:
     parse(line)
 
 
@@ -76,18 +76,18 @@ def test_what_is_not_run_exists(line: str) -> None:
     "line",
     ["make dmeo", "nri-scope recrod", "nri-scope record --ounce", "nri-scope log", "pyhton3 -m x"],
 )
-def test_what_does_not_exist_is_noticed(line: str) -> None:
+def test_an_unknown_command_is_rejected(line: str) -> None:
     with pytest.raises((AssertionError, click.UsageError)):
         parse(line)
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line not in NOT_RUN])
-def test_what_can_run_does(line: str, tmp_path: Path) -> None:
+def test_a_command_runs(line: str, tmp_path: Path) -> None:
     file = tmp_path / "x.nriscope.db"
     shutil.copy(RECORDING, file)
     name = (subcommand(line) or ("",))[0]
     if name == "demo":
-        # It makes a new one.
+        # `demo` writes a new recording.
         file = tmp_path / "new.nriscope.db"
     (tmp_path / "plugins").mkdir()
     text = re.sub(r"\bFILE\b", str(file), line).replace(PLUGINS, str(tmp_path / "plugins"))
@@ -98,7 +98,7 @@ def test_what_can_run_does(line: str, tmp_path: Path) -> None:
         "LC_ALL": "C.UTF-8",
     }
     if name == "replay":
-        # Its plugin is made by the line before.
+        # The previous line of the page creates the plugin.
         subprocess.run([NRI_SCOPE, "new-plugin", "my-plugin"], cwd=tmp_path, check=True)
     done = subprocess.run(
         ["sh", "-ec", text],
@@ -114,18 +114,18 @@ def test_what_can_run_does(line: str, tmp_path: Path) -> None:
     if name:
         assert re.search(PRINTS[name], done.stdout, re.MULTILINE), done.stdout
     else:
-        # The link that makes a launched plugin of us.
+        # The link that installs nri-scope as a launched plugin.
         (link,) = (tmp_path / "plugins").iterdir()
         version = subprocess.run([link, "--version"], capture_output=True, text=True, check=True)
         assert version.stdout.startswith("nri-scope ")
 
 
-# -- what it says beside them -------------------------------------------------------------------
+# -- text and tables ----------------------------------------------------------------------------
 
 
-def test_table_has_every_command_with_its_arguments() -> None:
+def test_the_table_has_every_command_with_its_arguments() -> None:
     rows = re.findall(r"^\| `([a-z-]+(?: [^`]+)?)` \|", prose(), re.MULTILINE)
-    # A bar in a table's cell is written so.
+    # Vertical bars are escaped in table cells.
     rows = [row.replace("\\|", "|") for row in rows]
     root = click.Context(cli)
     expected: list[str] = []
@@ -139,7 +139,7 @@ def test_table_has_every_command_with_its_arguments() -> None:
     assert rows == expected
 
 
-def test_options_that_it_mentions_exist() -> None:
+def test_mentioned_options_exist() -> None:
     root = click.Context(cli)
     options: set[str] = set()
     for name in COMMANDS:
@@ -150,14 +150,14 @@ def test_options_that_it_mentions_exist() -> None:
     assert mentioned and mentioned <= options
 
 
-def test_configuration_of_a_launched_plugin_is_understood() -> None:
+def test_the_configuration_of_a_launched_plugin_is_valid() -> None:
     (text,) = blocks("yaml")
     settings, problems = parse_settings(text)
     assert problems == ()
     assert settings != Settings()
 
 
-def test_files_that_it_links_to_are_there() -> None:
+def test_linked_files_exist() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", prose())
     assert len(links) > 3
     for link in links:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/replay.md says what is true: its commands run, its tables and lists are complete."""
+"""docs/replay.md matches the code: its commands run, and its tables and lists are complete."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Plugin:
 
 run(Plugin(), name="plugin")
 """
-WAITS = ["nri-scope replay FILE --listen /tmp/nri.sock"]
-"""Commands that wait for somebody else; that they exist is all that is checked."""
+WAITING_COMMANDS = ["nri-scope replay FILE --listen /tmp/nri.sock"]
+"""Commands that wait for a plugin: the test checks only that the page has them."""
 
 
 def commands() -> list[str]:
@@ -49,19 +49,19 @@ def commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
-def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
+def test_commands_run_in_order(tmp_path: Path) -> None:
     for name, variable in (("my-plugin", "MINE"), ("a", "A"), ("b", "B"), ("broken-plugin", "")):
         file = tmp_path / name
         text = PLUGIN if variable else BROKEN
         file.write_text(text.format(python=Path(NRI_SCOPE).parent / "python", variable=variable))
         file.chmod(0o755)
     _tapped(tmp_path / "my-plugin", tmp_path / "node.nriscope.db")
-    # Short, as `shrink` replays it again and again.
+    # A short recording, as `shrink` replays it many times.
     with Recording.open(RECORDING) as recording:
         extract(recording, tmp_path / "FILE", Selection(pod="jobs/batch", bare=True))
     ran = 0
     for line in commands():
-        if line in WAITS:
+        if line in WAITING_COMMANDS:
             continue
         done = subprocess.run(
             ["sh", "-ec", line],
@@ -73,7 +73,7 @@ def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
             timeout=60,
             check=False,
         )
-        # What the other chain lacks is what --compare-with is asked for here.
+        # --compare-with reports the difference between the two chains.
         expected = 1 if "--compare-with" in line else 0
         assert done.returncode == expected, (line, done.stdout, done.stderr)
         assert (" replies: " if "replay" in line else "wrote small.nriscope.db") in done.stdout
@@ -82,7 +82,7 @@ def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
 
 
 def _tapped(plugin: Path, path: Path) -> None:
-    """Make the recording of a tap of this plugin."""
+    """Write a recording of a tap of this plugin."""
     replayed = path.with_name("replayed.nriscope.db")
     words = [NRI_SCOPE, "replay", str(RECORDING), "-o", str(replayed), "--", str(plugin)]
     subprocess.run(words, check=True, capture_output=True, timeout=60)
@@ -90,7 +90,7 @@ def _tapped(plugin: Path, path: Path) -> None:
     replayed.unlink()
 
 
-def test_every_option_that_it_names_exists_and_each_option_is_named() -> None:
+def test_the_page_names_every_option_and_only_existing_ones() -> None:
     options = options_of("replay") | options_of("shrink")
     of_pytest = {"--nri-golden"}
     assert set(re.findall(r"(--[a-z][a-z-]+)", TEXT)) - of_pytest <= options
@@ -107,17 +107,17 @@ def options_of(name: str) -> set[str]:
     return {one for parameter in command.params for one in parameter.opts if one[:2] == "--"}
 
 
-@pytest.mark.parametrize("line", WAITS)
-def test_commands_that_wait_are_there(line: str) -> None:
+@pytest.mark.parametrize("line", WAITING_COMMANDS)
+def test_waiting_commands_are_on_the_page(line: str) -> None:
     assert line in commands()
 
 
-def test_table_of_faults_is_complete() -> None:
+def test_the_table_of_faults_is_complete() -> None:
     table = TEXT.partition("## Faults")[2].partition("## ")[0]
     assert re.findall(r"^\| `([a-z][^`]+)` \|", table, re.MULTILINE) == list(FORMS.values())
 
 
-def test_verdicts_are_all_there() -> None:
+def test_the_list_of_verdicts_is_complete() -> None:
     verdicts = re.search(r"^Verdicts: (.*?)\. Exit", TEXT, re.MULTILINE | re.DOTALL)
     assert verdicts is not None
     assert set(re.findall(r"`([^`]+)`", verdicts[1])) == set(Verdict)

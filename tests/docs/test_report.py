@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/report.md says what is true: its commands run, its numbers and kinds are the code's."""
+"""docs/report.md matches the code: its commands run, and its limits and findings exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def commands() -> list[str]:
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # Named as in the page: pods and containers of the sample are called so.
+    # Pods and containers have the names used on the page.
     return made.unified(tmp_path_factory.mktemp("report"))
 
 
@@ -38,17 +38,17 @@ def test_a_command_of_the_page_runs(line: str, recording: Path, tmp_path: Path) 
     done = subprocess.run(
         [NRI_SCOPE, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    finds = "--diagnose" in line and "shop/web" not in line
-    assert done.returncode == int(finds), done.stderr
+    has_findings = "--diagnose" in line and "shop/web" not in line
+    assert done.returncode == int(has_findings), done.stderr
     if "json" in line:
         keys = re.findall(r"`([a-z_]+)`", TEXT.partition("## JSON")[2].partition("`findings`")[0])
         assert set(json.loads(done.stdout)) == {*keys, "findings"}
 
 
-def test_every_kind_is_explained_with_its_levels() -> None:
+def test_every_kind_of_finding_is_described_with_its_levels() -> None:
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([a-z, ]+) \|", TEXT, re.MULTILINE)
     assert [kind for kind, _ in rows] == [str(kind) for kind in FindingKind]
-    levels = {level for _, told in rows for level in told.split(", ")}
+    levels = {level for _, column in rows for level in column.split(", ")}
     assert levels == {str(level) for level in Level}
 
 
@@ -63,5 +63,5 @@ def test_every_kind_is_explained_with_its_levels() -> None:
         limits.EVENTS_KEPT,
     ],
 )
-def test_limits_are_as_told(number: int) -> None:
+def test_the_page_states_a_limit_of_the_code(number: int) -> None:
     assert re.search(rf"(?<![0-9,]){number:,}(?![0-9,])", TEXT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each promise of SECURITY.md names tests, and these exist."""
+"""Each promise of SECURITY.md names existing tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_bullet_names_a_test() -> None:
 
 
 @pytest.mark.parametrize("promise", _PROMISES, ids=lambda promise: promise[:40])
-def test_what_is_named_exists(promise: str) -> None:
+def test_the_named_tests_exist(promise: str) -> None:
     named = re.findall(
         r"`((?:tests/[\w/]+(?:\.py)?|test_\w+|Test\w+)(?:\.py)?)(?:::(\w+))?`", promise
     )
@@ -35,11 +35,11 @@ def test_what_is_named_exists(promise: str) -> None:
         if name.startswith("tests/"):
             files.append(ROOT / name)
         elif name.endswith(".py"):
-            # In the folder of one that was named before.
+            # A file in the folder of a previously named one.
             files += [near for file in files if (near := file.with_name(name)).is_file()][:1]
             assert files and files[-1].name == name, name
     assert all(file.exists() for file in files), files
     code = "".join(file.read_text() for file in files if file.is_file())
     for name, part in named:
-        for wanted in part, "" if "." in name or "/" in name else name:
-            assert re.search(rf"(?:def|class) {wanted}", code), wanted
+        for symbol in part, "" if "." in name or "/" in name else name:
+            assert re.search(rf"(?:def|class) {symbol}", code), symbol

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/tap.md says what is true: its options are there, its numbers are those of the code."""
+"""docs/tap.md matches the code: its options exist, and its numbers are correct."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tap.md").read_text(encoding="utf-8")
 
 
-def test_every_option_is_told_of_and_none_that_is_not_there() -> None:
+def test_the_page_names_every_option_and_only_existing_ones() -> None:
     options = {opt for param in command.params for opt in param.opts if opt.startswith("--")}
-    told = set(re.findall(r"`(?:tap )?(--[a-z-]+)", PAGE)) | set(
+    named = set(re.findall(r"`(?:tap )?(--[a-z-]+)", PAGE)) | set(
         re.findall(r"tap (--[a-z-]+)", PAGE)
     )
-    assert options - told == {"--output", "--socket"}  # -o, and what every command has
-    assert told <= options
+    assert options - named == {"--output", "--socket"}  # -o, and the common option
+    assert named <= options
 
 
-def test_its_numbers_are_those_of_the_code() -> None:
+def test_numbers_match_the_code() -> None:
     assert (STOP_GRACE_S, END_GRACE_S) == (2.0, 5.0)
     assert "two seconds later" in PAGE and "five seconds to end" in PAGE
     assert f"{DEFAULT_MAX_SIZE >> 20} MiB" in PAGE

@@ -51,9 +51,9 @@ def check_commands(data: bytes) -> None:
         if path.stat().st_size > _MAX_FILE_BYTES:
             return
         found = measure(path, *chosen)
-    assert found.status == 0, f"{bomb}: {found.said}"
-    assert "Traceback" not in found.said, f"{bomb}: {found.said}"
-    assert found.peak_mib <= PEAK_MIB, f"{bomb}: {found.peak_mib} MiB: {found.said}"
+    assert found.status == 0, f"{bomb}: {found.stderr}"
+    assert "Traceback" not in found.stderr, f"{bomb}: {found.stderr}"
+    assert found.peak_mib <= PEAK_MIB, f"{bomb}: {found.peak_mib} MiB: {found.stderr}"
 
 
 def one_input(data: bytes) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of Kubernetes CRI v1 that we call (betterproto2 and grpclib)."""
+"""A subset of Kubernetes CRI v1 (betterproto2 and grpclib)."""

@@ -6,15 +6,14 @@ SPDX-License-Identifier: Apache-2.0
 
 NRI v1alpha1, complete up to NRI 0.12.2: both services, every message.
 
-Package, service, method, field and enum names and all numbers are those of
-the protocol. The order is ours, from the things NRI talks about to the calls
-that talk about them:
+The names of package, services, methods, fields and enums and all numbers are
+those of the protocol. The order is specific to this file, from data to calls:
 
   wrappers > resources > process > security > pods and containers
   > adjustments, updates, evictions > owners > events > calls > services
 
-"since" names the first NRI version that has a thing; what says nothing is in
-0.2 already or was added so long ago that no runtime in use lacks it.
+"since" names the first NRI version with a field; all others exist in 0.2, or
+in every runtime in use.
 """
 
 from collections import abc as _abc
@@ -285,7 +284,7 @@ class _EventEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Event.ValueType
     VALIDATE_CONTAINER_ADJUSTMENT: _Event.ValueType  # 14
     """since 0.10"""
     LAST: _Event.ValueType  # 15
-    """no event: one more than the last one"""
+    """not an event: the last number plus one"""
 
 class Event(_Event, metaclass=_EventEnumTypeWrapper):
     """------------------------------------------------------------------ events
@@ -312,14 +311,14 @@ POST_UPDATE_POD_SANDBOX: Event.ValueType  # 13
 VALIDATE_CONTAINER_ADJUSTMENT: Event.ValueType  # 14
 """since 0.10"""
 LAST: Event.ValueType  # 15
-"""no event: one more than the last one"""
+"""not an event: the last number plus one"""
 Global___Event: _TypeAlias = Event  # noqa: Y015
 
 @_typing.final
 class OptionalBool(_message.Message):
     """---------------------------------------------------------------- wrappers
-    A present wrapper means "set", even to 0 or "": absence is how NRI says that
-    a plugin did not touch a value.
+    A present wrapper means "set", even to 0 or "". An absent wrapper means that
+    the plugin did not set the value.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1949,7 +1948,7 @@ Global___ContainerEviction: _TypeAlias = ContainerEviction  # noqa: Y015
 @_typing.final
 class OwningPlugins(_message.Message):
     """------------------------------------------------------------------ owners
-    Who set what, since 0.10. A plugin appears as "NN-name".
+    Owners of fields, since 0.10. Plugins are named "NN-name".
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2126,8 +2125,8 @@ Global___PluginInstance: _TypeAlias = PluginInstance  # noqa: Y015
 
 @_typing.final
 class StateChangeEvent(_message.Message):
-    """Up to 0.11 the only carrier of most events; still the fallback for a plugin
-    that does not know their own calls.
+    """Up to 0.11, most events are sent as StateChange; later it is the fallback for
+    plugins without the dedicated calls.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2140,7 +2139,7 @@ class StateChangeEvent(_message.Message):
     def pod(self) -> Global___PodSandbox: ...
     @_builtins.property
     def container(self) -> Global___Container:
-        """absent for the events of pods"""
+        """absent for pod events"""
 
     def __init__(
         self,
@@ -2159,7 +2158,7 @@ Global___StateChangeEvent: _TypeAlias = StateChangeEvent  # noqa: Y015
 
 @_typing.final
 class RegisterPluginRequest(_message.Message):
-    """---------------------------------------------------- calls: life of a plugin"""
+    """---------------------------------------------------- calls: plugin lifecycle"""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2229,7 +2228,7 @@ class ConfigureResponse(_message.Message):
 
     EVENTS_FIELD_NUMBER: _builtins.int
     events: _builtins.int
-    """event mask; 0 asks for every event"""
+    """event mask; 0 subscribes to every event"""
     def __init__(
         self,
         *,
@@ -2251,7 +2250,7 @@ class SynchronizeRequest(_message.Message):
     CONTAINERS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
-    """since 0.7: a further part follows"""
+    """since 0.7: another part follows"""
     @_builtins.property
     def pods(self) -> _containers.RepeatedCompositeFieldContainer[Global___PodSandbox]: ...
     @_builtins.property
@@ -2278,7 +2277,7 @@ class SynchronizeResponse(_message.Message):
     UPDATE_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
-    """echoes the request's"""
+    """echo of the request's field"""
     @_builtins.property
     def update(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]: ...
     def __init__(
@@ -2341,7 +2340,7 @@ Global___UpdateContainersResponse: _TypeAlias = UpdateContainersResponse  # noqa
 
 @_typing.final
 class RunPodSandboxRequest(_message.Message):
-    """-------------------------------------------------------- calls: events of pods"""
+    """------------------------------------------------------------ calls: pod events"""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2526,7 +2525,7 @@ Global___RemovePodSandboxResponse: _TypeAlias = RemovePodSandboxResponse  # noqa
 
 @_typing.final
 class CreateContainerRequest(_message.Message):
-    """-------------------------------------------------- calls: events of containers"""
+    """------------------------------------------------------ calls: container events"""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2563,7 +2562,7 @@ class CreateContainerResponse(_message.Message):
 
     @_builtins.property
     def update(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]:
-        """of others"""
+        """of other containers"""
 
     @_builtins.property
     def evict(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerEviction]: ...
@@ -2596,11 +2595,11 @@ class ValidateContainerAdjustmentRequest(_message.Message):
     def pod(self) -> Global___PodSandbox: ...
     @_builtins.property
     def container(self) -> Global___Container:
-        """as it was before any adjustment"""
+        """before any adjustment"""
 
     @_builtins.property
     def adjust(self) -> Global___ContainerAdjustment:
-        """the sum of all plugins'"""
+        """merged adjustments of all plugins"""
 
     @_builtins.property
     def update(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]: ...
@@ -2608,7 +2607,7 @@ class ValidateContainerAdjustmentRequest(_message.Message):
     def owners(self) -> Global___OwningPlugins: ...
     @_builtins.property
     def plugins(self) -> _containers.RepeatedCompositeFieldContainer[Global___PluginInstance]:
-        """everyone consulted"""
+        """all consulted plugins"""
 
     def __init__(
         self,
@@ -2943,7 +2942,7 @@ Global___RemoveContainerResponse: _TypeAlias = RemoveContainerResponse  # noqa: 
 
 @_typing.final
 class LogRequest(_message.Message):
-    """---------------------------------------------- calls: of WebAssembly plugins"""
+    """-------------------------------------------------- calls: WebAssembly plugins"""
 
     DESCRIPTOR: _descriptor.Descriptor
 

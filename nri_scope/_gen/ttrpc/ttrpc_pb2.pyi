@@ -38,7 +38,7 @@ class Request(_message.Message):
     """bare name, e.g. "CreateContainer" """
     payload: _builtins.bytes
     timeout_nano: _builtins.int
-    """time left when sent, ns; 0 means no deadline"""
+    """ns until the deadline when sent; 0: no deadline"""
     @_builtins.property
     def metadata(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
     def __init__(
@@ -107,10 +107,9 @@ Global___KeyValue: _TypeAlias = KeyValue  # noqa: Y015
 
 @_typing.final
 class Status(_message.Message):
-    """On the wire this is google.rpc.Status. Names are not part of the encoding, so
-    it is declared under a name of our own: googleapis-common-protos, when it is
-    installed, registers the original in the same descriptor pool, and protobuf
-    refuses a second definition of one name.
+    """Has the encoding of google.rpc.Status, under a different name: if installed,
+    googleapis-common-protos registers google.rpc.Status in the same descriptor
+    pool, and protobuf rejects a second definition of a name.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -140,8 +139,8 @@ Global___Status: _TypeAlias = Status  # noqa: Y015
 
 @_typing.final
 class Detail(_message.Message):
-    """google.protobuf.Any, field for field. Kept opaque: the types it may name are
-    the peer's and unknown here.
+    """Has the fields of google.protobuf.Any. The value is kept as opaque bytes, as
+    the peer's types are unknown.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

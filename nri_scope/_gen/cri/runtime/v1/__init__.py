@@ -561,7 +561,7 @@ class ImageSpec(betterproto2.Message):
 
     user_specified_image: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
     """
-    CRI-O refuses a container without it
+    CRI-O rejects a container without it
     """
 
     runtime_handler: "str" = betterproto2.field(19, betterproto2.TYPE_STRING)
@@ -590,7 +590,7 @@ class ImageStatusResponse(betterproto2.Message):
         1, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    absent: there is no such image
+    absent if the image does not exist
     """
 
     info: "dict[str, str]" = betterproto2.field(
@@ -610,7 +610,7 @@ default_message_pool.register_message(
 @dataclass(eq=False, repr=False)
 class Int64Value(betterproto2.Message):
     """
-    -------------------------------------------------------------- shared by both
+    ------------------------------------------- shared by pods and containers
     """
 
     value: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -622,8 +622,8 @@ default_message_pool.register_message("runtime.v1", "Int64Value", Int64Value)
 @dataclass(eq=False, repr=False)
 class KeyValue(betterproto2.Message):
     """
-    The official definition has had the value both as string and as bytes. The
-    wire is the same; bytes is the one that cannot fail to decode.
+    Versions of the official definition declare the value as string or as bytes.
+    The encoding is the same, but decoding bytes cannot fail.
     """
 
     key: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -1439,7 +1439,7 @@ default_message_pool.register_message(
 @dataclass(eq=False, repr=False)
 class VersionRequest(betterproto2.Message):
     """
-    ----------------------------------------------------------- the runtime itself
+    --------------------------------------------------------------------- runtime
     """
 
     version: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
