@@ -266,7 +266,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     @on(messages.Narrow)
     def _narrow(self, event: messages.Narrow) -> None:
-        self.narrower.narrow(event.what)
+        self.narrower.narrow(event.subject)
 
     @on(messages.SetFilter)
     def _set_filter(self, event: messages.SetFilter) -> None:

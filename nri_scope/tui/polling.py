@@ -101,7 +101,7 @@ class Poller:
         self.frame.trouble = ""
         if growth:
             self.views.events.grow(between=growth.between)
-            self.views.detail.grown()
+            self.views.detail.recording_grown()
         now = monotonic()
         if now - self._updated > BOARD_SECONDS:
             self._updated = now

@@ -241,7 +241,7 @@ async def test_of_pods_it_says_that_containers_are_compared(path: Path) -> None:
 def _is_reading(screen: Shown) -> bool:
     detail = screen.app.views.detail
     assert detail is not None
-    return detail._wanted() != detail._read_last
+    return detail._current_request() != detail._read_last
 
 
 def _container(screen: Shown) -> str:

@@ -209,7 +209,7 @@ async def test_where_the_current_folder_cannot_be_written_to_another_is_taken_an
     home.mkdir()
     current = Path.cwd()
     # Whoever runs this may be allowed anything.
-    monkeypatch.setattr(save, "_writable", lambda folder: folder != current)
+    monkeypatch.setattr(save, "_is_writable", lambda folder: folder != current)
     monkeypatch.setenv("HOME", str(home))
     async with showing(path, size=(160, 24)) as screen:
         await screen.shows("1 of 34")
@@ -222,7 +222,7 @@ async def test_where_the_current_folder_cannot_be_written_to_another_is_taken_an
 def test_without_a_home_a_folder_of_its_own_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(save, "_writable", lambda folder: False)
+    monkeypatch.setattr(save, "_is_writable", lambda folder: False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = save.new_path([7], ".yaml")
     assert found.parent.parent == tmp_path and found.parent.stat().st_mode & 0o777 == 0o700

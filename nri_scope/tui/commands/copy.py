@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys for copying: events as YAML, or a command line, to the terminal's clipboard."""
+"""Copy events as YAML, or a command line, to the terminal's clipboard."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLIPBOARD_MAX = 48 << 10
 
 @dataclass
 class Copier:
-    """Copies to the terminal's clipboard."""
+    """Commands that copy to the terminal's clipboard."""
 
     app: App[Any]
     frame: Frame
@@ -50,7 +50,7 @@ class Copier:
         begin(self.app, partial(self._copy, selected), "copy", exclusive=True)
 
     def copy_command(self) -> None:
-        """Copy the command line that prints the same."""
+        """Copy the command line that prints the shown events."""
         if self.context.only_marked:
             self.frame.say("a command line cannot select marked events", problem=True)
             return
@@ -59,20 +59,20 @@ class Copier:
         except UsageError as error:
             self.frame.say(str(error), problem=True)
             return
-        self._give(line, "the command line")
+        self._to_clipboard(line, "the command line")
 
     async def _copy(self, selected: int | None) -> None:
         try:
             numbers = await chosen_numbers(self.marker, selected)
             text = await self.store.run(
-                lambda recording: fitting(as_yaml(recording, numbers, to_paste=True))
+                lambda recording: joined_for_clipboard(as_yaml(recording, numbers, to_paste=True))
             )
         except NriScopeError as error:
             self.frame.say(str(error), problem=True)
             return
-        self._give(text, chosen_words(numbers))
+        self._to_clipboard(text, chosen_words(numbers))
 
-    def _give(self, text: str | None, what: str) -> None:
+    def _to_clipboard(self, text: str | None, what: str) -> None:
         if text is None or len(text.encode()) > CLIPBOARD_MAX:
             key = self.keymap.first("save_text")
             words = f"too long for the terminal's clipboard; {key} saves it to a file"
@@ -82,8 +82,8 @@ class Copier:
         self.frame.say(f"copied {what}, if your terminal allows it (OSC 52)")
 
 
-def fitting(texts: Iterable[str]) -> str | None:
-    """Join texts; return None if they exceed the size of a clipboard."""
+def joined_for_clipboard(texts: Iterable[str]) -> str | None:
+    """Join texts; return None if they exceed `CLIPBOARD_MAX`."""
     parts: list[str] = []
     size = 0
     for text in texts:
@@ -101,9 +101,10 @@ def command_line(path: Path, where: Filter | None) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for all shells: unlike `shlex.quote`, also for zsh and fish.
+    """Quote a word for POSIX shells, zsh and fish.
 
-    In zsh ``=`` begins the name of a program; in fish a backslash in quotes escapes a quote.
+    Unlike `shlex.quote`, handles a leading ``=``, which zsh expands to a program's path, and
+    backslashes, which fish interprets within single quotes.
     """
     if _PLAIN.fullmatch(word):
         return word
@@ -111,16 +112,16 @@ def _quoted(word: str) -> str:
 
 
 def pasteable(words: Sequence[str]) -> str:
-    """Return a shell command line with these words.
+    """Return a shell command line of ``words`` that is safe to paste.
 
-    A terminal obeys pasted control characters before the shell sees the quotes: ^C ends the line,
-    and text after a line end becomes a command of its own. Raises UsageError for such characters.
+    Raises UsageError for control characters: when pasted, they take effect despite the quotes. ^C
+    aborts the line, and a line end starts a new command.
     """
     line = " ".join(map(_quoted, words))
     try:
         line.encode()
     except UnicodeEncodeError as error:
-        # A file name may contain any bytes, but a clipboard holds text.
+        # A file name may contain any bytes, a clipboard only text.
         raise UsageError("the command line is not valid UTF-8 and cannot be copied") from error
     if safe(line) != line:
         raise UsageError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys for filters: filters, one pod or container, marked events, and the way back."""
+"""Restrict the views to a filter, a pod or container, or marked events, and undo that."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _Find = Callable[[Recording, int], Pod | Container | None]
 
 FILTER_GROUP = "filter"
 _GROUP = "narrow"
-_TELL_SECONDS = 0.1
-"""Seconds between two updates with the matches found so far."""
-_AT_ONCE = 1_000
-"""Number of events looked up in a view before other tasks run."""
+_PROGRESS_S = 0.1
+"""Minimum seconds between updates with the matches found so far."""
+_BATCH = 1_000
+"""Number of events looked up in a view before yielding to other tasks."""
 
 
 @dataclass
 class Narrower:
-    """Changes the context, and updates the views accordingly."""
+    """Commands that change the context, and update the views."""
 
     app: App[Any]
     frame: Frame
@@ -54,14 +54,14 @@ class Narrower:
     marks: Marks
     bar: FilterBar
     _turn: int = 0
-    """Number of the current request; results of earlier ones are ignored."""
+    """Number of the current request; results of earlier requests are ignored."""
     is_beginning: bool = False
-    """Whether the list is still the previous one, and about to be replaced."""
+    """Whether the list still shows the previous view, about to be replaced."""
 
     # -- requests of keys and views -----------------------------------------------------------
 
     def filter_by(self, text: str) -> None:
-        """Show the events that pass this filter, or report its error."""
+        """Apply a filter, or report its error."""
         try:
             self.context.filter_by(text)
         except FilterError as error:
@@ -71,11 +71,11 @@ class Narrower:
         self.show()
 
     def add(self, term: str, *, out: bool) -> None:
-        """Restrict the view to events that pass ``term``, or (``out``) that do not."""
+        """Add ``term`` to the filter, or, with ``out``, its negation."""
         self.filter_by(narrowed(self.context.where_text, term, out=out))
 
     def toggle(self, name: str) -> None:
-        """Show a named view, or the previous content."""
+        """Apply the filter of a named view, or go back if it is already applied."""
         text = VIEWS[name]
         if self.context.where_text == text:
             self.back()
@@ -83,25 +83,25 @@ class Narrower:
             self.filter_by(text)
 
     def only_marked(self) -> None:
-        """Show only marked events, or all events again."""
+        """Toggle between only marked events and all events."""
         if not self.context.only_marked and not len(self.marks):
-            self._say_none(f"no event is marked; {self.keymap.first('mark')} marks one")
+            self._report_problem(f"no event is marked; {self.keymap.first('mark')} marks one")
             return
         self.context.only_marked = not self.context.only_marked
         self.show()
 
     def narrow(self, what: Pod | Container) -> None:
-        """Show only this pod or container."""
+        """Restrict the views to a pod or container."""
         self.context.narrow(what)
         self.show()
 
     def everything(self) -> None:
-        """Show everything: no filter, no pod and no container."""
+        """Remove all restrictions."""
         self.context.everything()
         self.show()
 
     def back(self) -> None:
-        """Show the previous content."""
+        """Go back to the previous restriction."""
         if self.context.only_marked:
             self.only_marked()
         elif self.context.back():
@@ -110,33 +110,35 @@ class Narrower:
             self.frame.say("there is nothing to go back to")
 
     def narrow_to_container(self) -> None:
-        """Show only the container of the selected row."""
+        """Restrict the views to the container of the selected row."""
         match self.views.current:
             case Board(selected=Container() as container):
                 self.narrow(container)
             case Board(selected=Pod()):
-                self._say_none(f"this is a pod; {self.keymap.first('narrow_pod')} narrows to it")
+                self._report_problem(
+                    f"this is a pod; {self.keymap.first('narrow_pod')} narrows to it"
+                )
             case Board():
-                self._say_none("there is no container here")
+                self._report_problem("there is no container here")
             case _:
-                self._narrow_to_that_of_event(container_of_event)
+                self._narrow_to_subject_of_event(container_of_event)
 
     def narrow_to_pod(self) -> None:
-        """Show only the pod of the selected row."""
+        """Restrict the views to the pod of the selected row."""
         match self.views.current:
             case Board(selected=Pod() as pod):
                 self.narrow(pod)
             case Board(selected=Container(pod=Pod() as pod)):
                 self.narrow(pod)
             case Board(selected=Container()):
-                self._say_none("the pod of this container is unknown")
+                self._report_problem("the pod of this container is unknown")
             case Board():
-                self._say_none("there is no pod here")
+                self._report_problem("there is no pod here")
             case _:
-                self._narrow_to_that_of_event(pod_of_event)
+                self._narrow_to_subject_of_event(pod_of_event)
 
     def go_to_same(self, *, forwards: bool) -> None:
-        """Go to the next or previous event of the selected one's container."""
+        """Go to the next or previous event of the selected event's container."""
         row = self.views.events.selected_row
         if row is None or row.event is None or not row.event.container_id:
             self.frame.say("this event has no container", problem=True)
@@ -147,33 +149,33 @@ class Narrower:
     # -- implementation -----------------------------------------------------------------------
 
     def show(self) -> None:
-        """Show the current context."""
+        """Update the views to the current context."""
         self._turn += 1
         self.is_beginning = True
         self.frame.status.clear_message()
-        # Shown at once: a search without results so far must not look like "no match".
+        # Show progress immediately: a filter without results so far must not look like "no match".
         self.frame.work_on(filtered=0.0 if self.context.is_narrowed else None)
-        work = partial(self._look_through, self._turn)
+        work = partial(self._run_filter, self._turn)
         begin(self.app, work, FILTER_GROUP, exclusive=True)
 
-    async def _look_through(self, turn: int) -> None:
+    async def _run_filter(self, turn: int) -> None:
         shown: View | None = None
-        told = 0.0
+        updated = 0.0
 
         def progress(view: View, part: float) -> None:
-            nonlocal shown, told
+            nonlocal shown, updated
             now = monotonic()
-            if view is shown and now - told < _TELL_SECONDS and part < 1:
-                # Drawing takes time from the thread that searches the recording.
+            if view is shown and now - updated < _PROGRESS_S and part < 1:
+                # Drawing slows down the thread that examines the recording.
                 return
-            told = now
+            updated = now
             self.frame.work_on(filtered=part)
             if view is shown:
                 self.views.events.grow()
             else:
                 shown = view
                 self.views.events.show(view)
-                self._begun(turn)
+                self._view_replaced(turn)
 
         where, about = self.context.shown(), self.context.about
         try:
@@ -183,18 +185,18 @@ class Narrower:
         finally:
             if turn == self._turn:
                 self.frame.work_on(filtered=None)
-            self._begun(turn)
+            self._view_replaced(turn)
         await self.views.update()
 
-    def _begun(self, turn: int) -> None:
+    def _view_replaced(self, turn: int) -> None:
         if turn == self._turn and self.is_beginning:
             self.is_beginning = False
             self.app.post_message(LinesAvailable())
 
-    def _narrow_to_that_of_event(self, find: _Find) -> None:
+    def _narrow_to_subject_of_event(self, find: _Find) -> None:
         number = self.views.current.selected_event_id
         if number is None:
-            self._say_none("this row is not an event and has no pod or container")
+            self._report_problem("this row is not an event and has no pod or container")
             return
         work = partial(self._narrow_to, number, find)
         begin_reading(self.app, work, _GROUP)
@@ -206,11 +208,11 @@ class Narrower:
             self.narrow(found)
         elif pod is not None:
             key = self.keymap.first("narrow_pod")
-            self._say_none(f"this event concerns the whole pod; {key} narrows to it")
+            self._report_problem(f"this event concerns the whole pod; {key} narrows to it")
         else:
-            self._say_none("this event has no pod or container")
+            self._report_problem("this event has no pod or container")
 
-    def _say_none(self, words: str) -> None:
+    def _report_problem(self, words: str) -> None:
         self.frame.say(words, problem=True)
 
     async def _go_to_same(self, event: Event, forwards: bool) -> None:
@@ -220,15 +222,15 @@ class Narrower:
         for count, number in enumerate(numbers, 1):
             if self.views.events.go_to_event(number):
                 return
-            if not count % _AT_ONCE:
-                # A filter may hide any number of them.
+            if not count % _BATCH:
+                # A filter may hide any number of events.
                 await asyncio.sleep(0)
         where = "later" if forwards else "earlier"
         self.frame.say(f"no {where} event of this container in this list")
 
 
 def others_of_container(recording: Recording, event: Event, *, forwards: bool) -> list[int]:
-    """Return the events of the same container after or before this one, the nearest first."""
+    """Return the events of the same container after or before ``event``, the nearest first."""
     container = container_of_event(recording, event.id)
     numbers = lookup.events_about(recording, container) if container is not None else []
     if forwards:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searching in the current view, or in the details if they have the focus."""
+"""Search in the current view, or in the detail pane if it has the focus."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from ..views import EVENTS, Views
 from ..widgets.board import Board
 
 GROUP = "search"
-_SHOWN = 40
+_MAX_COLUMNS = 40
 """Maximum columns of a displayed search text."""
-_TELL_SECONDS = 0.1
-"""Seconds between two progress messages of a search."""
-_WAITING_MAX = 100
-"""Maximum presses of ``n`` and ``N`` that wait during a search; further ones are ignored."""
+_PROGRESS_S = 0.1
+"""Minimum seconds between progress messages."""
+_MAX_QUEUED = 100
+"""Maximum number of requests queued during a search; more are ignored."""
 
 
 class _Search(NamedTuple):
-    """One requested search."""
+    """One request to go to a match."""
 
     forwards: bool
     here: bool
@@ -42,7 +42,7 @@ class _Search(NamedTuple):
 
 @dataclass
 class Finder:
-    """The keys ``/``, ``n`` and ``N``."""
+    """Commands of the keys ``/``, ``n`` and ``N``."""
 
     app: App[Any]
     frame: Frame
@@ -53,17 +53,17 @@ class Finder:
     text: str = ""
     """The search text; "" for none."""
     _last: str = ""
-    """The last search text, for continuing after `rest`."""
+    """The search text before `rest`."""
     _steps: deque[_Search] = field(default_factory=deque)
-    """Requested searches that have not been run."""
+    """Queue of requests."""
     _turn: int = 0
-    """Counts the search texts, and the stopped searches."""
-    _at_work: bool = False
+    """Incremented by `stop`; a search of an earlier turn ends."""
+    _is_running: bool = False
 
     def begin(self, text: str, *, in_detail: bool = False) -> None:
-        """Go to the next match of ``text``, and highlight all visible ones.
+        """Go to the next match of ``text``, and highlight all visible matches.
 
-        ``in_detail``: the details had the focus before the text was typed.
+        ``in_detail``: the detail pane had the focus before the text was typed.
         """
         self.stop()
         self.text = text
@@ -73,27 +73,27 @@ class Finder:
             self._add(_Search(forwards=True, here=True, in_detail=in_detail))
 
     def stop(self) -> None:
-        """Stop searching; discard waiting requests, too."""
+        """Stop searching, and discard queued requests."""
         self._turn += 1
         self._steps.clear()
         self._end()
         self.app.workers.cancel_group(self.app, GROUP)
 
     def rest(self) -> None:
-        """Stop searching and highlighting; `go_on` searches again."""
+        """Stop searching and highlighting; `go_on` resumes."""
         last = self.text or self._last
         self.forget()
         self._last = last
 
     def forget(self) -> None:
-        """Forget the search text."""
+        """Stop searching and highlighting, and clear the search text."""
         self.stop()
         self._last = ""
         self.text = ""
         self.views.highlight("")
 
     def go_on(self, *, forwards: bool) -> None:
-        """Go to the next or previous match, after earlier requests."""
+        """Go to the next or previous match, after queued requests."""
         self.text = self.text or self._last
         if self.text:
             self._add(_Search(forwards=forwards, here=False, in_detail=self.views.in_detail))
@@ -102,31 +102,31 @@ class Finder:
             self.frame.say(f"no search text yet: {key} starts a search", problem=True)
 
     def _add(self, step: _Search) -> None:
-        if len(self._steps) < _WAITING_MAX:
+        if len(self._steps) < _MAX_QUEUED:
             self._steps.append(step)
-        if not self._at_work:
-            self._at_work = True
+        if not self._is_running:
+            self._is_running = True
             self.frame.work_on(searching=self.text)
             begin(self.app, partial(self._work, self._turn), GROUP)
 
     async def _work(self, turn: int) -> None:
         try:
             while self._steps and turn == self._turn:
-                if not await self._make(self._steps.popleft()):
-                    # The others will not find a match either.
+                if not await self._run_step(self._steps.popleft()):
+                    # Queued requests would not find a match either.
                     self._steps.clear()
         finally:
             if turn == self._turn:
                 self._end()
 
     def _end(self) -> None:
-        if self._at_work:
-            self._at_work = False
+        if self._is_running:
+            self._is_running = False
             self.frame.work_on(searching="")
 
-    async def _make(self, step: _Search) -> bool:
-        """Run one search; return whether it found a match, or report that there is none."""
-        again = False
+    async def _run_step(self, step: _Search) -> bool:
+        """Run one request; return whether it found a match. Reports a missing match to the user."""
+        wrapped = False
         try:
             if step.in_detail:
                 where = " in these details"
@@ -136,7 +136,7 @@ class Finder:
                 found = await board.find(self.text, forwards=step.forwards, here=step.here)
             else:
                 where, view = "", self.views.events.view
-                place, again = await self._in_list(view, step)
+                place, wrapped = await self._in_list(view, step)
                 if view is not self.views.events.view:
                     return False
                 found = place is not None
@@ -147,14 +147,14 @@ class Finder:
             self.frame.show_trouble(error)
             return False
         if not found:
-            self.frame.say(f"not found{where}: {safe(self.text, _SHOWN)}", problem=True)
-        elif again:
+            self.frame.say(f"not found{where}: {safe(self.text, _MAX_COLUMNS)}", problem=True)
+        elif wrapped:
             end = "beginning" if step.forwards else "end"
             self.frame.say(f"search continued from the {end}")
         return found
 
     async def _in_list(self, view: View, step: _Search) -> tuple[int | None, bool]:
-        """Return the position found, and whether the search continued from the other end."""
+        """Return the position of a match, and whether the search continued from the other end."""
         events = self.views.events
         events.search_text = self.text
         start = events.listing.cursor + (0 if step.here else 1 if step.forwards else -1)
@@ -165,15 +165,15 @@ class Finder:
         return await self._find(view, end, step.forwards), True
 
     async def _find(self, view: View, start: int, forwards: bool) -> int | None:
-        """Search as `Store.find` does, and in comments too."""
+        """Search rows like `Store.find`, and also comments."""
         text, turn = self.text, self._turn
-        told = 0.0
+        updated = 0.0
 
         def progress(part: float) -> None:
-            nonlocal told
-            # Another search may have begun meanwhile.
-            if turn == self._turn and self._at_work and monotonic() - told > _TELL_SECONDS:
-                told = monotonic()
+            nonlocal updated
+            # This search may have been stopped.
+            if turn == self._turn and self._is_running and monotonic() - updated > _PROGRESS_S:
+                updated = monotonic()
                 self.frame.work_on(searching=text, searched=part)
 
         found = await self.store.find(view, text, start, forwards, progress)

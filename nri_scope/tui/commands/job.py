@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long work on the recording, in a thread of its own, with progress and cancellation."""
+"""Run long work on the recording in a separate thread, with progress and cancellation."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from ..text.styled_line import Style, line
 from ..textual_gaps import begin
 from ..widgets.screens import ReadingScreen
 
-_TOLD_SECONDS = 0.1
-"""Seconds between two progress messages."""
+_PROGRESS_S = 0.1
+"""Seconds between progress messages."""
 _MARGIN = 4
-"""Columns of the status line that are not available for progress messages."""
+"""Columns of the status line not available for a message."""
 
 Progress = Callable[[float], None]
-"""To be called often, with the completed part. Raises CancelledError after `Jobs.stop`."""
+"""Callback for work, with the share completed (0 to 1). Raises CancelledError after `Jobs.stop`."""
 T = TypeVar("T")
 
 
 @dataclass
 class Jobs:
-    """Runs jobs, at most one at a time."""
+    """Runner of jobs, one at a time."""
 
     app: App[Any]
     frame: Frame
@@ -47,7 +47,7 @@ class Jobs:
     path: Path
     """The recording."""
     made: list[Path]
-    """Files that were created; added by the work that writes them."""
+    """Created files; appended by the work that writes them."""
     _worker: Worker[None] | None = None
     _in_thread: asyncio.Task[object] | None = None
     _stop: CancelFlag = field(default_factory=CancelFlag)
@@ -58,9 +58,9 @@ class Jobs:
         return self._worker is not None and not self._worker.is_finished
 
     def begin(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Begin a job that calls `run`, unless another one is running. Its errors are reported.
+        """Start a job, which calls `run`, unless another job is running. Reports its errors.
 
-        Work in the thread adds the files that it creates to ``made``.
+        The work appends the files that it creates to ``made``.
         """
         if self.busy:
             key = self.keymap.first("stop")
@@ -69,12 +69,12 @@ class Jobs:
             self._worker = begin(self.app, partial(self._do, job), "job")
 
     def stop(self) -> None:
-        """End the job."""
+        """Cancel the job."""
         if self._worker is not None:
             self._worker.cancel()
 
     async def close(self) -> None:
-        """End the job, and return when all of its work has ended."""
+        """Cancel the job, and wait until its work has ended."""
         self._stop.set()
         if self._in_thread is not None:
             await asyncio.wait({self._in_thread})
@@ -84,29 +84,29 @@ class Jobs:
         try:
             await job()
         except NriScopeError as error:
-            self._tell(str(error))
+            self._report(str(error))
         except OSError as error:
-            # The path of a temporary folder, or of a program to be started.
+            # For example the path of a temporary folder, or of a program to be started.
             where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-            self._tell(f"{where}{error_words(error)}")
+            self._report(f"{where}{error_words(error)}")
         except asyncio.CancelledError:
             late = [path.name for path in self.made[made:]]
             was_written = f"too late to stop: ./{late[0]} was already written" if late else ""
             self.frame.say(was_written or "stopped: nothing was written")
             raise
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if columns(problem) < self.app.size.width - _MARGIN:
             self.frame.say(problem, problem=True)
         else:
-            # The remedy is at the end of the message.
+            # Do not cut a long message: its end says what to do.
             words = [line(safe(problem), Style.BAD)]
             self.app.push_screen(ReadingScreen("error", words, wrap=True))
 
     async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
-        """Run ``work`` with a `Recording` of its own. Raises the errors of ``work``.
+        """Run ``work`` in a thread with its own `Recording`. Raises the errors of ``work``.
 
-        A cancelled job waits until the work has ended.
+        After a cancellation, waits until the work has ended.
         """
         stop, part = CancelFlag(), 0.0
         self._stop = stop
@@ -115,7 +115,7 @@ class Jobs:
             nonlocal part
             part = done
             if done < 1:
-                # A completed result would not be undone.
+                # At 1, the result exists and would not be undone.
                 stop.check()
 
         def in_thread() -> T:
@@ -127,16 +127,16 @@ class Jobs:
         try:
             while not doing.done():
                 self.frame.work_on(busy=f"{words}: {part:.0%}")
-                await asyncio.wait({doing}, timeout=_TOLD_SECONDS)
+                await asyncio.wait({doing}, timeout=_PROGRESS_S)
             return doing.result()
         finally:
             stop.set()
-            # Not awaited itself: stopping twice would cancel the future instead of the thread's
-            # work.
+            # `wait` instead of `await doing`: a second cancellation would cancel the task instead
+            # of the thread's work.
             while not doing.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({doing})
             if not doing.cancelled():
-                # Retrieve the exception: it was reported, or is no longer of interest.
+                # Retrieve the exception, which was reported or is no longer needed.
                 doing.exception()
             self.frame.work_on(busy="")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks and comments: the actions of ``m``, ``M``, ``*`` and ``d``."""
+"""Mark, comment and compare events: the commands of the keys ``m``, ``M`` and ``d``."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ..views import Views
 from ..widgets.messages import begin_reading
 
 GROUP = "marks"
-_Marking = Callable[[int, Event | None, str | None], object]
-"""Marks the event with a number (None if it was removed), with an optional comment."""
+_MarkFunction = Callable[[int, Event | None, str | None], object]
+"""Function that marks an event (None if it was removed) by number, with an optional comment."""
 
 
 @dataclass
 class Marker:
-    """Marks events of the shown recording, and compares them."""
+    """Commands that mark and compare events."""
 
     app: App[Any]
     frame: Frame
@@ -44,11 +44,11 @@ class Marker:
     marks: Marks
     path: Path
     changed: Callable[[], None]
-    """Called when marks or comments have changed."""
-    _told: str = ""
+    """Callback after a change of marks or comments."""
+    _reported_notice: str = ""
     _commented: tuple[int, Event | None] | None = None
-    _waiting: list[tuple[int, str | None]] = field(default_factory=list)
-    """Events to be read before they are marked, each with its comment, if any."""
+    _queued: list[tuple[int, str | None]] = field(default_factory=list)
+    """Numbers and comments of events that must be read before they are marked."""
     _loaded: asyncio.Event = field(default_factory=asyncio.Event)
     _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -58,26 +58,26 @@ class Marker:
             await asyncio.to_thread(self.marks.load)
         finally:
             self._loaded.set()
-        self._tell()
+        self._report_notice()
         if len(self.marks):
             self.changed()
 
     async def close(self) -> None:
-        """Save the last marks, even if the user quits at once."""
+        """Process queued marks, and save all marks."""
         async with self._saving:
             with suppress(NriScopeError):
-                await self._read_waiting(self._set)
+                await self._mark_queued(self._set)
             await asyncio.to_thread(self.marks.save)
 
     async def release(self) -> None:
-        """Close the recording, which only this object still has open."""
+        """Close the marks' connection to the recording, after all others."""
         await asyncio.to_thread(self.marks.close)
 
     async def all(self) -> list[Mark]:
-        """Return all marks, saved and new ones. Raises RecordingError."""
+        """Return all marks, including queued ones. Raises RecordingError."""
         await self._loaded.wait()
         async with self._saving:
-            await self._read_waiting(self._mark)
+            await self._mark_queued(self._mark)
         return self.marks.all()
 
     async def marked(self) -> list[Event]:
@@ -88,7 +88,7 @@ class Marker:
         return await self.store.run(lambda recording: list(recording.events(where=where)))
 
     def selection_note(self) -> str:
-        """Describe the events on which keys for several act: the marked or the shown ones."""
+        """Describe the events to be replayed: the marked events, or else the shown ones."""
         if len(self.marks):
             key = self.keymap.first("view_marked")
             return f"replays {many(len(self.marks), 'marked event')} ({key} shows them)"
@@ -100,27 +100,30 @@ class Marker:
         """Mark the selected event, or unmark it."""
         number = self._selected()
         if number is not None:
-            self._start(number, self._at_hand(number), None)
+            self._begin_marking(number, self._loaded_event(number), None)
 
     def begin_comment(self) -> str | None:
-        """Remember the event to be commented; return its existing comment, or None if no event is
-        selected.
+        """Store the selected event as the one to be commented; return its existing comment.
+
+        Returns None if no event is selected.
         """
         number = self._selected()
-        self._commented = None if number is None else (number, self._at_hand(number))
+        self._commented = None if number is None else (number, self._loaded_event(number))
         if number is None:
             return None
-        # Views other than the list only provide the number.
+        # By number, as boards do not provide the event itself.
         return next((mark.comment for mark in self.marks.all() if mark.event == number), "")
 
     def comment(self, text: str) -> None:
-        """Mark the remembered event, with a comment."""
+        """Mark the event of `begin_comment`, with a comment."""
         if self._commented is not None:
-            self._start(*self._commented, text)
+            self._begin_marking(*self._commented, text)
 
     def compare(self) -> None:
-        """Compare two marked events, or a marked and the selected one; of more than two those of
-        one container, or one of each of two containers.
+        """Compare two marked events, or the only marked event and the selected one.
+
+        If more are marked, compare the two of the selected container, or the newest events of
+        exactly two containers.
         """
         begin_reading(self.app, self._compare, "compare")
 
@@ -130,41 +133,41 @@ class Marker:
             self.frame.say("no event is selected", problem=True)
         return number
 
-    def _at_hand(self, number: int) -> Event | None:
-        """Return the event if it need not be read."""
+    def _loaded_event(self, number: int) -> Event | None:
+        """Return the event if its row has already been read."""
         row = self.views.events.selected_row if self.views.current is self.views.events else None
         return row.event if row is not None and row.event_id == number else None
 
-    def _start(self, number: int, event: Event | None, comment: str | None) -> None:
-        # At once if possible, so that the mark exists even if the user quits now.
+    def _begin_marking(self, number: int, event: Event | None, comment: str | None) -> None:
+        # Mark immediately if possible, in case the user quits now.
         if event is not None:
             self._mark(number, event, comment)
         else:
-            self._waiting.append((number, comment))
-        # Passed as a function: if the app is ending, it is never started.
-        _: Worker[None] = self.app.run_worker(self._keep, group=GROUP)
+            self._queued.append((number, comment))
+        # Pass the function, not a coroutine, which would never be awaited if the app is ending.
+        _: Worker[None] = self.app.run_worker(self._mark_and_save, group=GROUP)
 
-    async def _keep(self) -> None:
+    async def _mark_and_save(self) -> None:
         async with self._saving:
             try:
-                await self._read_waiting(self._mark)
+                await self._mark_queued(self._mark)
             except NriScopeError as error:
                 self.frame.show_trouble(error)
             await asyncio.to_thread(self.marks.save)
-        if not self._tell() and not self.marks.is_kept:
+        if not self._report_notice() and not self.marks.is_kept:
             self.frame.say(LOST, problem=True)
 
-    async def _read_waiting(self, mark: _Marking) -> None:
-        """Read and mark the waiting events. On NriScopeError, discard them."""
-        while self._waiting:
-            number, comment = self._waiting[0]
+    async def _mark_queued(self, mark: _MarkFunction) -> None:
+        """Read and mark the queued events. On NriScopeError, discard them."""
+        while self._queued:
+            number, comment = self._queued[0]
             try:
-                # Not in the threads of the store, which may be busy.
+                # In a separate thread: those of the store may be busy.
                 event = await asyncio.to_thread(self._read, number)
             except NriScopeError:
-                self._waiting.clear()
+                self._queued.clear()
                 raise
-            del self._waiting[0]
+            del self._queued[0]
             mark(number, event, comment)
 
     def _read(self, number: int) -> Event | None:
@@ -172,7 +175,7 @@ class Marker:
             return recording.event(number)
 
     def _set(self, number: int, event: Event | None, comment: str | None) -> bool:
-        """Set or remove the mark; return whether the event is marked now."""
+        """Set or toggle the mark; return whether the event is marked now."""
         if event is None:
             return False
         if comment is None:
@@ -189,11 +192,11 @@ class Marker:
             self.frame.say(f"at most {MAX_MARKS:,} events can be marked", problem=True)
             return
         self.changed()
-        which = f"event {number}{self._newest_of(number)}"
+        which = f"event {number}{self._choice_note(number)}"
         self.frame.say(f"{which} is {'marked' if marked else 'no longer marked'}")
 
-    def _newest_of(self, number: int) -> str:
-        """Return why this event was chosen, if the cursor was not on an event."""
+    def _choice_note(self, number: int) -> str:
+        """Explain the choice of the event if the cursor is not on an event; else return ""."""
         current = self.views.current
         if not isinstance(current, ContainerBoard) or current.node is None or current.node.event:
             return ""
@@ -201,16 +204,16 @@ class Marker:
             return ""
         return f", the newest of this {'container' if current.node.container else 'pod'},"
 
-    def _tell(self) -> bool:
-        """Report in full why marks cannot be saved, unless already reported; return whether new."""
-        is_new = self.marks.notice != self._told
-        self._told = self.marks.notice
+    def _report_notice(self) -> bool:
+        """Report a new notice about saving marks; return whether the notice has changed."""
+        is_new = self.marks.notice != self._reported_notice
+        self._reported_notice = self.marks.notice
         if is_new and self.marks.notice:
             self.frame.say(self.marks.notice, problem=True)
         return is_new
 
     def _pair(self, marked: list[Event], about: Container | None) -> list[Event]:
-        """Choose two of more events; return all if the choice is ambiguous."""
+        """Choose two events to compare; return all if the choice is ambiguous."""
         if len(marked) <= 2:
             return marked
         own = [event for event in marked if about is not None and event.container_id == about.id]
@@ -233,13 +236,13 @@ class Marker:
         if len(found) != 2:
             key = self.keymap.first("mark")
             have = f"{len(found):,} events are marked" if len(found) > 2 else "too few marks"
-            what = "compare needs two events, or the events of two containers"
-            self.frame.say(f"{have}: {what}; {key} marks and unmarks", problem=True)
+            rule = "compare needs two events, or the events of two containers"
+            self.frame.say(f"{have}: {rule}; {key} marks and unmarks", problem=True)
             return
-        if told := _events_without_container(found):
-            self.frame.say(f"compare needs events of containers: {told}", problem=True)
+        if problem := _events_without_container(found):
+            self.frame.say(f"compare needs events of containers: {problem}", problem=True)
             return
-        # The differ takes long to import: not before the first screen.
+        # Imported late, because importing the differ takes long.
         from ..detail.comparison import CompareScreen
 
         a, b = found
@@ -247,7 +250,7 @@ class Marker:
 
 
 def _events_without_container(pair: list[Event]) -> str:
-    """Return in words which of the two events have no container; "" if both have one."""
+    """Say which of two events have no container; "" if both have one."""
     bare = [event for event in pair if not event.container_id]
     if not bare:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key for replaying: the shown events, replayed to a plugin, in the terminal itself."""
+"""Replay the marked or shown events to a plugin, in the same terminal."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from .job import Jobs, Progress
 from .mark import Marker
 from .save import ShownEvents, shown_events
 
-_LOOKED_AT = 1_000
-"""Number of events searched for the session to replay."""
+_MAX_EXAMINED = 1_000
+"""Maximum number of events examined to choose the session to replay."""
 
 
 @dataclass
 class Replayer:
-    """Makes a temporary recording and hands the terminal over to ``nri-scope replay``."""
+    """Command that runs ``nri-scope replay`` on a temporary recording, in place of the screen."""
 
     app: App[Any]
     frame: Frame
@@ -43,7 +43,7 @@ class Replayer:
     jobs: Jobs
 
     def replay(self, text: str) -> None:
-        """Replay to the plugin started by this command line, which is in shell syntax."""
+        """Replay to the plugin started by a command line, in shell syntax."""
         words = shlex.split(text)
         if words:
             self.jobs.begin(lambda: self._replay(words))
@@ -79,35 +79,35 @@ class Replayer:
 
 
 def _session(recording: Recording, shown: ShownEvents) -> int | None:
-    """Return the session of the first of these events; None if all events are included."""
+    """Return the session of the first event to replay; None if all events are included."""
     if shown.selection.is_all:
         return None
-    asked = {one.id for one in recording.sessions() if one.role != Role.CRI}
-    for number in shown.numbers[:_LOOKED_AT]:
+    sessions = {one.id for one in recording.sessions() if one.role != Role.CRI}
+    for number in shown.numbers[:_MAX_EXAMINED]:
         event = recording.event(number)
-        if event is not None and event.session in asked:
+        if event is not None and event.session in sessions:
             return event.session
     return None
 
 
 def _in_terminal(shown: ShownEvents, arguments: Sequence[str]) -> None:
-    """Run the command in place of the screen, until the user has read its output."""
-    _say(f"replaying {shown.words}; ^C ends it")
-    _say(f"$ nri-scope {safe(shlex.join(arguments))}\n")
-    with _interrupts_are_for_the_child():
+    """Run ``nri-scope`` in place of the screen; wait for Enter after it has exited."""
+    _print(f"replaying {shown.words}; ^C ends it")
+    _print(f"$ nri-scope {safe(shlex.join(arguments))}\n")
+    with _sigint_for_child():
         status = subprocess.run([sys.executable, "-P", "-m", "nri_scope", *arguments]).returncode
-        _say(f"\nexited with status {status}; Enter returns to the recording")
+        _print(f"\nexited with status {status}; Enter returns to the recording")
         sys.stdin.readline()
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 @contextmanager
-def _interrupts_are_for_the_child() -> Iterator[None]:
-    # Not SIG_IGN, which the child would inherit.
+def _sigint_for_child() -> Iterator[None]:
+    # Not SIG_IGN: the child would inherit it.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys for new files: events as YAML, as a recording, or as a bundle."""
+"""Save events to new files: as YAML, as a recording, or as a redacted bundle."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
     from nri_scope.share.bundle import Bundle
     from nri_scope.share.extract import Extracted, Selection
 
-_PLACE = 60
-"""Maximum columns of a path, which includes keys from containers."""
+_PLACE_COLUMNS = 60
+"""Maximum columns of the place of a replaced value, which contains keys of containers."""
 SEPARATOR = "---\n"
 """Separator of two YAML documents."""
 
 
 async def chosen_numbers(marker: Marker, selected: int | None) -> list[int]:
-    """Return the marked events, else the selected one. Raises RecordingError, and UsageError if
-    there is none.
+    """Return the numbers of the marked events, else of the selected one.
+
+    Raises RecordingError, and UsageError if there is none.
     """
     numbers = [event.id for event in await marker.marked()]
     if not numbers and selected is not None:
@@ -55,15 +56,16 @@ async def chosen_numbers(marker: Marker, selected: int | None) -> list[int]:
 
 
 def chosen_words(numbers: Sequence[int]) -> str:
-    """Return a description of the events that `chosen_numbers` returned."""
+    """Describe the result of `chosen_numbers`."""
     return f"event {numbers[0]}" if len(numbers) == 1 else f"{len(numbers):,} marked events"
 
 
 def as_yaml(
     recording: Recording, numbers: Sequence[int], *, to_paste: bool = False
 ) -> Iterator[str]:
-    """Format events in full, one after the other, as `show` prints them; ``to_paste``: so that a
-    shell does not execute any part (`shell_safe`). Raises RecordingError.
+    """Yield events in full, as `show` prints them. Raises RecordingError.
+
+    ``to_paste``: so that a shell would not execute any part when pasted (`shell_safe`).
     """
     is_first = True
     for number in numbers:
@@ -77,17 +79,20 @@ def as_yaml(
 
 @dataclass(frozen=True, slots=True)
 class ShownEvents:
-    """Events, and their description."""
+    """Selected events, with their description."""
 
     selection: Selection
     numbers: Sequence[int]
     words: str
-    """Description such as ``3 marked events``."""
+    """For example ``3 marked events``."""
 
 
 async def shown_events(marker: Marker, view: View) -> ShownEvents:
-    """Return the marked events, else all of a view. Raises RecordingError; if none UsageError."""
-    # Imported only when needed, as that takes long.
+    """Return the marked events, else all of a view.
+
+    Raises RecordingError, and UsageError if there is none.
+    """
+    # Imported late, because importing it takes long.
     from nri_scope.share.extract import Selection
 
     marked = [event.id for event in await marker.marked()]
@@ -107,7 +112,7 @@ async def shown_events(marker: Marker, view: View) -> ShownEvents:
 
 @dataclass
 class Saver:
-    """Creates new files in the current folder."""
+    """Commands that create new files."""
 
     app: App[Any]
     frame: Frame
@@ -124,12 +129,12 @@ class Saver:
         numbers = await chosen_numbers(self.marker, selected)
 
         def work(recording: Recording, progress: Progress) -> Path:
-            def told() -> Iterator[str]:
+            def yaml_texts() -> Iterator[str]:
                 for count, text in enumerate(as_yaml(recording, numbers)):
                     progress(count / len(numbers))
                     yield text
 
-            path = save(told(), numbers)
+            path = save(yaml_texts(), numbers)
             self.jobs.made.append(path)
             return path
 
@@ -137,7 +142,7 @@ class Saver:
         self.frame.say(f"saved to {path} (only you can read it)")
 
     def save_recording(self) -> None:
-        """Save the shown events as a recording."""
+        """Save the marked events, else the shown ones, as a recording."""
         self.jobs.begin(self._save)
 
     async def _save(self) -> None:
@@ -158,7 +163,7 @@ class Saver:
         self.frame.say(saved_words(shown.words, made), problem=bool(made.damage))
 
     def export_bundle(self) -> None:
-        """Export the shown events as a redacted bundle."""
+        """Export the marked events, else the shown ones, as a redacted bundle."""
         self.jobs.begin(self._export)
 
     async def _export(self) -> None:
@@ -199,13 +204,13 @@ def saved_words(words: str, made: Extracted) -> str:
 
 
 def exported_lines(made: Bundle) -> list[StyledLine]:
-    """Return the path, the content, and the places of replaced values; never the values."""
+    """Describe a bundle: path, content, and the places, but not the values, of replaced values."""
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
-    needed = f", plus {counts.context:,} for context" if counts.context else ""
+    context = f", plus {counts.context:,} for context" if counts.context else ""
     lines = [
         line(safe(str(made.path)), Style.STRONG),
-        line(f"{size(made.size)}, {many(counts.events, 'event')}{needed}"),
+        line(f"{size(made.size)}, {many(counts.events, 'event')}{context}"),
         line(),
     ]
     if manifest.damage:
@@ -220,7 +225,7 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
         for rule, total in redaction.by_rule().items():
             lines.append((Span(f"  {total:>7,}  ", Style.KEY), Span(safe(rule), Style.STRONG)))
             lines += [
-                line(f"  {one.values:>7,}    {safe(one.place, _PLACE)}", Style.DIM)
+                line(f"  {one.values:>7,}    {safe(one.place, _PLACE_COLUMNS)}", Style.DIM)
                 for one in redaction.replaced
                 if one.rule == rule
             ]
@@ -228,15 +233,13 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
         "The bundle was searched for the replaced values, except short and common words, and "
         "contains none of them. "
     )
-    stays = (
-        "Names of pods, containers and namespaces are kept. Review the bundle before sharing it:"
-    )
+    note = "Names of pods, containers and namespaces are kept. Review the bundle before sharing it:"
     if redaction is not None and redaction.replaced:
-        stays = searched + stays
+        note = searched + note
     return [
         *lines,
         line(),
-        line(stays),
+        line(note),
         line(f"nri-scope tui {safe(shlex.quote(str(made.path)))}", Style.KEY),
     ]
 
@@ -245,53 +248,55 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
 
 
 def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) -> Path:
-    """Return a name for a new file with these events, in the current folder, or in a writable one
-    if that is not. Raises UsageError.
+    """Return the path of a new file for these events, in ``folder`` or a writable default.
+
+    Raises UsageError.
     """
     name = f"nri-event-{numbers[0]}" if len(numbers) == 1 else f"nri-{len(numbers)}-events"
     stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     for attempt in range(1, 100):
         more = f"-{attempt}" if attempt > 1 else ""
-        path = (folder or _current_folder()) / f"{stem}{more}{suffix}"
+        path = (folder or _default_folder()) / f"{stem}{more}{suffix}"
         if not os.path.lexists(path):
             return path
     raise UsageError(f"{stem}{suffix}: too many files with this name", "remove some")
 
 
 def shown_path(path: Path) -> str:
-    """Return the displayed path of a new file: ``./a.db`` in the current folder, else in full."""
+    """Return a path for display: ``./a.db`` in the current folder, else in full."""
     with suppress(OSError):
         if path.parent == Path.cwd():
             return f"./{path.name}"
     return str(path)
 
 
-def _current_folder() -> Path:
+def _default_folder() -> Path:
     try:
         current = Path.cwd()
     except OSError as error:
         raise UsageError(
             "the current folder no longer exists", "start in another folder"
         ) from error
-    if _writable(current):
+    if _is_writable(current):
         return current
-    # For example in a container with a read-only root.
+    # The current folder is not writable, for example in a container with a read-only root.
     with suppress(OSError, RuntimeError):
-        if _writable(home := Path.home()):
+        if _is_writable(home := Path.home()):
             return home
     with suppress(OSError):
-        # Other users can write there, too, and must not choose the target of our writes.
+        # Not the temporary folder itself, where other users could plant a link to another file.
         return Path(tempfile.mkdtemp(prefix="nri-scope-"))
     return current
 
 
-def _writable(folder: Path) -> bool:
+def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
 def save(texts: Iterable[str], numbers: Sequence[int], folder: Path | None = None) -> Path:
-    """Write the texts to a new file, readable only by its owner. Raises UsageError, and the errors
-    of ``texts``; no file is left after an error.
+    """Write texts to a new file, readable only by its owner; return its path.
+
+    Raises UsageError, and the errors of ``texts``. After an error, no file is left.
     """
     while True:
         path = new_path(numbers, ".yaml", folder)

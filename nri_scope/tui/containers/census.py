@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pods and containers of a recording, with the times of their stages.
 
-One pass over all events, in steps, so that other tasks can run; later events are added. It
-takes some hundred bytes of memory for each pod and container, and almost none for an event.
+Collected in one pass over all events, in steps between which other tasks can run; new events are
+added later. Takes a few hundred bytes of memory per pod and container, and almost none per event.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ..store.store import Store
 
 NEVER_ENDS = (1 << 63) - 1
-"""End of a life or phase that has not ended."""
+"""End time of a life that has not ended."""
 
 
 class Stage(IntEnum):
     """The stage of a pod or container."""
 
-    TOLD = 0
-    """It exists: listed by Synchronize, or by an event that shows no more."""
+    LISTED = 0
+    """Known to exist, from Synchronize or from an event of no stage."""
     CREATING = 1
-    """CreateContainer came, and no later event that proves the container's creation."""
+    """CreateContainer was sent, but no later event confirms the creation."""
     CREATED = 2
     STARTED = 3
     STOPPED = 4
@@ -41,7 +41,7 @@ class Stage(IntEnum):
 
 
 STATES = {
-    Stage.TOLD: "existed",
+    Stage.LISTED: "existed",
     Stage.CREATING: "creating",
     Stage.CREATED: "created",
     Stage.STARTED: "running",
@@ -60,13 +60,13 @@ STAGES: dict[str, tuple[Stage, bool]] = {
     "StopContainer": (Stage.STOPPED, True),
     "RemoveContainer": (Stage.REMOVED, True),
 }
-"""Stage by event name, and whether it is a container's."""
+"""Stage reached by each event, and whether it is a container's stage."""
 
 
 class Life(NamedTuple):
-    """The life of one pod or container. Times are wall clock, in ns; 0 is not observed.
+    """The life of one pod or container. Times are wall clock, in ns; 0 if not observed.
 
-    The first fields are the times of the stages, in their order.
+    The first fields are the times of the stages, in order.
     """
 
     creating_ns: int = 0
@@ -75,50 +75,50 @@ class Life(NamedTuple):
     stopped_ns: int = 0
     removed_ns: int = 0
     first_ns: int = 0
-    """Time of its first event, or the beginning of the session whose Synchronize listed it."""
+    """Time of its first event, or the start of the session whose Synchronize listed it."""
     last_ns: int = 0
     """Time of its newest event; 0 if it has none."""
     first_event: int = 0
     """Number of its first event; 0 if it has none."""
     last_event: int = 0
     events: int = 0
-    """Number of its events; those of a pod's containers count for the pod, too."""
+    """Number of its events; a pod's include those of its containers."""
     problems: int = 0
-    """Number of events that were not answered well."""
+    """Number of events with a status other than ok."""
     changed: int = 0
     """Number of events that show a change."""
-    told: int = 0
-    """Key of the object by which Synchronize listed it; 0 for none."""
+    listed: int = 0
+    """Key of the object by which Synchronize listed it; 0 if not listed."""
 
     @property
     def stage(self) -> Stage:
-        """Its last stage."""
-        return max((stage for stage in Stage if self.reached_ns(stage)), default=Stage.TOLD)
+        """The last stage reached."""
+        return max((stage for stage in Stage if self.reached_ns(stage)), default=Stage.LISTED)
 
     def reached_ns(self, stage: Stage) -> int:
-        """Return when it reached a stage; 0 if not observed, and for `Stage.TOLD`."""
+        """Return the time at which it reached a stage; 0 if not observed or `Stage.LISTED`."""
         return self[stage - 1] if stage else 0
 
     @property
     def end_ns(self) -> int:
-        """The time of its end; `NEVER_ENDS` for one that still exists."""
+        """The time of its end; `NEVER_ENDS` if it still exists."""
         return max(self.removed_ns, self.last_ns) if self.removed_ns else NEVER_ENDS
 
 
 _UNKNOWN = Life()
 _COUNTS = ("events", "problems", "changed")
-"""Fields that count events."""
+"""Fields that are counts of events."""
 
 
 class Lives:
-    """Lives by key, in the order of the keys, which is the order in which they appeared."""
+    """Lives by key, in ascending order of keys, which is the order of first appearance."""
 
     def __init__(self) -> None:
         self.keys = array("q")
         self._columns = {name: array("I" if name in _COUNTS else "q") for name in Life._fields}
-        """Numbers of each field, in the order of the keys."""
+        """Values of each field, in the order of keys."""
         self._counted = tuple(self._columns[name] for name in Life._fields[5:12])
-        """The columns from ``first_ns`` to ``changed``."""
+        """The columns of the fields from ``first_ns`` to ``changed``."""
         self._reached = {
             stage: self._columns[f"{stage.name.lower()}_ns"] for stage in Stage if stage
         }
@@ -135,38 +135,38 @@ class Lives:
         return self.keys[-1] if self.keys else 0
 
     def extend(self, keys: Sequence[int]) -> None:
-        """Add lives whose keys ascend and are larger than all others."""
-        # All at once: arrays that grow in turns leave holes in the memory.
+        """Add lives; ``keys`` ascend and are larger than all existing ones."""
+        # In one call per column: arrays that grow in turns fragment the memory.
         for column in self._columns.values():
             column.frombytes(bytes(column.itemsize * len(keys)))
         self.keys.extend(keys)
 
     def __getitem__(self, key: int) -> Life:
-        """Return a life; an empty one if the key is unknown, or no longer known."""
+        """Return a life; an empty one if the key is unknown."""
         slot = self._find(key)
         if slot is None:
             return _UNKNOWN
         return Life(*(column[slot] for column in self._columns.values()))
 
     def span(self, key: int) -> tuple[int, int]:
-        """Return when it began and ended, as in `Life`; zeros if it is unknown."""
+        """Return ``first_ns`` and ``end_ns`` of a life; zeros if the key is unknown."""
         slot = self._find(key)
         if slot is None:
             return 0, 0
         removed, last = self._columns["removed_ns"][slot], self._columns["last_ns"][slot]
         return self._columns["first_ns"][slot], max(removed, last) if removed else NEVER_ENDS
 
-    def tell(self, key: int, thing: int, at_ns: int) -> None:
-        """Note that Synchronize listed it; only the first time counts."""
-        slot, told, first = self._find(key), self._columns["told"], self._columns["first_ns"]
-        if slot is not None and not told[slot]:
-            told[slot] = thing
+    def set_listed(self, key: int, object_key: int, at_ns: int) -> None:
+        """Record that Synchronize listed it; only the first call has an effect."""
+        slot, listed, first = self._find(key), self._columns["listed"], self._columns["first_ns"]
+        if slot is not None and not listed[slot]:
+            listed[slot] = object_key
             first[slot] = min(at_ns, first[slot] or at_ns)
 
     def count(
         self, key: int, event: int, at_ns: int, stage: Stage | None, *, ok: bool, changed: bool
     ) -> None:
-        """Count an event of it. If several connections saw the event, the first one counts."""
+        """Count an event. Stage times are those of the first connection that received the event."""
         slot = self._find(key)
         if slot is None:
             return
@@ -187,7 +187,7 @@ class Lives:
 
     def _find(self, key: int) -> int | None:
         keys = self.keys
-        # Recorders assign keys from 1 without gaps, until a ring removes some.
+        # Recorders assign keys from 1 without holes, until a ring removes some.
         slot = key - 1
         if 0 <= slot < len(keys) and keys[slot] == key:
             return slot
@@ -196,12 +196,12 @@ class Lives:
 
 
 def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
-    """Return the phases of a life in order, each with its beginning and end.
+    """Yield the phases of a life in order: stage, start and end time.
 
-    ``until_ns``: the end of observation.
+    ``until_ns``: end of the observation.
     """
     began = life.first_ns or until_ns
-    stage, since = Stage.TOLD, began
+    stage, since = Stage.LISTED, began
     for after in Stage:
         at_ns = life.reached_ns(after)
         if not at_ns:
@@ -214,34 +214,34 @@ def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
 
 
 def life_words(life: Life, until_ns: int) -> str:
-    """Return a life in words: ``created 95.0ms, running 727ms, stopped 96.4ms``."""
-    told = [
+    """Describe a life: ``created 95.0ms, running 727ms, stopped 96.4ms``."""
+    parts = [
         f"{STATES[stage]} {duration(to_ns - from_ns)}"
         for stage, from_ns, to_ns in phases(life, until_ns)
         if stage is not Stage.REMOVED
     ]
     if life.end_ns != NEVER_ENDS:
-        told.append("removed")
-    return ", ".join(told)
+        parts.append("removed")
+    return ", ".join(parts)
 
 
 STEP = 5_000
-"""Number of events in one step: some 10 ms, and little memory."""
+"""Number of events per step, which takes about 10 ms."""
 _BLOCK = 512
-"""Number of events per block, of which only the span of time is kept."""
+"""Number of events per block, for which only the time span is stored."""
 
 
 class EventSpan(NamedTuple):
-    """A range of event numbers, both included; empty if ``first`` is larger."""
+    """Inclusive range of event numbers; empty if ``first`` is larger than ``last``."""
 
     first: int
     last: int
 
 
 class Census:
-    """Pods and containers by their keys in the recording. It only grows.
+    """Pods and containers by their keys in the recording, which are only ever added.
 
-    Steps run in a thread; another thread may read meanwhile, and sees some of the new data.
+    Steps run in a thread. Another thread may read at the same time, and sees part of the new data.
     """
 
     def __init__(self) -> None:
@@ -261,12 +261,12 @@ class Census:
 
     @property
     def newest(self) -> int:
-        """The number of the newest event that was read."""
+        """Number of the newest event read."""
         return self._scan.newest
 
     @property
     def outdated(self) -> bool:
-        """Whether the oldest events were removed meanwhile: a new census is needed."""
+        """Whether the oldest events have been removed, so that a new census is needed."""
         return self._scan.outdated
 
     def step(self, recording: Recording) -> bool:
@@ -277,11 +277,11 @@ class Census:
         self.pods.extend(pods)
         self.containers.extend(containers)
         self.pod_of.extend(pod if pod in self.pods else NO_POD for pod in of_pods)
-        for told_pod, container, thing, at_ns in self._scan.new_states(recording):
+        for pod, container, object_key, at_ns in self._scan.new_states(recording):
             if container is not None:
-                self.containers.tell(container, thing, at_ns)
-            elif told_pod is not None:
-                self.pods.tell(told_pod, thing, at_ns)
+                self.containers.set_listed(container, object_key, at_ns)
+            elif pod is not None:
+                self.pods.set_listed(pod, object_key, at_ns)
         events = self._scan.subject_events(recording, STEP)
         for name in {event[2] for event in events} - self._stages.keys():
             self._stages[name] = STAGES.get(name_of(recording, name), (None, True))
@@ -311,7 +311,7 @@ class Census:
     # -- queries --------------------------------------------------------------------------
 
     def between(self, from_ns: int, to_ns: int) -> EventSpan:
-        """Return a range of numbers that includes all events of that time, and some others."""
+        """Return a range that contains all events of an interval, and possibly others."""
         first = last = 0
         blocks = self._blocks
         for at, (number, earliest, latest) in enumerate(blocks):
@@ -322,13 +322,11 @@ class Census:
 
 
 _CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
-"""The census of each recording, shared by the tree and the timeline."""
+"""The census of each recording, shared by tree and timeline."""
 
 
 def census_of(store: Store) -> Census:
-    """Return the census of a recording's pods and containers; a new one if the oldest
-    events were removed meanwhile.
-    """
+    """Return the census of a recording; a new one if the oldest events have been removed."""
     census = _CENSUSES.get(store)
     if census is None or census.outdated:
         census = _CENSUSES[store] = Census()

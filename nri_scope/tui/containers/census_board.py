@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common base of the tree and the timeline: they read and filter the same pods
-and containers.
-"""
+"""Common base of tree and timeline, which read and filter the same pods and containers."""
 
 from __future__ import annotations
 
@@ -24,27 +22,27 @@ from .outline import LAST, NO_POD, Node, Outline
 from .outline_lines import NamedSubjects, Subject
 
 STEP = 20_000
-"""Number of events examined in one step."""
+"""Number of events examined per step."""
 
 
 class SubjectFilter:
-    """The shown part of a census: one pod or container, and the events that pass a filter.
+    """The visible subset of a census: subjects of events that pass a filter, or one subject.
 
-    Steps run in a thread, like those of the census.
+    A subject is a pod or container. Steps run in a thread, like those of the census.
     """
 
     def __init__(self, where: Filter | None = None, about: Pod | Container | None = None) -> None:
         self.where = where
         self.about = about
         self.newest = 0
-        """The number of the newest event examined."""
+        """Number of the newest event examined."""
         self._pods: set[int] = set()
         self._containers: set[int] = set()
         self._read = 0, 0
-        """Number of pods and of containers in the tree."""
+        """Number of pods and containers of the census already in the tree."""
 
     def step(self, recording: Recording, newest: int) -> bool:
-        """Read more events, up to the number ``newest``; return False if none is left.
+        """Examine more events, up to ``newest``; return False if none is left.
 
         Raises RecordingError.
         """
@@ -62,8 +60,9 @@ class SubjectFilter:
     def subjects(
         self, census: Census, pods_from: int = 0, containers_from: int = 0
     ) -> Iterator[tuple[int, int]]:
-        """Yield the keys of visible pods and containers, each pod (with 0) before its containers;
-        only those that appeared from given positions on.
+        """Yield the keys of visible pods and containers, each pod (with 0) before its containers.
+
+        ``pods_from`` and ``containers_from``: positions in the census from which to start.
         """
         about = self.about
         one_pod = about.key if isinstance(about, Pod) else None
@@ -71,18 +70,18 @@ class SubjectFilter:
         pods = (
             (pod, 0)
             for pod in census.pods.keys[pods_from:]
-            if one is None and one_pod in (None, pod) and self._lets(self._pods, pod)
+            if one is None and one_pod in (None, pod) and self._passes(self._pods, pod)
         )
         pod_of, keys = census.pod_of, census.containers.keys
-        # The pods of containers that appear during this call are not known yet.
+        # The census may grow during this call: ignore containers whose pod is not known yet.
         count = min(len(keys), len(pod_of))
-        # Pod and position in one number: pairs take several times the memory.
+        # Pod and position in one integer: tuples would take several times the memory.
         by_pod = sorted(
             (pod_of[at] or LAST) << 32 | at
             for at in range(containers_from, count)
             if one_pod in (None, pod_of[at])
             and one in (None, keys[at])
-            and self._lets(self._containers, keys[at])
+            and self._passes(self._containers, keys[at])
         )
         their_pods = ((number >> 32, 0) for number in by_pod)
         containers = ((number >> 32, keys[number & 0xFFFF_FFFF]) for number in by_pod)
@@ -90,7 +89,7 @@ class SubjectFilter:
             yield 0 if pod == LAST else pod, container
 
     def outline(self, census: Census) -> Outline:
-        """Make the tree of visible pods and containers."""
+        """Build the tree of visible pods and containers."""
         self._read = len(census.pods), min(len(census.containers), len(census.pod_of))
         outline = Outline()
         outline.add(self.subjects(census))
@@ -104,52 +103,52 @@ class SubjectFilter:
             outline.add(self.subjects(census, *before))
         return self.where is None
 
-    def _lets(self, chosen: set[int], key: int) -> bool:
+    def _passes(self, chosen: set[int], key: int) -> bool:
         return self.where is None or key in chosen
 
 
-_KEPT = 2_048
-"""Number of lines whose names stay in memory."""
-_AT_ONCE = 1_000
-"""Number of lines that a search examines before other tasks run."""
+_CACHED_NAMES = 2_048
+"""Number of lines whose names are cached."""
+_SEARCH_BATCH = 1_000
+"""Number of lines that a search examines before yielding to other tasks."""
 
 
 class CensusBoard(Board):
-    """A board with a line for each visible pod and container, and possibly more lines."""
+    """Base of boards with a line for each visible pod and container."""
 
     def on_mount(self) -> None:
         """Start empty."""
         self.census: Census = census_of(self.store)
         self.chosen = SubjectFilter()
-        self.subjects: LRUCache[Node, Subject] = LRUCache(_KEPT)
-        """Names."""
+        self.subjects: LRUCache[Node, Subject] = LRUCache(_CACHED_NAMES)
+        """Names of recently shown lines."""
         self.kept: Node | None = None
-        """Node under the cursor, which keeps it when lines come or go. None: it was never moved."""
-        self.body.on_cursor = self._keep
+        """Node that keeps the cursor when lines come or go; None before the first move."""
+        self.body.on_cursor = self._save_cursor
         self._shown_for: tuple[Filter | None, Pod | Container | None] | None = None
 
-    # -- of each view -------------------------------------------------------------------------
+    # -- to be overridden -------------------------------------------------------------------------
 
     def node_at(self, index: int) -> Node | None:
-        """Return the node of the line with this number; None if there is no such line."""
+        """Return the node of a line; None if there is no such line."""
         raise NotImplementedError
 
     def begin_anew(self) -> None:
-        """Prepare for other content."""
+        """Prepare for a new census or restriction."""
 
     async def grown(self, *, anew: bool) -> None:
-        """Show the data read without a filter; ``anew``: for the first time since `begin_anew`.
+        """Show the data read so far, if there is no filter. Raises NriScopeError, like `read`.
 
-        Raises NriScopeError, as `read`.
+        ``anew``: this is the first call since `begin_anew`.
         """
 
     async def read(self, *, anew: bool, found: bool) -> None:
-        """Show all of it. ``found``: the filter has examined newer events."""
+        """Show the data after everything was read. ``found``: the filter examined new events."""
 
     # -- common part --------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Read new events, then the visible part."""
+        """Read new events, apply the filter, and show the result."""
         where, about = self.context.shown(), self.context.about
         census = census_of(self.store)
         anew = census is not self.census or (where, about) != self._shown_for
@@ -157,7 +156,7 @@ class CensusBoard(Board):
             self.census, self._shown_for = census, (where, about)
             self.chosen = SubjectFilter(where, about)
             self.begin_anew()
-        chosen, looked = self.chosen, self.chosen.newest
+        chosen, examined = self.chosen, self.chosen.newest
         more, first = True, anew
         while more:
             more = await self.store.run(census.step)
@@ -173,16 +172,16 @@ class CensusBoard(Board):
             if (self.context.shown(), self.context.about) != (where, about):
                 await self.update()
                 return
-        await self.read(anew=anew, found=chosen.newest != looked)
+        await self.read(anew=anew, found=chosen.newest != examined)
 
-    def say_empty(self, otherwise: str = "") -> None:
-        """Explain why there are no lines; ``otherwise``: if none of the usual reasons applies."""
+    def explain_empty(self, text: str = "") -> None:
+        """Set the text shown if there are no lines: ``text``, or else the usual reason."""
         words = "no pods or containers yet: they appear with their first event"
-        if otherwise:
-            words = otherwise
+        if text:
+            words = text
         elif self.context.shown() is not None:
-            what = "the filter matched no" if self.context.where_text else "no marked"
-            words = f"{what} event of a pod or container"
+            reason = "the filter matched no" if self.context.where_text else "no marked"
+            words = f"{reason} event of a pod or container"
         elif not self.store.facts.growing:
             words = "this recording has no events of pods or containers"
         if self.body.empty != words:
@@ -194,28 +193,31 @@ class CensusBoard(Board):
         """The node under the cursor; None if there is none."""
         return self.node_at(self.body.cursor)
 
-    def _keep(self) -> None:
+    def _save_cursor(self) -> None:
         self.kept = self.node
 
     @property
     def selected(self) -> Pod | Container | None:
-        """The pod or container under the cursor, or that of an event; None: none, or its name is
-        still being read.
+        """The pod or container under the cursor, or of the event under the cursor.
+
+        None if there is none or its name has not been read.
         """
         node = self.node
         subject = self.subjects.get(Node(node.pod, node.container)) if node is not None else None
         return None if subject is None else subject.container or subject.pod
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
-        """Search names and ids of all pods and containers, including those not read before."""
-        wanted = NamedSubjects(*await self.store.run(lambda recording: keys_named(recording, text)))
-        if not wanted.pods and not wanted.containers:
+        """Search names and ids of all pods and containers, including those not shown yet."""
+        matches = NamedSubjects(
+            *await self.store.run(lambda recording: keys_named(recording, text))
+        )
+        if not matches.pods and not matches.containers:
             return None
         steps = range(start, len(self.body.source) if forwards else -1, 1 if forwards else -1)
         for count, index in enumerate(steps):
             node = self.node_at(index)
-            if node is not None and wanted.has(node):
+            if node is not None and matches.has(node):
                 return index
-            if count % _AT_ONCE == _AT_ONCE - 1:
+            if count % _SEARCH_BATCH == _SEARCH_BATCH - 1:
                 await asyncio.sleep(0)
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree of pods, their containers and the containers' events, which can be folded."""
+"""The foldable tree of pods, their containers and the containers' events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .outline_lines import FIELDS, life_of, node_line, node_words, read
 
 
 class ContainerBoard(CensusBoard):
-    """Pods and containers. Enter narrows every view to one, or opens an event."""
+    """Tree of pods and containers. Enter narrows all views to one of them, or opens an event."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
 
@@ -29,24 +29,24 @@ class ContainerBoard(CensusBoard):
         """Start empty."""
         self.outline = Outline()
         self._fresh: set[Node] = set()
-        """The lines whose names were read since the recording last grew."""
+        """Nodes whose names were read since the recording last grew."""
         self._grid = TableGrid.of(FIELDS, 80)
         self.body.mark_at = self.marked_at
 
     # -- reading --------------------------------------------------------------------------
 
     async def grown(self, *, anew: bool) -> None:
-        """Show the current data."""
+        """Add new pods and containers to the tree."""
         await self._grow(anew=anew)
 
     async def read(self, *, anew: bool, found: bool) -> None:
-        """Show the part that passes the filter."""
+        """Show the pods and containers that pass the filter."""
         if self.chosen.where is not None and (anew or found):
             await self._grow(anew=True)
-        self.say_empty()
+        self.explain_empty()
 
     async def _grow(self, *, anew: bool) -> None:
-        """Show the current data; unfolded lines stay unfolded."""
+        """Update the tree, or build a new one (``anew``); keeps the folding state."""
         chosen, census, old = self.chosen, self.census, self.outline
         if anew or not chosen.grow(census, old):
             outline = await self.store.run(lambda _: chosen.outline(census))
@@ -60,7 +60,7 @@ class ContainerBoard(CensusBoard):
         else:
             await self._extend(old, old.opened())
         self._fresh.clear()
-        self._replace()
+        self._update_cursor()
 
     async def _extend(self, outline: Outline, opened: list[tuple[Node, int]]) -> None:
         where = self.chosen.where
@@ -78,8 +78,8 @@ class ContainerBoard(CensusBoard):
             lambda recording: events_of_container(recording, node.container, after, where)
         )
 
-    def _replace(self) -> None:
-        """Keep the cursor on its line at its new position; it does not move to a new pod."""
+    def _update_cursor(self) -> None:
+        """Redraw, and move the cursor to the new position of its node."""
         at = self.kept
         position = self.outline.position_of(at) if at is not None else None
         self.body.changed()
@@ -90,7 +90,7 @@ class ContainerBoard(CensusBoard):
 
     @property
     def line_count(self) -> int:
-        """The number of unfolded lines."""
+        """Number of visible lines of the tree."""
         return len(self.outline)
 
     def node_at(self, index: int) -> Node | None:
@@ -98,7 +98,7 @@ class ContainerBoard(CensusBoard):
         return self.outline.node_at(index) if 0 <= index < len(self.outline) else None
 
     def line_at(self, index: int) -> StyledLine | None:
-        """Return a line; None until its names are read."""
+        """Return a line; None if its name has not been read."""
         try:
             node = self.outline.node_at(index)
         except IndexError:
@@ -117,28 +117,28 @@ class ContainerBoard(CensusBoard):
         return subject is not None and subject.event is not None and self.is_marked(subject.event)
 
     def resized(self) -> None:
-        """Lay out columns for another width."""
+        """Lay out columns for the current width."""
         self._grid = TableGrid.of(FIELDS, self.room)
         self.head.show((self._grid.head(),))
 
-    def _unread(self) -> list[Node]:
+    def _missing_nodes(self) -> list[Node]:
         nodes = [self.outline.node_at(index) for index in self.body.visible_lines]
         return [node for node in nodes if node not in self._fresh or node not in self.subjects]
 
     def is_missing_data(self) -> bool:
         """Return whether names are missing, or were read before the recording grew."""
-        return bool(self._unread())
+        return bool(self._missing_nodes())
 
     async def read_missing(self) -> bool:
         """Read the names of the visible lines."""
-        census, nodes = self.census, self._unread()
+        census, nodes = self.census, self._missing_nodes()
         if not nodes:
             return False
         found = await self.store.run(lambda recording: read(recording, census, nodes))
         for node, subject in found.items():
             self.subjects[node] = subject
         self._fresh.update(found)
-        # All lines: those read may have moved meanwhile.
+        # Redraw all lines: those read may have moved.
         self.body.changed()
         self.refresh_remarks()
         self.report_row()
@@ -148,14 +148,14 @@ class ContainerBoard(CensusBoard):
 
     @property
     def selected_event_id(self) -> int | None:
-        """The event under the cursor; for a pod or container its newest one."""
+        """The event under the cursor, or the newest one of the pod or container."""
         node = self.node
         if node is None:
             return None
         return node.event or life_of(self.census, node).last_event or None
 
     def remarks(self) -> Sequence[StyledLine]:
-        """Return words about the line under the cursor."""
+        """Return a remark on the line under the cursor."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:

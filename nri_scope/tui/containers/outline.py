@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods, their containers and the containers' events as lines by position, folded and unfolded.
+"""A foldable tree of pods, their containers and the containers' events, as lines by position.
 
-A line takes 24 bytes; only unfolded lines are stored.
+A line takes 24 bytes. Events are only stored for unfolded containers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 NO_POD = 0
-"""Key of the pod for containers whose pod is unknown; no real key is 0. It comes last."""
+"""Key of the pod of containers whose pod is unknown; real keys begin at 1. Sorted last."""
 
 
 class Level(IntEnum):
@@ -36,21 +36,21 @@ class Node(NamedTuple):
 
     @property
     def level(self) -> Level:
-        """The line's level."""
+        """The node's level."""
         if self.event:
             return Level.EVENT
         return Level.CONTAINER if self.container else Level.POD
 
     @property
     def parent(self) -> Node | None:
-        """The parent; None for a pod."""
+        """The parent node; None for a pod."""
         if self.event:
             return Node(self.pod, self.container)
         return Node(self.pod) if self.container else None
 
 
 class _SortedNodes:
-    """Ascending nodes in three arrays: finding one among 200,000 takes some twenty steps."""
+    """Ascending nodes, stored in three arrays and found by binary search."""
 
     def __init__(self) -> None:
         self._columns = (array("q"), array("q"), array("q"))
@@ -66,7 +66,7 @@ class _SortedNodes:
         return (self[at] for at in range(len(self)))
 
     def find(self, node: Node) -> int:
-        """Return the position of a node, or where it would be inserted."""
+        """Return the position of a node, or its insertion position."""
         key, (pods, containers, events) = _sorted_key(node), self._columns
         if not pods or key > (pods[-1], containers[-1], events[-1]):
             return len(self)
@@ -75,22 +75,22 @@ class _SortedNodes:
         )
 
     def insert(self, at: int, nodes: Iterable[Node]) -> None:
-        """Insert nodes, which must fit there."""
+        """Insert nodes at a position that keeps the order."""
         keys = [_sorted_key(node) for node in nodes]
         for number, column in enumerate(self._columns):
             column[at:at] = array("q", [key[number] for key in keys])
 
     def cut(self, first: int, last: int) -> _SortedNodes:
-        """Remove and return the lines from the first one up to, without, the last one."""
-        taken = _SortedNodes()
-        for column, of_taken in zip(self._columns, taken._columns, strict=True):
-            of_taken.extend(column[first:last])
+        """Remove and return the nodes at ``first`` to ``last`` (exclusive)."""
+        removed = _SortedNodes()
+        for column, of_removed in zip(self._columns, removed._columns, strict=True):
+            of_removed.extend(column[first:last])
             del column[first:last]
-        return taken
+        return removed
 
 
-_AT_ONCE = 1_000
-"""Number of nodes that are added together."""
+_BATCH = 1_000
+"""Number of nodes inserted in one step."""
 LAST = (1 << 63) - 1
 """Larger than all keys of a recording."""
 
@@ -107,7 +107,7 @@ class Outline:
     def __init__(self) -> None:
         self._lines = _SortedNodes()
         self._folded: dict[int, _SortedNodes] = {}
-        """The nodes in each folded pod."""
+        """Hidden nodes of each folded pod."""
         self._opened: set[Node] = set()
         """The unfolded containers."""
 
@@ -119,7 +119,7 @@ class Outline:
     def add(self, subjects: Iterable[tuple[int, int]]) -> None:
         """Add pods (each with 0) and containers, in ascending order."""
         every = (Node(pod, container) for pod, container in subjects)
-        while nodes := list(islice(every, _AT_ONCE)):
+        while nodes := list(islice(every, _BATCH)):
             if self._lines.find(nodes[0]) == len(self._lines) and not self._folded:
                 self._lines.insert(len(self._lines), nodes)
                 continue
@@ -132,7 +132,7 @@ class Outline:
     # -- folding --------------------------------------------------------------------------
 
     def is_open(self, node: Node) -> bool:
-        """Return whether its children have lines of their own."""
+        """Return whether a pod or container is unfolded."""
         return node.pod not in self._folded if node.level is Level.POD else node in self._opened
 
     def set_folded(self, pod: int, folded: bool) -> None:
@@ -164,7 +164,7 @@ class Outline:
             lines.insert(at, [node._replace(event=number) for number in events])
 
     def opened(self) -> list[tuple[Node, int]]:
-        """Return the unfolded containers, each with its newest event, or 0."""
+        """Return the unfolded containers, each with the number of its newest event, or 0."""
         found = []
         for node in sorted(self._opened, key=_sorted_key):
             lines = self._lines_with(node)
@@ -184,8 +184,9 @@ class Outline:
         return self._lines[position]
 
     def position_of(self, node: Node) -> int | None:
-        """Return the position of a node, or of the pod into which it is folded; None if it is
-        not in the tree.
+        """Return the position of a node, or of the folded pod that contains it.
+
+        Returns None if the node is not in the tree.
         """
         at = self._lines.find(node)
         if at < len(self) and self._lines[at] == node:
@@ -195,7 +196,7 @@ class Outline:
         return self.position_of(node.parent)
 
     def _lines_with(self, node: Node) -> _SortedNodes:
-        """Return the lines to which a node belongs: all, or those folded into its pod."""
+        """Return the nodes that contain ``node``: the visible ones, or those of its folded pod."""
         if node.level is Level.POD:
             return self._lines
         return self._folded.get(node.pod, self._lines)

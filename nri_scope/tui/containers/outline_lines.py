@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text and style of a tree's lines, read only for those on the screen."""
+"""Text and style of the tree's lines, read only for visible lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid
 from .census import STATES, Census, Life, Stage, life_words
 from .outline import NO_POD, Level, Node
 
-_TOLD = {
+_LISTED_STATES = {
     "CONTAINER_CREATED": "created",
     "CONTAINER_PAUSED": "paused",
     "CONTAINER_RUNNING": "running",
@@ -26,43 +26,41 @@ _TOLD = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The details of one line in addition to the census, not escaped."""
+    """Details of one line in addition to the census, not escaped."""
 
     pod: Pod | None = None
     container: Container | None = None
     event: Event | None = None
     owners: tuple[str, ...] = ()
     """The plugins that changed the container, ``NN-name``, in call order."""
-    told: str = ""
-    """The container's state in Synchronize."""
+    listed_state: str = ""
+    """The container's state according to Synchronize; "" if unknown."""
 
     @property
     def name(self) -> str:
-        """The name: ``ns/pod`` for a pod, its own for a container; an id if the name is
-        unknown.
-        """
+        """``ns/pod`` for a pod, the name for a container; the id if the name is unknown."""
         if self.container is not None:
             return self.container.name or self.container.id[:SHORT_ID]
         if self.pod is None:
-            return "(pod not known)"
+            return "(unknown pod)"
         name = self.pod.name or f"pod {self.pod.id[:SHORT_ID]}"
         return f"{self.pod.namespace}/{name}" if self.pod.namespace else name
 
     @property
     def full_name(self) -> str:
-        """``ns/pod/container``, as far as known."""
+        """``ns/pod/container``, without unknown parts."""
         if self.container is None or self.container.pod is None:
             return self.name
         return f"{Subject(pod=self.container.pod).name}/{self.name}"
 
     def state(self, life: Life) -> str:
-        """Return its state in a word."""
-        told = self.told if life.stage is Stage.TOLD else ""
-        return told or STATES[life.stage]
+        """Return the state as one word."""
+        listed_state = self.listed_state if life.stage is Stage.LISTED else ""
+        return listed_state or STATES[life.stage]
 
 
 def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[Node, Subject]:
-    """Return the texts of the lines. Raises RecordingError."""
+    """Read the details of nodes. Raises RecordingError."""
     pod_keys = {node.pod for node in nodes if node.level is Level.POD} - {NO_POD}
     pods = {one.key: one for one in pods_by_key(recording, pod_keys)}
     keys = {node.container for node in nodes if node.level is Level.CONTAINER}
@@ -77,7 +75,7 @@ def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[No
                 found[node] = Subject(
                     container=container,
                     owners=owners_of(recording, node.container),
-                    told=_told(recording, census.containers[node.container]),
+                    listed_state=_listed_state(recording, census.containers[node.container]),
                 )
             case Level.EVENT:
                 found[node] = Subject(event=recording.event(node.event))
@@ -86,22 +84,22 @@ def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[No
 
 @dataclass(frozen=True, slots=True)
 class NamedSubjects:
-    """The keys of pods and containers with certain names."""
+    """Keys of the pods and containers that match a search."""
 
     pods: frozenset[int]
     containers: frozenset[int]
 
     def has(self, node: Node) -> bool:
-        """Return whether a line is one of them."""
+        """Return whether a node is one of these pods and containers."""
         if node.event:
             return False
         return node.container in self.containers if node.container else node.pod in self.pods
 
 
-def _told(recording: Recording, life: Life) -> str:
-    if not life.told or life.stage is not Stage.TOLD:
+def _listed_state(recording: Recording, life: Life) -> str:
+    if not life.listed or life.stage is not Stage.LISTED:
         return ""
-    return _TOLD.get(state_in(recording, life.told), "")
+    return _LISTED_STATES.get(state_in(recording, life.listed), "")
 
 
 FIELDS = (
@@ -137,7 +135,7 @@ def node_line(
     if node.level is Level.EVENT:
         return _event_line(subject.event, grid)
     if node.pod == NO_POD and node.level is Level.POD:
-        # This only stands for containers without a pod.
+        # A heading for the containers whose pod is unknown.
         return grid.line([Span(f"{_OPEN[opened]}{subject.name}"), *[Span("")] * 5])
     indent = "  " * node.level
     style = Style.STRONG if node.level is Level.POD else Style.PLAIN
@@ -154,14 +152,13 @@ def node_line(
 
 
 def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> StyledLine:
-    """Return further details, for which the line has no room."""
+    """Return details that do not fit into the line."""
     event = subject.event
     if event is not None:
-        return (Span(f"event {event.id} at {moment(event.at_ns)}, answered by {event.plugin}"),)
+        return (Span(f"event {event.id} at {moment(event.at_ns)}, reply of {event.plugin}"),)
     parts = [Span(subject.full_name, Style.STRONG)]
-    told = life_words(life, now_ns)
-    if told:
-        parts.append(Span(f"  {told}"))
+    if phases := life_words(life, now_ns):
+        parts.append(Span(f"  {phases}"))
     if life.changed:
         parts.append(Span(f"  changed in {life.changed:,} of its events", Style.NOTE))
     return tuple(parts)
@@ -169,7 +166,7 @@ def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> StyledL
 
 def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
     if event is None:
-        return grid.line([Span("  (removed meanwhile)", Style.DIM), *[Span("")] * 5])
+        return grid.line([Span("  (removed from the recording)", Style.DIM), *[Span("")] * 5])
     ok = event.status == Status.OK
     return grid.line(
         (
@@ -184,7 +181,7 @@ def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
 
 
 def _age(life: Life, now_ns: int) -> str:
-    """Return its age; with ``>`` if it existed before the recording began."""
+    """Format the age, with ``>`` if its creation was not observed."""
     if not life.first_ns:
         return ""
     began = life.creating_ns or life.created_ns or life.started_ns

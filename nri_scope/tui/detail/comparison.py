@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences between the OCI specs of two events' containers, on a screen over the others."""
+"""Comparison of the OCI specs of two events' containers, on a modal screen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ..widgets.lines import Lines
 from ..widgets.screens import ReadingScreen, help_lines
 
 BESIDE_FROM = 100
-"""Minimum columns for two values side by side."""
+"""Minimum width for values side by side, in columns."""
 _VALUE_MAX = 400
 """Maximum characters of one value."""
 _CHANGES_MAX = 5_000
@@ -45,14 +45,14 @@ _CREATE = "CreateContainer"
 
 @dataclass(frozen=True, slots=True)
 class ComparedContainer:
-    """A container as one event showed it."""
+    """The container of one compared event."""
 
     event: Event
-    told_by: int
-    """The number of the event that showed it: an earlier one if this one has only the id."""
+    shown_by_event: int
+    """Number of the event that contains the spec: an earlier one if ``event`` has only the id."""
     container: Container | None
     spec: Spec | None
-    """The spec; None if no event shows it."""
+    """The container's spec; None if no event contains it."""
 
     @property
     def title(self) -> str:
@@ -70,7 +70,7 @@ class Comparison:
     same_container: bool
 
     def lines(self, width: int) -> list[StyledLine]:
-        """Lay out lines for this width; values side by side if there is room."""
+        """Lay out lines for ``width``, with values side by side if they fit."""
         return [*self._head(), (), *self._body(width)]
 
     def _head(self) -> Iterator[StyledLine]:
@@ -83,8 +83,8 @@ class Comparison:
             )
             if side.spec is None:
                 yield (Span("   no event contains the container's spec", Style.WARN),)
-            elif side.told_by != side.event.id:
-                yield (Span(f"   container as of event {side.told_by}", Style.DIM),)
+            elif side.shown_by_event != side.event.id:
+                yield (Span(f"   container as of event {side.shown_by_event}", Style.DIM),)
 
     def _body(self, width: int) -> Iterator[StyledLine]:
         if self.a.spec is None or self.b.spec is None:
@@ -106,29 +106,30 @@ class Comparison:
 
 
 def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Comparison:
-    """Return the containers of two events, each as shown by its event. Raises
-    RecordingError, and CancelledError after `CancelFlag.set`.
+    """Compare the containers of two events, each as of its event.
+
+    Raises RecordingError, and CancelledError after `CancelFlag.set`.
     """
-    one, other = _side(recording, a), _side(recording, b)
+    one, other = _compared_container(recording, a), _compared_container(recording, b)
     stop.check()
     same = bool(a.container_id) and a.container_id == b.container_id
     found: Sequence[Change] = ()
     if one.spec is not None and other.spec is not None:
         specs = [one.spec, other.spec]
         if not same:
-            specs = [_made_up_left_out(side, side.spec or {}) for side in (one, other)]
+            specs = [_without_generated(side, side.spec or {}) for side in (one, other)]
         stop.check()
         found = changes(*specs)
     return Comparison(one, other, tuple(found), same)
 
 
-def _side(recording: Recording, event: Event) -> ComparedContainer:
+def _compared_container(recording: Recording, event: Event) -> ComparedContainer:
     container = container_of_event(recording, event.id)
-    told = None
+    shown = None
     if not event.mark and container is not None:
-        told = decode_request(event.method, recording.request(event.id)).container
-    if told is not None and len(told.ListFields()) > 1:
-        return ComparedContainer(event, event.id, container, spec_of(told))
+        shown = decode_request(event.method, recording.request(event.id)).container
+    if shown is not None and len(shown.ListFields()) > 1:
+        return ComparedContainer(event, event.id, container, spec_of(shown))
     newest = None if container is None else lookup.newest_message(recording, container)
     if newest is None:
         return ComparedContainer(event, event.id, container, None)
@@ -137,7 +138,7 @@ def _side(recording: Recording, event: Event) -> ComparedContainer:
     return ComparedContainer(event, newest.event, container, spec)
 
 
-def _made_up_left_out(side: ComparedContainer, spec: Spec) -> Spec:
+def _without_generated(side: ComparedContainer, spec: Spec) -> Spec:
     pod = side.container.pod if side.container is not None else None
     own = side.event.container_id, pod.id if pod else "", pod.uid if pod else ""
     return Generated(*own).spec(spec)
@@ -171,7 +172,7 @@ class _Differences(Lines, inherit_bindings=False):
     comparison: Comparison | None = None
 
     def resized(self) -> None:
-        """Lay out values side by side or one below the other."""
+        """Lay out lines for the new width, once it is known."""
         super().resized()
         self.call_after_refresh(self.lay_out)
 
@@ -183,7 +184,7 @@ class _Differences(Lines, inherit_bindings=False):
 
 
 class CompareScreen(ModalScreen[None], inherit_bindings=False):
-    """The differences between two events' containers. Escape closes the screen."""
+    """Screen of the differences between two events' containers. Escape closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace,d,ctrl+c", "dismiss", show=False),
@@ -217,7 +218,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         begin(self, self._read, "compare", exclusive=True)
 
     def on_unmount(self) -> None:
-        """Stop reading: the result is no longer needed."""
+        """Cancel reading."""
         self._stop.set()
 
     def action_help(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The details of the selected row, in tabs; beside the list, below it, alone, or hidden."""
+"""The detail pane: details of the selected row in tabs, beside or below the view."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from ..widgets.lines import Lines
 from ..widgets.messages import TabChosen
 from .tab_lines import Tab, TabRequest, detail
 
-_SETTLED = 0.06
-"""Seconds that the cursor must stay on a row before it is read, for fast scrolling."""
-_PATIENCE = 0.15
-"""Seconds after which the content of another row is replaced with "…"."""
-_RENEWED = 2.0
-"""Seconds after which the content is read again while the recording grows."""
+_SETTLE_S = 0.06
+"""Seconds that the cursor must stay on a row before its details are read."""
+_PLACEHOLDER_DELAY_S = 0.15
+"""Seconds of reading after which the details of the previous row are replaced by "…"."""
+_REREAD_S = 2.0
+"""Seconds between reads of the same details while the recording grows."""
 _BESIDE_FROM = 200
-"""Minimum columns of the screen for the pane to be beside the list, unless configured."""
+"""Minimum screen width for the pane beside the list, in columns, unless the user moved it."""
 _GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
-"""Tabs that depend on other events, too."""
+"""Tabs that also depend on later events."""
 _LOADING: tuple[StyledLine, ...] = (line("…", Style.DIM),)
 
 
 class _Body(Lines):
-    """The lines of a tab."""
+    """Lines of a tab."""
 
     when_resized: Callable[[], None] = lambda: None
     action_full: Callable[[], None] = lambda: None
-    """Show all lines, or only the informative ones."""
+    """Toggle between all lines and only changed ones."""
 
     def resized(self) -> None:
         """Lay out lines for another width."""
@@ -56,10 +56,10 @@ class _Body(Lines):
 
 
 class DetailPane(Widget):
-    """Shows the details of one row.
+    """Pane with the details of one row, docked at an edge of its parent.
 
-    It docks at an edge of its parent. Nothing is read while it is hidden, or for rows that the
-    cursor only passes; reading that is no longer needed is stopped.
+    Nothing is read while the pane is hidden, or for rows that the cursor only passes. Reading
+    is cancelled when its result is no longer needed.
     """
 
     DEFAULT_CSS = """
@@ -76,7 +76,7 @@ class DetailPane(Widget):
     tabs: ClassVar[tuple[Tab, ...]] = tuple(Tab)
 
     class Left(Message):
-        """The pane was hidden: the focus returns to the list."""
+        """The pane was left or hidden: the focus returns to the view."""
 
     def __init__(
         self,
@@ -97,15 +97,15 @@ class DetailPane(Widget):
         self._full = False
         self._beside: bool | None = None
         self._shown: TabRequest | None = None
-        """The request whose lines are shown or being read."""
+        """Request whose lines are shown or being read."""
         self._read_last: TabRequest | None = None
-        """The request whose lines are shown now; None if there are none, or "…"."""
-        self._renewal: Timer | None = None
+        """Request whose lines are shown; None if there are none, or "…"."""
+        self._reread_timer: Timer | None = None
         self._stop = CancelFlag()
         self.set_class(hidden, "-hidden")
 
     def compose(self) -> ComposeResult:
-        """Compose tabs above lines."""
+        """Compose tabs and lines."""
         yield self._tab_line
         yield self._body
 
@@ -118,48 +118,48 @@ class DetailPane(Widget):
 
     @property
     def body(self) -> Lines:
-        """The lines, for the focus and for searching."""
+        """The lines, for focus and search."""
         return self._body
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it is not on the screen."""
+        """Whether the pane is hidden."""
         return self.has_class("-hidden")
 
     @property
     def is_alone(self) -> bool:
-        """Whether it fills the screen."""
+        """Whether the pane is maximised."""
         return self.has_class("-alone")
 
     def show(self, row: Row | None, comment: str = "") -> None:
-        """Show another row; ``comment`` is the user's comment on it."""
+        """Show a row; ``comment``: the user's comment on it."""
         if (row, comment) == (self._row, self._comment):
             return
         self._row, self._comment = row, comment
         self._tab_line.show(self.tab, _title_of(row))
-        self._load(_SETTLED)
+        self._load(_SETTLE_S)
 
     def show_tab(self, tab: Tab) -> None:
-        """Show another tab, for this and all later rows."""
+        """Switch to a tab, for this and all later rows."""
         if tab is not self.tab:
             self._tab_line.show(tab, self._tab_line.words)
             self._load()
 
-    def grown(self) -> None:
-        """Read again soon: the recording has more data, such as the outcome of changes."""
-        if self._renewal is None and self._shown is not None and self.tab in _GROWING:
-            self._renewal = self.set_timer(_RENEWED, self._renew)
+    def recording_grown(self) -> None:
+        """Schedule another read of the details, as later events may show changes."""
+        if self._reread_timer is None and self._shown is not None and self.tab in _GROWING:
+            self._reread_timer = self.set_timer(_REREAD_S, self._reread)
 
-    def _renew(self) -> None:
-        self._renewal = None
+    def _reread(self) -> None:
+        self._reread_timer = None
         if self._shown is not None and self._stop.is_set:
             self._load()
         else:
-            # The data being read may be outdated.
-            self.grown()
+            # A read is under way and may miss the new data: schedule another one.
+            self.recording_grown()
 
     async def find(self, text: str, *, forwards: bool = True) -> bool:
-        """Show the next line with `text`, after the top line, and highlight all matches."""
+        """Go to the next line with `text` after the last match, wrapping; highlight all matches."""
         body = self._body
         body.highlight = text
         start = body.found + 1 if forwards else body.found - 1
@@ -195,7 +195,7 @@ class DetailPane(Widget):
             self._load()
 
     def action_maximise_detail(self) -> None:
-        """Show the pane alone, or with the list again."""
+        """Maximise the pane, or restore it."""
         if self.is_hidden:
             self.action_toggle_detail()
         self.toggle_class("-alone")
@@ -210,17 +210,17 @@ class DetailPane(Widget):
         self._place()
 
     def on_mount(self) -> None:
-        """Choose the position."""
+        """Place the pane below or beside the view."""
         self._place()
 
     def on_resize(self) -> None:
-        """Choose the position again."""
+        """Place the pane for the new size."""
         self._place()
 
     def _fit(self) -> None:
-        wanted = self._wanted()
-        if wanted is not None and wanted != self._shown:
-            self._load(_SETTLED)
+        request = self._current_request()
+        if request is not None and request != self._shown:
+            self._load(_SETTLE_S)
 
     def _place(self) -> None:
         wide = self.app.size.width >= _BESIDE_FROM
@@ -238,60 +238,66 @@ class DetailPane(Widget):
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _wanted(self) -> TabRequest | None:
+    def _current_request(self) -> TabRequest | None:
         if self._row is None or self.is_hidden:
             return None
-        # YAML is wrapped when drawn; all other lines are laid out for a width.
+        # YAML is wrapped when drawn; other tabs are laid out for a width.
         laid_out = self.tab in (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
         width = self._body.scrollable_content_region.width if laid_out else 80
         if not width:
-            # The pane is notified when it gets its size.
+            # Not laid out yet: `_fit` is called when the size is known.
             return None
         full = self._full and self.tab is Tab.BLAME
         return TabRequest(self._row, self.tab, max(width, 20), full, self._comment)
 
-    def _load(self, after: float = 0.0) -> None:
-        """Read the wanted content, once the cursor has not moved for ``after`` seconds."""
+    def _load(self, delay: float = 0.0) -> None:
+        """Read the current request after ``delay`` seconds, replacing earlier reads."""
         self._stop.set()
         self._stop = CancelFlag()
-        begin(self, partial(self._read, after, self._stop), "detail", exclusive=True)
+        begin(self, partial(self._read, delay, self._stop), "detail", exclusive=True)
 
-    async def _read(self, after: float, stop: CancelFlag) -> None:
-        if after:
-            await asyncio.sleep(after)
-        before, wanted = self._shown, self._wanted()
-        self._shown = wanted
-        if wanted is None:
+    async def _read(self, delay: float, stop: CancelFlag) -> None:
+        if delay:
+            await asyncio.sleep(delay)
+        before, request = self._shown, self._current_request()
+        self._shown = request
+        if request is None:
             stop.set()
-            self._show_instead(())
+            self._replace_lines(())
             return
 
-        def waits() -> None:
-            # A stopped timer may already have sent this.
+        def show_placeholder() -> None:
+            # A stopped timer may already have queued this call.
             if not stop.is_set:
-                self._show_instead(_LOADING)
+                self._replace_lines(_LOADING)
 
-        # Content that is only refreshed stays meanwhile, at its scroll position.
-        timer = self.set_timer(_PATIENCE, waits) if wanted != self._read_last else None
+        # When lines are only refreshed, the old ones stay until then.
+        timer = (
+            self.set_timer(_PLACEHOLDER_DELAY_S, show_placeholder)
+            if request != self._read_last
+            else None
+        )
         try:
-            lines = await self._store.run(lambda recording: detail(recording, wanted, stop))
+            lines = await self._store.run(lambda recording: detail(recording, request, stop))
         except NriScopeError as error:
             lines = [line(str(error), Style.BAD)]
         finally:
-            # After a cancellation, the result is no longer needed.
+            # Also after a cancellation, to end the work in the thread.
             stop.set()
             if timer is not None:
                 timer.stop()
         key = self._keymap.first("full")
-        if wanted.tab is Tab.BLAME and wanted.row.event is not None and key:
-            kind = "only changed lines" if wanted.full else "all lines"
+        if request.tab is Tab.BLAME and request.row.event is not None and key:
+            kind = "only changed lines" if request.full else "all lines"
             lines = [*lines, (), line(f"{key} in this pane shows {kind}", Style.DIM)]
-        self._read_last = wanted
-        if before == wanted and lines == self._body.source:
+        self._read_last = request
+        if before == request and lines == self._body.source:
             return
-        self._body.show(lines, keep_position=before is not None and _alike(before, wanted))
+        self._body.show(
+            lines, keep_position=before is not None and _is_same_subject(before, request)
+        )
 
-    def _show_instead(self, lines: tuple[StyledLine, ...]) -> None:
+    def _replace_lines(self, lines: tuple[StyledLine, ...]) -> None:
         self._read_last = None
         self._body.show(lines)
 
@@ -305,8 +311,8 @@ def _title_of(row: Row | None) -> str:
     return f"#{event.id} {safe(event.event)} {subject(event)}".rstrip()
 
 
-def _alike(one: TabRequest, other: TabRequest) -> bool:
-    """Return whether the same position in both shows the same things."""
+def _is_same_subject(one: TabRequest, other: TabRequest) -> bool:
+    """Return whether the same scroll position is useful in both."""
     if one.tab is not other.tab or one.row.event is None or other.row.event is None:
         return False
     same = one.row.event.container_id == other.row.event.container_id

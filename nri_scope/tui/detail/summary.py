@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The most important facts of an event, a gap or a session, as lines."""
+"""The Summary tab: the main facts of an event, a gap or a session."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..text.styled_line import Span, Style, StyledLine
 from ..text.yaml_lines import clipped_text
 
 INDENT = 12
-"""Columns before the values."""
+"""Columns for labels, before the values."""
 _LONG = 1_000
-"""Maximum characters of a text within a line."""
+"""Maximum characters of a value."""
 _LISTED = 200
-"""Maximum number of changed paths."""
+"""Maximum number of changed paths or owners listed."""
 _PRINTED = 100
-"""Maximum lines of a plugin's output."""
+"""Maximum number of lines of a plugin's output."""
 _SLOW = 0.5
-"""Part of the deadline from which an answer is called slow."""
+"""Share of the deadline from which a reply is called slow."""
 
 
 def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[StyledLine]:
-    """Return an event's facts, and the events before and after it. Raises RecordingError."""
+    """Yield an event's facts, and the events before and after it. Raises RecordingError."""
     session = _session(recording, event.session)
     by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
     yield _fact(
@@ -42,7 +42,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
         yield _fact("comment", (comment, Style.NOTE))
     yield _fact("number", f"{event.id}, the {_ordinal(event.seq)} of session {event.session}")
     yield _fact("time", _moment(event.at_ns))
-    yield from _answer(event)
+    yield from _reply(event)
     for known in tapped(recording, [event.id]):
         yield _fact("tap", duration(known.held_ns), "  held by the tap, both directions")
         for key, value in known.metadata:
@@ -50,7 +50,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
     if event.mark:
         yield _fact("marked", (mark_words(event.mark), Style.WARN))
     yield ()
-    yield from _whom(recording, event)
+    yield from _subject(recording, event)
     yield from _changed(event)
     yield ()
     yield _fact("plugin", event.plugin, _role(session))
@@ -62,7 +62,7 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
 
 
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
-    """Return the time and the reason of a gap. Raises RecordingError."""
+    """Yield the facts of a gap. Raises RecordingError."""
     yield _fact("gap", ("not or only partly observed", Style.STRONG))
     yield _fact("from", _moment(gap.from_ns))
     yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
@@ -83,7 +83,7 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
 
 
 def of_session(session: Session) -> Iterator[StyledLine]:
-    """Return a connection's peers, its duration, and why it ended."""
+    """Yield the facts of a session."""
     yield _fact("session", (str(session.id), Style.STRONG))
     yield _fact("plugin", session.plugin, _role(session))
     yield _fact("runtime", runtime(session))
@@ -99,7 +99,7 @@ def of_session(session: Session) -> Iterator[StyledLine]:
     yield _fact("events", mask)
 
 
-def _answer(event: Event) -> Iterator[StyledLine]:
+def _reply(event: Event) -> Iterator[StyledLine]:
     took = f"in {duration(event.took_ns)}"
     style = {"ok": Style.GOOD, "error": Style.BAD, "timeout": Style.BAD}.get(
         event.status, Style.WARN
@@ -124,7 +124,7 @@ def _of_deadline(event: Event) -> str:
     return f", {percent} of the {duration(event.timeout_ns)} deadline{slow}"
 
 
-def _whom(recording: Recording, event: Event) -> Iterator[StyledLine]:
+def _subject(recording: Recording, event: Event) -> Iterator[StyledLine]:
     about = subject(event)
     if not about:
         text = "unknown" if event.mark else "no pod or container"
@@ -143,7 +143,7 @@ def _whom(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _changed(event: Event) -> Iterator[StyledLine]:
-    """Return the changes shown by the event itself; the differ finds more."""
+    """Yield the changes shown by the event itself; the differ finds more."""
     for at, path in enumerate(event.changed[:_LISTED]):
         yield _fact("" if at else "changed", (path, Style.WARN))
     if len(event.changed) > _LISTED:
@@ -169,7 +169,7 @@ def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _printed(recording: Recording, event: Event) -> Iterator[StyledLine]:
-    """Return the plugin's output from this event to its next one."""
+    """Yield the plugin's output from this event to its next one."""
     lines, count = printed_by(recording, event, _PRINTED)
     for line in lines:
         yield _fact(line.stream, line.text)
@@ -209,9 +209,9 @@ def _ordinal(number: int) -> str:
     return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
-def _fact(key: str, *said: str | tuple[str, Style]) -> StyledLine:
+def _fact(key: str, *values: str | tuple[str, Style]) -> StyledLine:
     parts = [Span(f"{key:<{INDENT}}", Style.KEY)]
-    for one in said:
+    for one in values:
         text, style = (one, Style.PLAIN) if isinstance(one, str) else one
         if text:
             parts.append(Span(clipped_text(text, _LONG), style))

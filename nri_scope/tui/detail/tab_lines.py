@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tabs of the detail pane, and their content for a row.
+"""Content of the tabs of the detail pane.
 
-Functions of a recording only, for a thread that may read it; long ones end soon after
-`CancelFlag.set`.
+These functions run in a reading thread. Long ones end soon after `CancelFlag.set`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Tab(StrEnum):
-    """The tabs, in their order."""
+    """The tabs, in display order."""
 
     SUMMARY = "Summary"
     CONTAINER = "Container"
@@ -44,36 +43,36 @@ class Tab(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TabRequest:
-    """The content to be shown."""
+    """The content to show: a tab of a row."""
 
     row: Row
     tab: Tab
     width: int
-    """Available columns; longer lines are broken if the renderer supports that."""
+    """Available columns, to which most tabs wrap their lines."""
     full: bool = False
-    """Whether the blame tab shows every line instead of only changed ones."""
+    """Whether the Blame tab shows all lines instead of only changed ones."""
     comment: str = ""
     """The user's comment on the event."""
 
 
-def detail(recording: Recording, wanted: TabRequest, stop: CancelFlag) -> list[StyledLine]:
-    """Return the lines of a tab. Raises RecordingError, and CancelledError after `CancelFlag.set`.
+def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> list[StyledLine]:
+    """Return the lines of a tab, not escaped.
 
-    Their content is not escaped yet.
+    Raises RecordingError, and CancelledError after `CancelFlag.set`.
     """
-    row = wanted.row
+    row = tab_request.row
     if row.event is not None:
-        # It may have been removed or updated.
+        # Read it again: it may have been removed or updated.
         event = recording.event(row.event.id)
         if event is None:
             return _note("This event has been removed from the recording.")
-        return list(_OF_EVENT[wanted.tab](recording, event, wanted, stop))
-    if wanted.tab is not Tab.SUMMARY:
+        return list(_OF_EVENT[tab_request.tab](recording, event, tab_request, stop))
+    if tab_request.tab is not Tab.SUMMARY:
         return _note("This tab is only available for events.")
     if row.gap is not None:
-        return list(_folded(summary.of_gap(recording, row.gap), wanted))
+        return list(_wrapped(summary.of_gap(recording, row.gap), tab_request))
     if row.session is not None:
-        return list(_folded(summary.of_session(row.session), wanted))
+        return list(_wrapped(summary.of_session(row.session), tab_request))
     return _note(row.text)
 
 
@@ -81,33 +80,33 @@ def detail(recording: Recording, wanted: TabRequest, stop: CancelFlag) -> list[S
 
 
 def _summary(
-    recording: Recording, event: Event, wanted: TabRequest, _stop: CancelFlag
+    recording: Recording, event: Event, tab_request: TabRequest, _stop: CancelFlag
 ) -> Iterator[StyledLine]:
-    return _folded(summary.of_event(recording, event, wanted.comment), wanted)
+    return _wrapped(summary.of_event(recording, event, tab_request.comment), tab_request)
 
 
-def _folded(lines: Iterable[StyledLine], wanted: TabRequest) -> Iterator[StyledLine]:
-    """Break long lines, with the rest indented to the text of the first line."""
+def _wrapped(lines: Iterable[StyledLine], tab_request: TabRequest) -> Iterator[StyledLine]:
+    """Wrap long lines, indented to the column of values."""
     for one in lines:
-        yield from folded(one, wanted.width, summary.INDENT)
+        yield from folded(one, tab_request.width, summary.INDENT)
 
 
 def _container(
-    recording: Recording, event: Event, _wanted: TabRequest, stop: CancelFlag
+    recording: Recording, event: Event, _request: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
-    """Return the container as shown by this event, or else the pod."""
+    """Yield the container in this event's request, or else the pod."""
     if event.mark:
-        yield from _not_understood(event)
+        yield from _undecoded(event)
         return
     request = request_of(event, recording.request(event.id))
-    told = request if isinstance(request, dict) else {}
+    fields = request if isinstance(request, dict) else {}
     for kind in ("container", "pod"):
-        message = told.get(kind)
+        message = fields.get(kind)
         if not isinstance(message, dict) or (kind == "pod" and event.container_id):
             continue
         if kind == "pod":
             yield from _note("This event concerns a pod:")
-        elif len(message) <= 1 and (last := _newest(recording, event)) is not None:
+        elif len(message) <= 1 and (last := _newest_container(recording, event)) is not None:
             yield from _note(
                 f"This event contains only the container's id. The container as of event {last[1]}:"
             )
@@ -118,22 +117,22 @@ def _container(
 
 
 def _changes(
-    recording: Recording, event: Event, wanted: TabRequest, stop: CancelFlag
+    recording: Recording, event: Event, tab_request: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
-    """Return the differ's result for the event's round."""
-    # The differ takes long to import: not before the first screen, nor while drawing.
+    """Yield the differ's result for the event's round."""
+    # Imported late, because importing the differ takes long.
     from nri_scope.differ import excerpt, render
     from nri_scope.differ.render import wording
 
     found = excerpt.of_event(recording, event, stop.check)
     diff = found.round_of(event.id)
     if diff is None and event.mark:
-        yield from _not_understood(event)
+        yield from _undecoded(event)
         return
     if diff is None:
         yield from _note("Plugins cannot change anything in this event.")
         return
-    renderer = render.renderer("text", width=wanted.width, live=True)
+    renderer = render.renderer("text", width=tab_request.width, live=True)
     yield from map(spans_of, renderer.round(diff, found.name_of))
     if wording.calm(diff) and event.container_id:
         yield ()
@@ -141,9 +140,9 @@ def _changes(
 
 
 def _blame(
-    recording: Recording, event: Event, wanted: TabRequest, stop: CancelFlag
+    recording: Recording, event: Event, tab_request: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
-    """Return the container's final state line by line, with the owner of each line."""
+    """Yield the container's final state line by line, with the owner of each line."""
     from nri_scope.differ import blame, excerpt
 
     one = container_of_event(recording, event.id)
@@ -159,20 +158,20 @@ def _blame(
         return
     stop.check()
     lines = blame.lines(history)
-    yield from map(spans_of, blame.head(history, lines, wanted.width))
+    yield from map(spans_of, blame.head(history, lines, tab_request.width))
     yield ()
     stop.check()
-    rows = blame.view(lines, "full" if wanted.full else "usual")
-    short = [_short(row) if isinstance(row, blame.OwnedLine) else row for row in rows]
-    body, legend = blame.body(short, wanted.width)
+    rows = blame.view(lines, "full" if tab_request.full else "usual")
+    short = [_truncated(row) if isinstance(row, blame.OwnedLine) else row for row in rows]
+    body, legend = blame.body(short, tab_request.width)
     yield from map(spans_of, body)
-    yield from map(spans_of, blame.legend(legend, wanted.width))
+    yield from map(spans_of, blame.legend(legend, tab_request.width))
 
 
 def _raw(
-    recording: Recording, event: Event, _wanted: TabRequest, stop: CancelFlag
+    recording: Recording, event: Event, _request: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
-    """Return request and reply as they were on the wire, decoded if possible."""
+    """Yield request and reply, decoded if possible, else as a hex dump."""
     content, reply = recording.request(event.id), recording.reply(event.id)
     yield from _message("request", request_of(event, content), content, stop)
     yield ()
@@ -196,7 +195,7 @@ _OF_EVENT: dict[Tab, Callable[[Recording, Event, TabRequest, CancelFlag], Iterat
 # -- parts of tabs ------------------------------------------------------------------------------
 
 
-def _not_understood(event: Event) -> Iterator[StyledLine]:
+def _undecoded(event: Event) -> Iterator[StyledLine]:
     yield from _note(f"Its content is unknown ({mark_words(event.mark)}): see the Raw tab.")
 
 
@@ -213,7 +212,7 @@ def _message(name: str, value: Plain, content: bytes, stop: CancelFlag) -> Itera
 
 
 def _hex(content: bytes, stop: CancelFlag) -> Iterator[str]:
-    """Format bytes as hexdump(1) does."""
+    """Format bytes like hexdump(1)."""
     for at in range(0, min(len(content), _HEX_MAX), 16):
         if not at % 4096:
             stop.check()
@@ -225,25 +224,28 @@ def _hex(content: bytes, stop: CancelFlag) -> Iterator[str]:
 
 
 _HEX_MAX = 64 << 10
-"""Maximum bytes shown."""
+"""Maximum bytes in a hex dump."""
 
 
-def _newest(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] | None:
-    """Return the container as last shown, with that event; None if there is none."""
-    one = container_of_event(recording, event.id)
-    told = None if one is None else lookup.newest_message(recording, one)
-    if told is None:
+def _newest_container(recording: Recording, event: Event) -> tuple[dict[str, Plain], int] | None:
+    """Return the newest container message of the event's container, and the number of its event.
+
+    Returns None if there is none.
+    """
+    container = container_of_event(recording, event.id)
+    newest = None if container is None else lookup.newest_message(recording, container)
+    if newest is None:
         return None
-    teller = recording.event(told.event)
-    if teller is None or teller.container_id != event.container_id:
+    source = recording.event(newest.event)
+    if source is None or source.container_id != event.container_id:
         return None
-    request = request_of(teller, recording.request(teller.id))
+    request = request_of(source, recording.request(source.id))
     message = request.get("container") if isinstance(request, dict) else None
-    return (message, teller.id) if isinstance(message, dict) else None
+    return (message, source.id) if isinstance(message, dict) else None
 
 
-def _short(one: blame.OwnedLine) -> blame.OwnedLine:
-    """Return a line without text that is too long to be laid out or read."""
+def _truncated(one: blame.OwnedLine) -> blame.OwnedLine:
+    """Return a line with long texts truncated."""
     return replace(
         one,
         label=clipped_text(one.label, MAX_TEXT),
@@ -253,5 +255,5 @@ def _short(one: blame.OwnedLine) -> blame.OwnedLine:
     )
 
 
-def _note(*said: str) -> list[StyledLine]:
-    return [line(text, Style.DIM) for text in said]
+def _note(*texts: str) -> list[StyledLine]:
+    return [line(text, Style.DIM) for text in texts]

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from ..store.rows import Row
 from ..text.styled_line import fitted
-from ..text.wrapping import pieces, places
+from ..text.wrapping import match_spans, split_by_spans
 from .columns import PlacedColumn, cell
 
 GUTTER = 2
@@ -74,9 +74,9 @@ class RowPainter:
             yield Segment(" ", row_style)
 
     def _highlighted(self, text: str, style: RichStyle) -> Iterator[Segment]:
-        spans = places(text, self.search_text)
+        spans = match_spans(text, self.search_text)
         match_style = style + self._style("match", partial=True) if spans else style
-        for begin, end, is_match in pieces(0, len(text), spans):
+        for begin, end, is_match in split_by_spans(0, len(text), spans):
             yield Segment(text[begin:end], match_style if is_match else style)
 
 

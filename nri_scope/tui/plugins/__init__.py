@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show the chain of plugins, with counts and times of their calls.
 
-In: sessions and counts from the store. Out: lines, and messages about what was chosen. It never
+In: sessions and counts from the store. Out: lines, and messages about the selection. It never
 reads the recording outside the store's threads.
 """

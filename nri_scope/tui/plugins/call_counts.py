@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts per plugin connection, and the time in plugins: one pass over all events, in steps."""
+"""Counts and times per plugin connection, from one pass over all events, in steps."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from nri_scope.recording.stats import ResponseTimes
 from nri_scope.recording.timeline import sessions_overlap
 
 if TYPE_CHECKING:
-    # It takes time to load, so it is loaded only when a chain is shown.
+    # Imported late, because importing the differ takes long.
     from nri_scope.differ.attribution.rounds import Round, Rounds
     from nri_scope.differ.latency import Latency, TimeIn
 
     from ..store.store import Store
 
 STEP = 4_000
-"""Number of events in one step: some 6 ms, and little memory."""
-_WHOLE = 2_000
-"""Number of events in one step if rounds must be assembled: some 30 ms, too."""
+"""Number of events per step of counting, which takes about 6 ms."""
+_ROUND_STEP = 2_000
+"""Number of events per step of assembling rounds, which takes about 30 ms."""
 _PASSIVE = (Role.LOGGER, Role.PROBE)
 
 
 @dataclass(slots=True)
 class SessionCounts:
-    """The counts of one session."""
+    """Counts of one session."""
 
     calls: int = 0
     problems: int = 0
-    """Number of calls that were not answered well."""
+    """Number of calls with a status other than ok."""
     first_event: int = 0
     deadline_ns: int = 0
-    """The shortest deadline of its requests; 0 if there was none."""
+    """Shortest deadline of the requests; 0 if there was none."""
     over_half: int = 0
-    """Number of answers that took more than half of their deadline."""
+    """Number of replies that took more than half of their deadline."""
     changes: Counter[str] = field(default_factory=Counter)
     """Number of events that show a change, by owner (``NN-name``)."""
     times: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, call: Call) -> None:
-        """Count one more call."""
+        """Count a call."""
         _, _, took_ns, deadline_ns, ok, owners, own = call
         self.calls += 1
         self.problems += not ok
         if owners:
             self.changes.update(owners)
         if own:
-            # Calls by a plugin take the runtime's time.
+            # A call by the plugin: its time is the runtime's.
             return
         self.times.append(took_ns)
         if deadline_ns > 0:
@@ -64,10 +64,10 @@ class SessionCounts:
 
 
 class CallCounts:
-    """Counts of the events read so far. Steps run in a thread; memory is 8 bytes for each event.
+    """Counts of the events read so far. Steps run in a thread. Takes 8 bytes of memory per event.
 
-    ``where``, ``about``: count only the events that pass a filter, or are about a pod or
-    container. A filter may split rounds: with a filter, only times of connections are shown.
+    ``where``, ``about``: count only events that pass a filter, or concern a pod or container.
+    With a filter, which may split rounds, times are only those of connections.
     """
 
     def __init__(self, where: Filter | None = None, about: Pod | Container | None = None) -> None:
@@ -75,29 +75,31 @@ class CallCounts:
         self.about = about
         self.sessions: tuple[Session, ...] = ()
         self.counts: dict[int, SessionCounts] = {}
-        """Counts by session number, without sessions that have no events."""
+        """Counts by session number, for sessions with events."""
         self._scan = EventScan()
         self.in_rounds = 0
-        """The newest event whose time in plugins is counted; 0 if no chain was observed."""
+        """Number of the newest event included in rounds; 0 if no chain was observed."""
         self._latency: Latency | None = None
         self._rounds: Rounds | None = None
 
     @property
     def newest(self) -> int:
-        """The newest event examined."""
+        """Number of the newest event examined."""
         return self._scan.newest
 
     @property
     def outdated(self) -> bool:
-        """Whether the oldest events were removed meanwhile: new counts are needed."""
+        """Whether the oldest events have been removed, so that new counts are needed."""
         return self._scan.outdated
 
     def step(self, recording: Recording) -> bool:
         """Read more events; return False if none is left. Raises RecordingError."""
-        return self.count_step(recording) or (self._has_chain() and self._follow(recording))
+        return self.count_step(recording) or (
+            self._has_chain() and self._assemble_rounds(recording)
+        )
 
     def count_step(self, recording: Recording) -> bool:
-        """Read more events for the counts only, which is much faster; otherwise like `step`."""
+        """Like `step`, but without times of rounds, which is much faster."""
         self.sessions = tuple(recording.sessions())
         calls, more = self._scan.calls(recording, STEP, self.where, self.about)
         for call in calls:
@@ -108,10 +110,10 @@ class CallCounts:
         return more
 
     def finish(self) -> None:
-        """Count the newest round, too: no more events follow."""
+        """Include the newest round: no more events follow."""
         last = self._rounds.flush() if self._rounds is not None else None
         if last is not None and self._latency is not None:
-            self._take(last, self._latency)
+            self._add_round(last, self._latency)
 
     @property
     def is_narrowed(self) -> bool:
@@ -119,9 +121,9 @@ class CallCounts:
         return self.where is not None or self.about is not None
 
     def times(self) -> tuple[TimeIn, ...]:
-        """Return the time in plugins, and between two connections, like `differ.latency.latency`.
+        """Return the times in plugins and between connections, like `differ.latency.latency`.
 
-        The newest round counts once the next one has begun, or after `finish`.
+        The newest round is included when the next one has begun, or after `finish`.
         """
         return self._latency.result() if self._latency is not None else ()
 
@@ -138,11 +140,11 @@ class CallCounts:
     def _has_chain(self) -> bool:
         if self.where is not None:
             return False
-        # A single passive connection shows no plugin's time, and most recordings have only one.
+        # Most recordings have a single passive connection, which shows no plugin's time.
         chain = [session for session in self.sessions if session.role != Role.CRI]
         return any(session.role not in _PASSIVE for session in chain) or sessions_overlap(chain)
 
-    def _follow(self, recording: Recording) -> bool:
+    def _assemble_rounds(self, recording: Recording) -> bool:
         from nri_scope.differ.attribution.rounds import Rounds
         from nri_scope.differ.latency import Latency
 
@@ -150,15 +152,15 @@ class CallCounts:
             self._rounds, self._latency = Rounds.of(self.sessions), Latency()
         self._rounds.sessions = {session.id: session for session in self.sessions}
         for count, event in enumerate(recording.events(after_id=self.in_rounds), 1):
-            over = self._rounds.feed(event)
-            if over is not None:
-                self._take(over, self._latency)
+            completed = self._rounds.feed(event)
+            if completed is not None:
+                self._add_round(completed, self._latency)
             self.in_rounds = event.id
-            if count == _WHOLE:
+            if count == _ROUND_STEP:
                 return True
         return False
 
-    def _take(self, one: Round, latency: Latency) -> None:
+    def _add_round(self, one: Round, latency: Latency) -> None:
         if self.about is None or _is_about(one.first, self.about):
             latency.feed(one)
 
@@ -174,14 +176,14 @@ def _is_about(event: Event, what: Pod | Container) -> bool:
 
 
 _TALLIES: WeakKeyDictionary[Store, list[CallCounts]] = WeakKeyDictionary()
-"""For each recording the counts of all events, and of the last narrowing: shared by the chain and
-the sessions."""
+"""For each recording, the counts of all events and of the last restriction, shared by the views of
+plugins and sessions."""
 
 
 def call_counts_of(
     store: Store, where: Filter | None = None, about: Pod | Container | None = None
 ) -> CallCounts:
-    """Return the counts of a recording; new ones if the oldest events were removed meanwhile."""
+    """Return the counts of a recording; new ones if the oldest events have been removed."""
     known = _TALLIES.get(store, [])
     for tally in known:
         if (tally.where, tally.about) == (where, about) and not tally.outdated:

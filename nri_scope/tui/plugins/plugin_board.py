@@ -36,64 +36,64 @@ class ChainPlaceKind(StrEnum):
     PASSIVE = "passive"
     """A passive connection of nri-scope: times are its own reply times."""
     BETWEEN = "between"
-    """The gap between two observed connections: its plugins, and the runtime."""
+    """The plugins between two observed connections, and the runtime."""
     OWNER = "owner"
-    """A plugin that is known only from its changes."""
+    """A plugin known only as the owner of changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainPlace:
     """One place in the chain."""
 
-    what: ChainPlaceKind
+    kind: ChainPlaceKind
     name: str
     """``NN-name``; between two connections, the possible indices."""
     calls: int | None
-    """Number of calls; None if it cannot be known."""
+    """Number of calls; None if unknown."""
     took: ResponseTimes | None
     deadline_ns: int
-    """The deadline; 0 if there was none."""
+    """Shortest deadline; 0 if there was none."""
     over_half: int
     problems: int | None
     changes: int | None
-    """Number of events in which it changed something; None if it cannot be known."""
+    """Number of events in which it changed something; None if unknown."""
     between: str = ""
-    """The connections before and after."""
+    """The connections before and after it, for `BETWEEN`."""
     session: int = 0
-    """The newest session; 0 if there is none."""
+    """Its newest session; 0 if there is none."""
     first_event: int = 0
-    """First event of that session; 0 if it has none."""
+    """First event of its newest session; 0 if there is none."""
 
 
 def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
-    """Return the chain, in call order. Takes as long as sorting all times.
+    """Return the chain, in call order. Sorts all times, which may take long.
 
-    For a narrowed tally, return only the places with counted events.
+    For a restricted tally, return only places with counted events.
     """
     by_plugin: dict[str, list[Session]] = {}
     for session in tally.sessions:
         if session.role != Role.CRI:
             by_plugin.setdefault(session.plugin, []).append(session)
     times = tally.times()
-    seen = {str(time.owner): time for time in times if not time.after}
-    told = _told(tally)
+    times_in = {str(time.owner): time for time in times if not time.after}
+    changes = _changes_by_owner(tally)
     found: list[tuple[tuple[str, int, str], ChainPlace]] = []
     for plugin, sessions in by_plugin.items():
-        place = _connection(plugin, sessions, tally, seen.get(plugin), told)
+        place = _connection(plugin, sessions, tally, times_in.get(plugin), changes)
         found.append(((plugin, 0, ""), place))
     for time in times:
         if time.after:
             found.append(((time.after, 1, time.before), _between(time)))
-    for plugin, count in told.items():
+    for plugin, count in changes.items():
         if plugin not in by_plugin:
             place = ChainPlace(ChainPlaceKind.OWNER, plugin, None, None, 0, 0, None, count)
             found.append(((plugin, 0, ""), place))
-    there = (place for _, place in sorted(found, key=lambda entry: entry[0]))
-    return tuple(place for place in there if not tally.is_narrowed or place.calls or place.changes)
+    chain = (place for _, place in sorted(found, key=lambda entry: entry[0]))
+    return tuple(place for place in chain if not tally.is_narrowed or place.calls or place.changes)
 
 
-def _told(tally: CallCounts) -> Counter[str]:
-    """Return numbers of changes by owner, as shown by the requests of other connections."""
+def _changes_by_owner(tally: CallCounts) -> Counter[str]:
+    """Count changes by owner, as shown by the requests of other connections."""
     plugins = {session.id: session.plugin for session in tally.sessions}
     found: Counter[str] = Counter()
     for session, counts in list(tally.counts.items()):
@@ -107,24 +107,24 @@ def _connection(
     plugin: str,
     sessions: Sequence[Session],
     tally: CallCounts,
-    seen: TimeIn | None,
-    told: Counter[str],
+    time_in: TimeIn | None,
+    changes: Counter[str],
 ) -> ChainPlace:
     counts = [tally.counts.get(session.id, SessionCounts()) for session in sessions]
-    ours = all(session.role in (Role.LOGGER, Role.PROBE) for session in sessions)
+    is_passive = all(session.role in (Role.LOGGER, Role.PROBE) for session in sessions)
     deadlines = [one.deadline_ns for one in counts if one.deadline_ns]
     own = sum(one.changes[plugin] for one in counts)
     newest = max(sessions, key=lambda session: session.id)
     return ChainPlace(
-        ChainPlaceKind.PASSIVE if ours else ChainPlaceKind.PLUGIN,
+        ChainPlaceKind.PASSIVE if is_passive else ChainPlaceKind.PLUGIN,
         plugin,
         sum(one.calls for one in counts),
         # A plugin's time is measured in the chain, as in `stats`.
-        seen.took if seen is not None else tally.took(counts),
-        seen.deadline_ns if seen is not None else min(deadlines, default=0),
-        seen.over_half if seen is not None else sum(one.over_half for one in counts),
+        time_in.took if time_in is not None else tally.took(counts),
+        time_in.deadline_ns if time_in is not None else min(deadlines, default=0),
+        time_in.over_half if time_in is not None else sum(one.over_half for one in counts),
         sum(one.problems for one in counts),
-        own or told[plugin],
+        own or changes[plugin],
         session=newest.id,
         first_event=tally.counts.get(newest.id, SessionCounts()).first_event,
     )
@@ -158,13 +158,13 @@ FIELDS = (
     TableField("Changes", 7, right=True),
 )
 _BETWEEN = "  ↕ "
-"""Prefix of the lines between two connections."""
+"""Prefix of lines for `BETWEEN`."""
 
 
 def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
-    """Format one place as a line of `FIELDS`. Unknown values are ``?``."""
+    """Format a place as a line of `FIELDS`; unknown counts are ``?``."""
     style = {ChainPlaceKind.PASSIVE: Style.DIM, ChainPlaceKind.BETWEEN: Style.DIM}.get(
-        place.what, Style.PLAIN
+        place.kind, Style.PLAIN
     )
     took = place.took
     ms = deadline_ms(place.deadline_ns)
@@ -172,18 +172,18 @@ def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
     return grid.line(
         (
             Span(
-                f"{_BETWEEN}{place.name}" if place.what is ChainPlaceKind.BETWEEN else place.name,
+                f"{_BETWEEN}{place.name}" if place.kind is ChainPlaceKind.BETWEEN else place.name,
                 style,
             ),
-            Span(place.what, Style.DIM),
+            Span(place.kind, Style.DIM),
             Span(_count(place.calls)),
             *(
                 Span("" if took is None else duration(ns))
                 for ns in ((took.p50, took.p99, took.max) if took is not None else (0, 0, 0))
             ),
             Span(duration(ms * 1_000_000) if ms else "", Style.DIM),
-            Span(_percent(used), _used(used)),
-            Span(_count(place.over_half) if used is not None else "", _if(place.over_half)),
+            Span(_percent(used), _used_style(used)),
+            Span(_count(place.over_half) if used is not None else "", _warn_style(place.over_half)),
             Span(_count(place.problems), Style.BAD if place.problems else Style.PLAIN),
             Span(_count(place.changes), Style.NOTE if place.changes else Style.PLAIN),
         )
@@ -191,8 +191,8 @@ def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
 
 
 def place_words(place: ChainPlace) -> str:
-    """Describe the place in a sentence."""
-    match place.what:
+    """Describe a place in one line."""
+    match place.kind:
         case ChainPlaceKind.PASSIVE:
             return f"{place.name}: passive connection of nri-scope; times are its own reply times"
         case ChainPlaceKind.BETWEEN:
@@ -212,68 +212,68 @@ def _percent(used: float | None) -> str:
     return "<1 %" if 0 < used < 0.01 else f"{used:,.0%}".replace("%", " %")
 
 
-def _used(used: float | None) -> Style:
+def _used_style(used: float | None) -> Style:
     if used is None or used <= 0.5:
         return Style.PLAIN
     return Style.BAD if used > 1 else Style.WARN
 
 
-def _if(count: int) -> Style:
+def _warn_style(count: int) -> Style:
     return Style.WARN if count else Style.PLAIN
 
 
-_REST = 10
-"""Pause before all times are sorted again, as a multiple of the time that sorting took."""
+_PAUSE_FACTOR = 10
+"""Pause before sorting all times again, as a multiple of the time that sorting took."""
 
 
 class PluginBoard(TableBoard[ChainPlace]):
-    """The chain. Enter shows the events of a plugin connection, or what a plugin changed."""
+    """The chain of plugins. Enter filters by events of a connection, or by changes of a plugin."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.PLUGINS, of_lines=False)
     FIELDS = FIELDS
 
     def on_mount(self) -> None:
-        """Start empty. `TableBoard.on_mount` is called, too."""
+        """Start empty. Textual also calls `TableBoard.on_mount`."""
         self._tally: CallCounts | None = None
         self._counted = -1
-        self._again_at = 0.0
+        self._next_sort_s = 0.0
 
     def entry_line(self, entry: ChainPlace) -> StyledLine:
         """Return the line of a place."""
         return place_line(entry, self.grid)
 
     def key_of(self, entry: ChainPlace) -> Hashable:
-        """Return what identifies a place."""
-        return entry.what, entry.name, entry.between
+        """Return the identity of a place."""
+        return entry.kind, entry.name, entry.between
 
     async def work(self) -> None:
-        """Count new events; sort the times again, but not too often."""
-        tally = self._wanted_tally()
+        """Count new events, and update the chain after a pause."""
+        tally = self._current_tally()
         if tally is not self._tally:
-            self._tally, self._counted, self._again_at = tally, -1, 0.0
+            self._tally, self._counted, self._next_sort_s = tally, -1, 0.0
             self.refresh_remarks()
         if await self._count(tally):
             return
         known = tally.newest + len(tally.sessions)
         if known == self._counted:
             return
-        if monotonic() < self._again_at:
-            self.set_timer(max(0.1, self._again_at - monotonic()), self.update)
+        if monotonic() < self._next_sort_s:
+            self.set_timer(max(0.1, self._next_sort_s - monotonic()), self.update)
             return
         began = monotonic()
         found = await self.store.run(lambda _: places(tally))
         now = monotonic()
-        self._again_at = now + _REST * (now - began)
+        self._next_sort_s = now + _PAUSE_FACTOR * (now - began)
         self._counted = known
         self.show_entries(found, self._empty())
 
-    def _wanted_tally(self) -> CallCounts:
+    def _current_tally(self) -> CallCounts:
         return call_counts_of(self.store, self.context.shown(), self.context.about)
 
     async def _count(self, tally: CallCounts) -> bool:
-        """Read more events; return True if the counts must be made again."""
+        """Count all new events; return True if the counts are outdated."""
         while await self.store.run(tally.step):
-            if self._wanted_tally() is not tally:
+            if self._current_tally() is not tally:
                 await self.update()
                 return True
             self.show_progress(
@@ -296,16 +296,16 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     @property
     def selected_event_id(self) -> int | None:
-        """The first event of the newest session of a connection."""
+        """First event of the newest session of the connection."""
         return (self.entry.first_event or None) if self.entry is not None else None
 
     def remarks(self) -> Sequence[StyledLine]:
-        """Describe the place, and what is not shown here."""
+        """Describe the place and the restriction of counted events."""
         note = line(self.restriction_note())
         return (line(place_words(self.entry)), note) if self.entry is not None else (note,)
 
     def open_line(self) -> None:
-        """Show the events of a connection, or what a plugin changed."""
+        """Filter by the events of a connection, or by a plugin's changes."""
         place = self.entry
         if place is not None and (place.first_event or place.changes):
             field = "plugin" if place.first_event else "owner"

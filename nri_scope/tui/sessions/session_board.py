@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of runtimes, plugin connections and reconnects, why they ended, and gaps."""
+"""The view of sessions by runtime, with reconnects, end reasons and gaps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..widgets.table_board import TableBoard
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Heading of the sessions that follow: their runtime, or their day."""
+    """Heading of the following sessions: their runtime and day."""
 
     text: str
     day: str
@@ -33,18 +33,16 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A session."""
+    """A session, with its counts and the previous session of its plugin."""
 
     session: Session
     counts: SessionCounts
     before: Session | None
-    """The previous session of the same plugin if it had ended, which makes this one a reconnect."""
+    """The previous session of the same plugin if it had ended: this session is a reconnect."""
 
     @property
     def away_ns(self) -> int | None:
-        """Time for which the plugin was disconnected before; None if it was connected, or that is
-        unknown.
-        """
+        """Time for which the plugin was disconnected before, in ns; None if not known to be."""
         if self.before is None or self.before.ended_ns is None:
             return None
         return max(0, self.session.started_ns - self.before.ended_ns)
@@ -60,9 +58,9 @@ def entries(
     *,
     counted_only: bool = False,
 ) -> tuple[Entry, ...]:
-    """Order all entries by their beginning; runtimes before the first session with them.
+    """Return sessions and gaps by start time, with headings of their runtimes.
 
-    ``counted_only``: without sessions that have no counted events.
+    ``counted_only``: omit sessions without counted events.
     """
     found: list[Entry] = []
     latest: dict[tuple[str, str], Session] = {}
@@ -71,11 +69,11 @@ def entries(
     for session in sorted(sessions, key=lambda session: (session.started_ns, session.id)):
         while waiting and waiting[-1].from_ns < session.started_ns:
             found.append(waiting.pop())
-        who = (session.role, session.plugin)
-        before = latest.get(who)
+        plugin = (session.role, session.plugin)
+        before = latest.get(plugin)
         if before is not None and (before.ended_ns or before.started_ns) > session.started_ns:
             before = None
-        latest[who] = session
+        latest[plugin] = session
         if counted_only and session.id not in counts:
             continue
         here = Runtime(runtime(session), day(session.started_ns))
@@ -100,9 +98,9 @@ FIELDS = (
 
 
 def entry_line(entry: Entry, grid: TableGrid, now_ns: int, *, growing: bool) -> StyledLine:
-    """Format one entry as a line. ``now_ns``: the end of the recorded time.
+    """Format an entry as a line. ``now_ns``: end of the recorded time.
 
-    ``growing``: it may still be written, so that open sessions continue.
+    ``growing``: the recording is being written, so that open sessions continue.
     """
     match entry:
         case Runtime(text, day_of_it):
@@ -131,7 +129,7 @@ def entry_line(entry: Entry, grid: TableGrid, now_ns: int, *, growing: bool) -> 
 
 
 def end_words(entry: Connection, *, growing: bool) -> Span:
-    """Return why it ended, or that it is open, and whether it was a reconnect."""
+    """Describe the end of a session, or that it is open, and whether it was a reconnect."""
     again = "" if entry.before is None else "reconnected"
     if entry.away_ns is not None:
         again = f"reconnected after {duration(entry.away_ns)}"
@@ -146,7 +144,7 @@ def end_words(entry: Connection, *, growing: bool) -> Span:
 
 
 def gap_words(gap: Gap) -> str:
-    """Return the reason, and how much was lost."""
+    """Describe the reason of a gap and the number of lost events."""
     if gap.is_left_out:
         return f"{gap.reason}: {gap.lost or 0:,}"
     if gap.lost is None:
@@ -157,7 +155,7 @@ def gap_words(gap: Gap) -> str:
 
 
 def connection_words(entry: Connection) -> str:
-    """Describe a session in a sentence, with details for which its line has no room."""
+    """Describe details of a session that do not fit into its line."""
     session = entry.session
     limits = [
         f"{name} timeout {duration(ms * 1_000_000)}"
@@ -167,12 +165,12 @@ def connection_words(entry: Connection) -> str:
         )
         if ms
     ]
-    asked = f"{len(events_in(session.mask))} events" if session.mask else "all events"
-    return "; ".join([f"session {session.id}: subscribed to {asked}", *limits])
+    events = f"{len(events_in(session.mask))} events" if session.mask else "all events"
+    return "; ".join([f"session {session.id}: subscribed to {events}", *limits])
 
 
 class SessionBoard(TableBoard[Entry]):
-    """Sessions, with the gaps between. Enter goes to a session's first event, or after a gap."""
+    """Sessions and gaps. Enter goes to the first event of a session or after a gap."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.SESSIONS, of_lines=False)
     FIELDS = FIELDS
@@ -182,7 +180,7 @@ class SessionBoard(TableBoard[Entry]):
         return entry_line(entry, self.grid, self.now_ns, growing=self.store.facts.growing)
 
     def key_of(self, entry: Entry) -> Hashable:
-        """Return what identifies an entry."""
+        """Return the identity of an entry."""
         match entry:
             case Runtime():
                 return entry
@@ -192,12 +190,12 @@ class SessionBoard(TableBoard[Entry]):
                 return "session", entry.session.id
 
     async def work(self) -> None:
-        """Read sessions and gaps, then count the events of each."""
-        tally = self._wanted_tally()
+        """Read sessions and gaps, and count the events of each session."""
+        tally = self._current_tally()
         more = True
         while more:
             more = await self.store.run(tally.count_step)
-            if tally.outdated or self._wanted_tally() is not tally:
+            if tally.outdated or self._current_tally() is not tally:
                 await self.update()
                 return
             gaps = await self.store.run(lambda recording: recording.gaps())
@@ -206,7 +204,7 @@ class SessionBoard(TableBoard[Entry]):
             self.show_entries(found, self._empty())
             self.show_progress(self.progress_text(tally.newest) if more else "")
 
-    def _wanted_tally(self) -> CallCounts:
+    def _current_tally(self) -> CallCounts:
         return call_counts_of(self.store, self.context.shown(), self.context.about)
 
     def _empty(self) -> str:
@@ -218,12 +216,12 @@ class SessionBoard(TableBoard[Entry]):
 
     @property
     def selected_event_id(self) -> int | None:
-        """The first event of a session."""
+        """Number of the session's first event."""
         entry = self.entry
         return (entry.counts.first_event or None) if isinstance(entry, Connection) else None
 
     def remarks(self) -> Sequence[StyledLine]:
-        """Return details for which the line has no room."""
+        """Describe details that do not fit into the line."""
         counted = self.restriction_note()
         note = line(counted) if counted else ()
         match self.entry:
@@ -235,7 +233,7 @@ class SessionBoard(TableBoard[Entry]):
         return note, ()
 
     def open_line(self) -> None:
-        """Open the line's events in the list of events."""
+        """Open the first event of the session, or after the gap, in the list of events."""
         entry = self.entry
         if isinstance(entry, Gap):
             self.begin("after", partial(self._open_after, entry.from_ns))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lay out styled lines and the texts of filters.
+"""Lay out styled lines, and check and complete filters.
 
-In: values and widths. Out: lines with named styles. It never imports Textual, and does not use
-widgets.
+In: values, widths and typed filters. Out: lines with named styles, completions. It never imports
+Textual or widgets.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The logic of the filter bar: errors of a filter, its completions, named views."""
+"""Logic of the filter bar: errors and completions of a filter, named views, history."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from nri_scope.filter.tree import Or, quote
 VIEWS: Mapping[str, str] = MappingProxyType(
     {"errors": "-status:ok", "changed": "changed:~.", "slow": "took:>1ms"}
 )
-"""Named views: filters that one key sets and removes."""
+"""Named views: filters toggled by one key."""
 
 _EVENT = BY_NAME["event"]
 _VALUES_MAX = 500
-"""Maximum number of values offered for one field."""
+"""Maximum number of completions for the value of a field."""
 
 Values = Mapping[str, Sequence[str]]
-"""The values in a recording, by field."""
+"""Values that occur in a recording, by field."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterCheck:
-    """The result of checking the text of a filter."""
+    """Result of `check`."""
 
     filter: Filter | None
     """The parsed filter; None if it is invalid."""
     problem: str = ""
     """The error and the remedy, in one line."""
     position: int = 0
-    """Position of the error, as an offset in the text."""
+    """Offset of the error in the text."""
 
 
 def check(text: str) -> FilterCheck:
-    """Check ``text`` as it is typed. Never raises."""
+    """Parse a filter while it is typed. Never raises."""
     try:
         return FilterCheck(parse(text))
     except FilterError as error:
@@ -49,7 +49,7 @@ def check(text: str) -> FilterCheck:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A replacement for ``text[start:end]``."""
+    """Alternative replacements for ``text[start:end]``."""
 
     start: int
     end: int
@@ -57,7 +57,7 @@ class Completion:
 
 
 def complete(text: str, cursor: int, values: Values) -> Completion:
-    """Complete the word that ends at ``cursor`` with a field's name, or with a value."""
+    """Return completions of the word at ``cursor``: field names, or values of its field."""
     start = _word_start(text, cursor)
     while start < cursor and text[start] in "-(":
         start += 1
@@ -66,10 +66,10 @@ def complete(text: str, cursor: int, values: Values) -> Completion:
         names = [f"{field.name}:" for field in FIELDS if field.name.startswith(name.lower())]
         return Completion(start, cursor, tuple(names))
     start += len(name) + 1
-    wanted = value.lstrip("\"'").lower()
-    known = [each for each in _known(name.lower(), values) if wanted in each.lower()]
-    # Values with the same beginning first; otherwise sorting keeps the order.
-    known.sort(key=lambda each: not each.lower().startswith(wanted))
+    typed = value.lstrip("\"'").lower()
+    known = [each for each in _known(name.lower(), values) if typed in each.lower()]
+    # Values that begin with the typed text come first; sorting is stable.
+    known.sort(key=lambda each: not each.lower().startswith(typed))
     return Completion(start, cursor, tuple(quote(each) for each in known[:_VALUES_MAX]))
 
 
@@ -83,7 +83,7 @@ def _known(field: str, values: Values) -> Sequence[str]:
 
 
 def _word_start(text: str, cursor: int) -> int:
-    """Return where the word that ends at ``cursor`` begins; blanks within quotes are part of it."""
+    """Return the start of the word that ends at ``cursor``; quotes may contain blanks."""
     start, quoted = 0, ""
     for at, char in enumerate(text[:cursor]):
         if quoted:
@@ -96,7 +96,10 @@ def _word_start(text: str, cursor: int) -> int:
 
 
 def narrowed(text: str, added: str, *, out: bool = False) -> str:
-    """Return the filter ``text`` with ``added``, or without it (``out``). Raises FilterError."""
+    """Return a filter that requires ``text`` and ``added``, or, with ``out``, not ``added``.
+
+    Raises FilterError.
+    """
     more = added
     if out:
         more = f"-({added})" if " " in added else f"-{added}"
@@ -109,7 +112,7 @@ def narrowed(text: str, added: str, *, out: bool = False) -> str:
 
 
 class TypedHistory:
-    """The texts typed before; the newest is last."""
+    """History of typed texts, the newest last, and the current draft."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -117,20 +120,20 @@ class TypedHistory:
         self._draft = ""
 
     def add(self, text: str) -> None:
-        """Remember ``text``, and start from the newest again."""
+        """Add ``text`` as the newest, and go to the end of the history."""
         if text.strip():
             self._texts = [each for each in self._texts if each != text] + [text]
         self._at = len(self._texts)
 
     def older(self, current: str) -> str:
-        """Return the previous text; ``current`` is kept for coming back."""
+        """Return the previous text; at the end of the history, save ``current`` as the draft."""
         if self._at == len(self._texts):
             self._draft = current
         self._at = max(0, self._at - 1)
         return self._texts[self._at] if self._texts else current
 
     def newer(self, current: str) -> str:
-        """Return the next text, and at the end the one that was being typed."""
+        """Return the next text, and after the newest one the draft."""
         if self._at >= len(self._texts):
             return current
         self._at += 1

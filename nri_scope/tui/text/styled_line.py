@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of styled text, and aligned columns of them: made by views, shown by `Lines`."""
+"""Lines of styled text and tables of them, created by views and shown by `Lines`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Span", "Style", "StyledLine", "text_of"]
 
 
 class Source(Protocol):
-    """Any number of lines. A list or tuple of lines is a source, too.
+    """Sequence of lines, such as a list or tuple.
 
-    A source may create lines on request, and return None for one that is not available yet.
+    It may create lines on request, and return None for a line that is not available yet.
     """
 
     def __len__(self) -> int: ...
@@ -25,16 +25,16 @@ class Source(Protocol):
 
 
 def line(text: str = "", style: Style = Style.PLAIN) -> StyledLine:
-    """Return a line with a single part."""
+    """Return a line of a single span."""
     return (Span(text, style),) if text else ()
 
 
 GAP = 1
-"""Blanks between two columns."""
+"""Blanks between columns."""
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """Fit ``text``, which is safe, into exactly ``width`` columns of the terminal; cut visibly."""
+    """Pad or visibly cut ``text``, which is already safe, to exactly ``width`` columns."""
     cut = safe(text, width)
     blanks = " " * (width - columns(cut))
     return blanks + cut if right else cut + blanks
@@ -46,30 +46,30 @@ class TableField:
 
     title: str
     width: int
-    """Columns of the terminal; the minimum if it grows."""
+    """Width in columns; the minimum width if ``grows``."""
     right: bool = False
     grows: bool = False
-    """Whether it shares the remaining room with the other growing fields."""
+    """Whether the field shares spare width with other growing fields."""
     most: int = 1_000
-    """Maximum width if it grows."""
+    """Maximum width if ``grows``."""
     rank: int = 0
-    """Fields with a higher rank are left out first if there is not enough room."""
+    """Order of omission if the line is too narrow: highest rank first, rank 0 never."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableGrid:
-    """The places of fields in a line of some width."""
+    """Layout of a table's fields in lines of some width."""
 
     fields: tuple[TableField, ...]
     widths: tuple[int, ...]
-    """One width for each field; 0 if it is left out."""
+    """Width of each field; 0 if omitted."""
 
     width: int
-    """Width of a line; may be larger if not even the fields of rank 0 fit."""
+    """Requested width of a line; lines are wider if not even the fields of rank 0 fit."""
 
     @classmethod
     def of(cls, fields: Sequence[TableField], width: int) -> TableGrid:
-        """Place as many of ``fields`` as fit into ``width``, and always those of rank 0."""
+        """Lay out as many of ``fields`` as fit into ``width``, and always those of rank 0."""
         kept = list(fields)
 
         def least() -> int:
@@ -93,26 +93,26 @@ class TableGrid:
         return cls(tuple(fields), tuple(widths), width)
 
     def line(self, cells: Sequence[Span]) -> StyledLine:
-        """Lay out one part for each field; texts need not be escaped."""
+        """Return a line with one cell per field, escaped, padded and cut."""
         parts: list[Span] = []
         for field, width, cell in zip(self.fields, self.widths, cells, strict=True):
             if not width:
                 continue
             if parts:
                 parts.append(Span(" " * GAP))
-            # Cut first: a text may have millions of characters.
+            # Cut before escaping: a text may have millions of characters.
             text = safe(cell.text[: 4 * width])
             parts.append(Span(fitted(text, width, right=field.right), cell.style))
         return tuple(parts)
 
     def head(self) -> StyledLine:
-        """Return the titles."""
+        """Return the line of titles."""
         return self.line([Span(field.title, Style.STRONG) for field in self.fields])
 
 
 def cut(parts: StyledLine, width: int) -> StyledLine:
     """Return a line of at most ``width`` columns, escaped, and visibly cut if necessary."""
-    # Only the visible beginning of each part is used: it may have millions of characters.
+    # Cut before escaping: a part may have millions of characters.
     whole = [Span(safe(part.text[: 4 * width + 1]), part.style) for part in parts]
     if sum(columns(part.text) for part in whole) <= width:
         return tuple(whole)
@@ -120,7 +120,7 @@ def cut(parts: StyledLine, width: int) -> StyledLine:
     left = width - 1
     for text, style in whole:
         if columns(text) > left:
-            # A text that just fits is cut as well, because more follows.
+            # Append a blank, so that a text that just fits is cut visibly, too: more follows.
             kept.append(Span(safe(f"{text} ", left + 1), style))
             break
         kept.append(Span(text, style))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The visible part of a line: its width, its rows, and the matches of a text in it."""
+"""Truncation and wrapping of lines, and matches of a text in them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from nri_scope.text.escape import safe
 from .styled_line import Span, Style, StyledLine, text_of
 
 MAX_CHARACTERS = 4_000
-"""Maximum characters shown of one line; the number of all characters follows them."""
+"""Maximum characters shown of one line."""
 
 
 def shown(parts: StyledLine) -> StyledLine:
-    """Return the visible part of a line: its beginning, made safe, followed by its length if it
-    is cut.
-    """
+    """Return the visible part of a line, escaped; if cut, followed by the number of characters."""
     room = MAX_CHARACTERS
     found: list[Span] = []
     for part in parts:
@@ -37,45 +35,44 @@ def shown(parts: StyledLine) -> StyledLine:
 
 
 _NATURAL = frozenset(" ,;:/=")
-"""Characters after which a row ends if possible."""
+"""Characters after which rows preferably end."""
 
 
 @lru_cache(maxsize=8)
 def pattern(text: str) -> re.Pattern[str] | None:
-    """Return a pattern for the literal `text`, ignoring case; None for no text."""
+    """Return a pattern of the literal `text`, ignoring case; None for ""."""
     return re.compile(re.escape(text), re.IGNORECASE) if text else None
 
 
-def places(text: str, wanted: str) -> list[tuple[int, int]]:
-    """Return the matches of ``wanted`` in a text, as start and end."""
-    found = pattern(wanted)
-    return [] if found is None else [match.span() for match in found.finditer(text)]
+def match_spans(text: str, needle: str) -> list[tuple[int, int]]:
+    """Return the spans of ``needle`` in ``text``, as start and end."""
+    regex = pattern(needle)
+    return [] if regex is None else [match.span() for match in regex.finditer(text)]
 
 
 def width(parts: StyledLine) -> int:
-    """Return the width in columns of the visible part of a line."""
+    """Return the width of a line's visible part, in columns."""
     return cell_len(text_of(shown(parts)))
 
 
 def hanging(text: str, room: int) -> int:
-    """Return the indentation in columns of all rows of a line except the first."""
-    begins = len(text) - len(text.lstrip(" "))
-    return min(begins + 2, room // 2)
+    """Return the indentation of a wrapped line's rows after the first, in columns."""
+    indent = len(text) - len(text.lstrip(" "))
+    return min(indent + 2, room // 2)
 
 
 @lru_cache(maxsize=256)
 def breaks(text: str, room: int) -> tuple[int, ...]:
-    """Return the columns at which the rows of a line begin. A row with its indentation is at most
-    `room` columns wide. A wider character has a row of its own.
+    """Return the columns at which the rows of a wrapped line begin.
+
+    A row with its indentation is at most `room` columns wide, except for a single wider character.
     """
     cuts = _cuts(text, room, room - hanging(text, room))
     return tuple(cuts if text.isascii() else (cell_len(text[:cut]) for cut in cuts))
 
 
 def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
-    """Return the visible part of a line, as several lines if it is too long; all but the first are
-    indented.
-    """
+    """Wrap the visible part of a line; yield its rows, indented by ``indent`` after the first."""
     parts = shown(parts)
     text = text_of(parts)
     indent = min(indent, room // 2)
@@ -92,9 +89,9 @@ def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
 
 
 def _cuts(text: str, room: int, rest: int) -> list[int]:
-    """Return the indices at which rows begin; the first has `room` columns, all others `rest`.
+    """Return the indices at which rows begin: the first has `room` columns, all others `rest`.
 
-    Rows end after natural characters, unless that leaves half of them empty.
+    Rows end after one of `_NATURAL`, unless that leaves more than half of a row empty.
     """
     found = [0]
     if len(text) <= room and text.isascii():
@@ -103,7 +100,7 @@ def _cuts(text: str, room: int, rest: int) -> list[int]:
     for at, char in enumerate(text):
         size = get_character_cell_size(char)
         while used and used + size > room:
-            # The text after the natural end continues in the next row.
+            # Text after the natural end moves to the next row.
             at_natural = natural > found[-1] and 2 * left >= room
             found.append(natural if at_natural else at)
             used = used - left if at_natural else 0
@@ -114,12 +111,12 @@ def _cuts(text: str, room: int, rest: int) -> list[int]:
     return found
 
 
-def pieces(
+def split_by_spans(
     begin: int, end: int, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int, bool]]:
-    """Split `begin` to `end` at the bounds of `spans`: start, end, and whether it is in a span.
+    """Split the range `begin` to `end` at the bounds of `spans`, which ascend and are disjoint.
 
-    `spans` ascend and do not overlap.
+    Yields start, end, and whether the piece is in a span.
     """
     at = begin
     for first, last in spans:

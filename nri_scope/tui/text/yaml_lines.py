@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain values as styled lines of YAML, with long values cut."""
+"""Plain values as styled lines of YAML, with long values truncated."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from .styled_line import Span, Style, StyledLine
 MAX_TEXT = 2_000
 """Maximum characters of one value."""
 MAX_MEMBERS = 1_000
-"""Maximum members of one list or mapping; a container with more is hostile."""
+"""Maximum members of one list or mapping; real containers have fewer."""
 MAX_LINES = 20_000
-"""Maximum lines of one document; enough for a Synchronize with hundreds of containers."""
-_KEY = re.compile(r"\?|''")
-"""Long or empty keys, which get a line of their own unless their values are short."""
+"""Maximum lines of a document; enough for a Synchronize request with hundreds of containers."""
 _KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)?\Z")
 
 
 def yaml_lines(value: dict[str, Plain], stop: CancelFlag) -> Iterator[StyledLine]:
-    """Return a document; keys keep their order. Raises CancelledError after `CancelFlag.set`."""
+    """Yield the lines of a document, keeping the order of keys.
+
+    Raises CancelledError after `CancelFlag.set`.
+    """
     for count, text in enumerate(yaml_text.yaml_lines(_clipped(value, stop.check))):
         stop.check()
         if count == MAX_LINES:
-            yield (Span(f"… more than {MAX_LINES:,} lines: the rest is left out", Style.WARN),)
+            yield (Span(f"… more than {MAX_LINES:,} lines: the rest is omitted", Style.WARN),)
             return
         yield _styled(text)
 
 
 def clipped(value: Plain) -> Plain:
-    """Return the same with long texts, lists and mappings cut, each followed by its original
-    length.
-    """
+    """Truncate long texts, lists and mappings, adding what was cut."""
     return _clipped(value, lambda: None)
 
 
@@ -46,23 +45,23 @@ def _clipped(value: Plain, check: Callable[[], None]) -> Plain:
         return clipped_text(value)
     if isinstance(value, list):
         found = [_clipped(each, check) for each in value[:MAX_MEMBERS]]
-        return [*found, _left_out(value)] if len(value) > MAX_MEMBERS else found
+        return [*found, _omitted_count(value)] if len(value) > MAX_MEMBERS else found
     if isinstance(value, dict):
         check()
         entries = islice(value.items(), MAX_MEMBERS)
         named = {clipped_text(key): _clipped(each, check) for key, each in entries}
-        return {**named, "…": _left_out(value)} if len(value) > MAX_MEMBERS else named
+        return {**named, "…": _omitted_count(value)} if len(value) > MAX_MEMBERS else named
     return value
 
 
 def clipped_text(text: str, most: int = MAX_TEXT) -> str:
-    """Cut to about `most` characters, followed by their original number."""
+    """Truncate to `most` characters, followed by the original number of characters."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… ({len(text):,} characters in all)"
 
 
-def _left_out(value: Sequence[Plain] | dict[str, Plain]) -> str:
+def _omitted_count(value: Sequence[Plain] | dict[str, Plain]) -> str:
     return f"… {len(value) - MAX_MEMBERS:,} more"
 
 

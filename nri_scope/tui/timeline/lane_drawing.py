@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time to scale: the moment of each column, and its content. Pure functions.
+"""Drawing of lanes on a time axis, as pure functions.
 
-A window of time is drawn in some columns; each column stands for an equal part of it. A lane is
-the life of one pod or container: its state is drawn as a line, its events as signs on the line.
+A time window is divided into equal columns. A lane is the life of one pod or container: its state
+is drawn as a line, its events as signs on the line.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..containers.census import NEVER_ENDS, Life, Stage, phases
 from ..text.styled_line import Span, Style, StyledLine
 
 MIN_SPAN = 10_000
-"""Minimum length of a window, in ns. More than there are columns, so that no two columns are the
-same moment."""
+"""Minimum length of a window, in ns. Exceeds the number of columns, so that each column has its own
+time."""
 _MARGIN = 50
-"""The margin at both ends is the whole time divided by this number."""
+"""Divisor of the whole time that gives the margin at both ends."""
 
 
 # -- the window ---------------------------------------------------------------------------------
@@ -33,36 +33,36 @@ _MARGIN = 50
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """The drawn interval: from one moment up to, without, another one."""
+    """The drawn time, from ``from_ns`` to ``to_ns`` (exclusive)."""
 
     from_ns: int
     to_ns: int
 
     @classmethod
     def around(cls, first_ns: int, last_ns: int) -> TimeWindow:
-        """Return everything from ``first_ns`` to ``last_ns``, both included, with a margin."""
+        """Return a window that contains ``first_ns`` to ``last_ns`` (inclusive), with a margin."""
         margin = max((last_ns - first_ns) // _MARGIN, MIN_SPAN)
         return cls(first_ns - margin, last_ns + margin)
 
     @property
     def span(self) -> int:
-        """Its length, in ns."""
+        """Length in ns."""
         return self.to_ns - self.from_ns
 
     def column(self, at_ns: int, width: int) -> int:
-        """Return the column of a moment; negative, or at least ``width``, if it is outside."""
+        """Return the column of a time; negative or at least ``width`` if outside the window."""
         return (at_ns - self.from_ns) * width // self.span
 
     def start(self, column: int, width: int) -> int:
-        """Return the first moment of a column."""
+        """Return the start time of a column."""
         return self.from_ns - (-column * self.span // width)
 
     def middle(self, column: int, width: int) -> int:
-        """Return the moment in the middle of a column."""
+        """Return the time in the middle of a column."""
         return (self.start(column, width) + self.start(column + 1, width)) // 2
 
     def zoomed(self, whole: TimeWindow, around_ns: int, *, closer: bool) -> TimeWindow:
-        """Return half or twice as much time, with ``around_ns`` in place; at most ``whole``."""
+        """Halve (``closer``) or double the window within ``whole``, around ``around_ns``."""
         span = max(MIN_SPAN, self.span // 2) if closer else min(whole.span, self.span * 2)
         return TimeWindow(
             from_ns := around_ns - (around_ns - self.from_ns) * span // self.span,
@@ -70,17 +70,17 @@ class TimeWindow:
         ).within(whole)
 
     def moved(self, whole: TimeWindow, by_ns: int) -> TimeWindow:
-        """Return the window moved later by ``by_ns``, within ``whole``."""
+        """Return the window moved by ``by_ns``, within ``whole``."""
         return TimeWindow(self.from_ns + by_ns, self.to_ns + by_ns).within(whole)
 
     def within(self, whole: TimeWindow) -> TimeWindow:
-        """Return the window moved into ``whole``, and cut to it if larger."""
+        """Return the window moved into ``whole``, and shortened if longer."""
         span = min(self.span, whole.span)
         from_ns = min(max(self.from_ns, whole.from_ns), whole.to_ns - span)
         return TimeWindow(from_ns, from_ns + span)
 
     def shows(self, at_ns: int) -> bool:
-        """Return whether a moment is in the window."""
+        """Return whether a time is in the window."""
         return self.from_ns <= at_ns < self.to_ns
 
 
@@ -97,15 +97,15 @@ _STEPS = (
 
 
 class AxisTick(NamedTuple):
-    """A moment on the axis, with its label."""
+    """A labelled column of the axis."""
 
     column: int
     label: str
 
 
 def ticks(window: TimeWindow, width: int) -> tuple[AxisTick, ...]:
-    """Return round moments, in local time, as many as fit side by side."""
-    # The UTC offset is that of the window's beginning; a change to summer time within is ignored.
+    """Return ticks at round local times, as dense as their labels allow."""
+    # Use the UTC offset at the start of the window, ignoring changes to or from summer time.
     zone = time.localtime(window.from_ns // _SECOND).tm_gmtoff * _SECOND
     for step in _STEPS:
         if step * width < window.span * 4:
@@ -138,7 +138,7 @@ def _label(at_ns: int, step: int) -> str:
 
 
 def axis(window: TimeWindow, width: int) -> str:
-    """Return the ticks in one line: ``╵`` at the moment, its label to the right."""
+    """Return the ticks as one line: ``╵`` at the column, followed by the label."""
     line = [" "] * width
     for column, label in ticks(window, width):
         text = f"╵{label}"
@@ -150,17 +150,17 @@ def axis(window: TimeWindow, width: int) -> str:
 
 
 class PointKind(IntEnum):
-    """The kind of a point. If several share a cell, the largest one is drawn."""
+    """The kind of a point. If several share a cell, the one with the highest value is drawn."""
 
     OTHER = 0
     CHANGED = 1
-    """An event with a change, as in the filter `changed`."""
+    """An event that shows a change, as found by the filter `changed:~.`."""
     CREATED = 2
     STARTED = 3
     STOPPED = 4
     REMOVED = 5
     PROBLEM = 6
-    """An event that was not answered well."""
+    """An event with a status other than ok."""
 
 
 SIGNS: dict[PointKind, tuple[str, Style]] = {
@@ -172,18 +172,18 @@ SIGNS: dict[PointKind, tuple[str, Style]] = {
     PointKind.REMOVED: ("×", Style.DIM),
     PointKind.PROBLEM: ("!", Style.BAD),
 }
-"""Signs of points, which differ even without colours."""
+"""Signs of points, distinguishable without colours."""
 LINES: dict[Stage, tuple[str, Style]] = {
-    Stage.TOLD: ("─", Style.DIM),
+    Stage.LISTED: ("─", Style.DIM),
     Stage.CREATING: ("─", Style.DIM),
     Stage.CREATED: ("─", Style.DIM),
     Stage.STARTED: ("━", Style.GOOD),
     Stage.STOPPED: ("┈", Style.DIM),
     Stage.REMOVED: (" ", Style.PLAIN),
 }
-"""Lines of states."""
+"""Line characters of states."""
 UNOBSERVED = ("░", Style.WARN)
-"""Sign of unobserved time, in any state."""
+"""Sign of unobserved time, regardless of the state."""
 
 
 class LanePoint(NamedTuple):
@@ -197,7 +197,7 @@ class LanePoint(NamedTuple):
 
 
 def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> PointKind:
-    """Return the kind of point for an event; ``stage`` is the one that it leads to, if any."""
+    """Return the kind of an event; ``stage``: the stage it leads to, if any."""
     if not ok:
         return PointKind.PROBLEM
     if stage:
@@ -207,17 +207,17 @@ def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> PointKind:
 
 
 class TimeInterval(NamedTuple):
-    """From one moment up to, without, another one."""
+    """Interval from ``from_ns`` to ``to_ns`` (exclusive)."""
 
     from_ns: int
     to_ns: int
 
 
 def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[TimeInterval, ...]:
-    """Return the intervals in which unrecorded events are possible, in order and disjoint.
+    """Return the intervals in which events may be missing, ascending and disjoint.
 
-    These are gaps, and the times between sessions, without the times before the first and after
-    the last one. For a session whose recorder was killed, the next one has noted a gap.
+    These are the gaps and the times between sessions, but not before the first and after the last
+    session. If a recorder was killed, the next one recorded a gap.
     """
     found = [TimeInterval(gap.from_ns, max(gap.to_ns, gap.from_ns + 1)) for gap in gaps]
     latest: int | None = None
@@ -244,7 +244,7 @@ def lane_cells(
     until_ns: int,
     blind: Sequence[TimeInterval] = (),
 ) -> list[Span]:
-    """Return the ``width`` cells of a lane. Several events in one cell have a strong style."""
+    """Return the ``width`` cells of a lane. Cells with several events are drawn bold."""
     blank = Span(" ")
     cells = [blank] * width
     for stage, from_ns, to_ns in phases(life, until_ns):
@@ -273,7 +273,7 @@ def _fill(cells: list[Span], window: TimeWindow, from_ns: int, to_ns: int, cell:
 
 
 def joined_cells(cells: Iterable[Span]) -> StyledLine:
-    """Join cells to a line: adjacent cells of the same style become one part."""
+    """Join cells to a line, merging adjacent cells of the same style."""
     parts: list[Span] = []
     for cell in cells:
         if parts and parts[-1].style == cell.style:
@@ -284,10 +284,10 @@ def joined_cells(cells: Iterable[Span]) -> StyledLine:
 
 
 def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: TimeWindow) -> array[int]:
-    """Return the numbers of the lanes with content in the window.
+    """Return the indices of the lanes with content in the window.
 
-    ``lanes``: in order, each with its pod, its container (0: a pod's own), and its beginning and
-    end. A pod has a lane if one of its containers has.
+    ``lanes``: in order, each with pod, container (0 for the pod itself), start and end time. A
+    pod's lane is included if one of its containers' lanes is.
     """
     found = array("q")
     pod = -1
@@ -304,9 +304,7 @@ def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: TimeWindow)
 
 
 def nearest(points: Sequence[LanePoint], at_ns: int) -> LanePoint | None:
-    """Return the nearest point; of two, the earlier one. ``points`` are in order of
-    time.
-    """
+    """Return the point nearest to ``at_ns``, or the earlier of two. ``points`` ascend in time."""
     at = bisect_left(points, at_ns, key=lambda point: point.at_ns)
     near = points[max(0, at - 1) : at + 1]
     return min(near, key=lambda point: abs(point.at_ns - at_ns), default=None)

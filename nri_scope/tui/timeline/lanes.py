@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lanes of a timeline, stored compactly, and the events of the lanes on the screen."""
+"""Lanes of a timeline, stored compactly, and events of the visible lanes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,16 @@ from .lane_drawing import (
 )
 
 MAX_EVENTS = 2_000
-"""Maximum events read for one lane; if it has more, one is read for each column."""
+"""Maximum number of events read for one lane; of a lane with more, one per column is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanePoints:
-    """The events of one lane in a window, in order of time."""
+    """Events of one lane in a window, in order of time."""
 
     points: tuple[LanePoint, ...] = ()
     complete: bool = True
-    """Whether all were read; otherwise only the first event of each column, as there are too
-    many."""
+    """Whether all events were read; otherwise, only the first of each column."""
 
 
 def read_points(
@@ -52,7 +51,7 @@ def read_points(
     width: int,
     where: Filter | None,
 ) -> dict[Node, LanePoints]:
-    """Return the events in ``window``, which is ``width`` columns wide. Raises RecordingError."""
+    """Read the events of lanes in ``window``, ``width`` columns wide. Raises RecordingError."""
     span = census.between(window.from_ns, window.to_ns - 1)
     return {lane: _of_lane(recording, census, lane, window, span, width, where) for lane in lanes}
 
@@ -72,8 +71,8 @@ def _of_lane(
     first: list[LanePoint] = []
     for column in range(width):
         part = TimeWindow(window.start(column, width), window.start(column + 1, width))
-        there = census.between(part.from_ns, part.to_ns - 1)
-        first += _between(recording, lane, part, there, where, 1)
+        part_span = census.between(part.from_ns, part.to_ns - 1)
+        first += _between(recording, lane, part, part_span, where, 1)
     return LanePoints(tuple(sorted(first)), complete=False)
 
 
@@ -100,24 +99,24 @@ def _between(
 
 
 RULER = ("╎", Style.DIM)
-"""Drawn in empty cells at the cursor's time."""
+"""Sign in blank cells of the cursor's column."""
 
 
 @dataclass(slots=True)
 class Lanes:
-    """The visible pods and containers, in order, with the times of their beginning and end."""
+    """The pods and containers of a timeline, in order, with start and end times."""
 
     pods: array[int] = field(default_factory=lambda: array("q"))
     containers: array[int] = field(default_factory=lambda: array("q"))
     """Keys of containers; 0 for a pod's own lane."""
     first_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Times of the beginning; 0 if unknown."""
+    """Start times; 0 if unknown."""
     end_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Times of the end; `NEVER_ENDS` if it was not observed."""
+    """End times; `NEVER_ENDS` if not observed."""
 
     @classmethod
     def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
-        """Make a lane for each pod and container of ``census`` that ``chosen`` selects."""
+        """Create a lane for each pod and container of ``census`` that passes ``chosen``."""
         lanes = cls()
         for pod, container in chosen.subjects(census):
             lanes.pods.append(pod)
@@ -132,22 +131,22 @@ class Lanes:
         return len(self.pods)
 
     def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield pod, container, beginning and end of each lane, as `lanes_within` takes them."""
+        """Yield pod, container, start and end of each lane, for `lanes_within`."""
         return zip(self.pods, self.containers, self.first_ns, self.end_ns, strict=True)
 
     def node(self, number: int) -> Node:
-        """Return the pod or container of the lane with this number."""
+        """Return the pod or container of the lane at an index."""
         return Node(self.pods[number], self.containers[number])
 
     def number_of(self, node: Node) -> int | None:
-        """Return the number of a pod's or container's lane; None if it has none."""
+        """Return the index of a pod's or container's lane; None if it has none."""
         for number, (pod, container) in enumerate(zip(self.pods, self.containers, strict=True)):
             if pod == node.pod and container == node.container:
                 return number
         return None
 
     def whole(self, until_ns: int) -> TimeWindow | None:
-        """Return the window from the first beginning to the last end; None without a beginning."""
+        """Return the window from the first start to the last end; None without known starts."""
         first = min(filter(None, self.first_ns), default=0)
         if not first:
             return None
@@ -174,7 +173,7 @@ def ruled(cells: list[Span], column: int) -> list[Span]:
 
 
 def axis_line(window: TimeWindow, width: int, column: int, margin: int) -> StyledLine:
-    """Return the axis, ``margin`` columns from the left, with the cursor's column."""
+    """Return the axis, indented by ``margin`` columns, with a sign at the cursor's ``column``."""
     text = axis(window, width)
     if not 0 <= column < width:
         return (Span(" " * margin + text),)
@@ -189,7 +188,7 @@ def axis_line(window: TimeWindow, width: int, column: int, margin: int) -> Style
 def point_line(
     points: LanePoints, point: LanePoint | None, window: TimeWindow, width: int
 ) -> StyledLine:
-    """Return a line about ``point``, with how many other events its column has."""
+    """Describe ``point``, with the number of other events in its column."""
     if point is None:
         return (Span("no event of this lane in this window", Style.DIM),)
     sign, style = SIGNS[point.kind]
@@ -209,13 +208,13 @@ def point_line(
 
 
 def life_line(subject: Subject, life: Life, until_ns: int) -> StyledLine:
-    """Return a line about a pod's or container's lifetime."""
+    """Describe a pod's or container's lifetime."""
     return Span(subject.full_name, Style.STRONG), Span(f"  {life_words(life, until_ns)}")
 
 
 def legend() -> StyledLine:
     """Return the legend of signs and lines."""
-    meant = (
+    signs = (
         (*SIGNS[PointKind.CREATED], "created"),
         (*SIGNS[PointKind.STARTED], "started"),
         (*SIGNS[PointKind.STOPPED], "stopped"),
@@ -226,13 +225,13 @@ def legend() -> StyledLine:
         (*UNOBSERVED, "gap"),
     )
     parts: list[Span] = []
-    for sign, style, word in meant:
+    for sign, style, word in signs:
         parts += [Span(sign, style), Span(f" {word} ", Style.DIM)]
     return tuple(parts)
 
 
 def near(points: LanePoints | None, at_ns: int, event: int) -> LanePoint | None:
-    """Return the point of ``event`` if there is one, else the point nearest to ``at_ns``."""
+    """Return the point of ``event`` if ``points`` has it, else the nearest to ``at_ns``."""
     if points is None:
         return None
     for point in points.points if event else ():

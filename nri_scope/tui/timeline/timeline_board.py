@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lives of pods and containers to scale."""
+"""The timeline: lifetimes of pods and containers, to scale."""
 
 from __future__ import annotations
 
@@ -44,28 +44,31 @@ from .lanes import (
     ruled,
 )
 
-_KEPT = 4_096
-"""Number of lanes whose names stay in memory."""
-_REST = 10
-"""Pause before all lanes are assembled again, as a multiple of the time that it took."""
+_CACHED_LANES = 4_096
+"""Maximum number of lanes whose events are cached."""
+_PAUSE_FACTOR = 10
+"""Pause before building all lanes again, as a multiple of the time that building took."""
 _NEWEST = (1 << 63) - 1
 
 
 class TimelineLines(BoardLines, inherit_bindings=False):
-    """The lanes."""
+    """Lines of the lanes, which report the clicked column."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=True)
 
     on_column: Callable[[int], None] = lambda _: None
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the click, in time too."""
+        """Move the cursor to the clicked line and time."""
         super().on_click(event)
         self.on_column(event.x - GUTTER)
 
 
 class TimelineBoard(CensusBoard):
-    """One lane for each pod and container. Enter opens the event nearest to the cursor."""
+    """Timeline with one lane per pod and container.
+
+    Enter opens the event nearest to the cursor.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=False)
     BODY = TimelineLines
@@ -76,49 +79,49 @@ class TimelineBoard(CensusBoard):
         """Start empty."""
         self.body.on_column = self._go_to_column
         self.packed: array[int] = array("q")
-        """The numbers of the lanes with content in the window."""
+        """Indices of the lanes with content in the window."""
         self.window = TimeWindow(0, 10**9)
         self.whole = self.window
         self.at_ns = 0
-        """The cursor's moment."""
+        """The cursor's time."""
         self._event = 0
-        """The event that was jumped to; 0 once the cursor has moved on."""
-        self._lanes = self._known = Lanes()
-        """The drawn lanes, and those to be drawn once it is known which are in the window."""
-        self._again_at = 0.0
+        """The event to which the cursor jumped; 0 after another move."""
+        self._lanes = self._new_lanes = Lanes()
+        """The drawn lanes, and the newest ones, which are drawn after `_pack`."""
+        self._next_build_s = 0.0
         self._is_whole = True
-        self._blind: tuple[TimeInterval, ...] = ()
+        self._unobserved: tuple[TimeInterval, ...] = ()
         self._points: dict[Node, LanePoints] = {}
         self._current: set[Node] = set()
-        """The lanes whose points are those of the current window."""
+        """Lanes whose points have been read for the current window."""
         self._state: tuple[object, ...] = ()
-        """The data from which all lanes were last assembled."""
+        """State of the data from which lanes were last built."""
         self._now_ns = 0
-        """The end of time in the last drawing."""
+        """`now_ns` when lanes were last built."""
 
     # -- reading --------------------------------------------------------------------------
 
     def begin_anew(self) -> None:
-        """Show the whole time."""
+        """Return to the whole time range."""
         self._is_whole = True
 
     async def read(self, *, anew: bool, found: bool) -> None:
-        """Build the lanes."""
+        """Build the lanes from the data read."""
         census, chosen = self.census, self.chosen
         gaps = await self.store.run(lambda recording: recording.gaps())
-        self._blind = unobserved(self.store.sessions, gaps)
+        self._unobserved = unobserved(self.store.sessions, gaps)
         state = (census.newest, len(census.pods), len(census.containers), len(gaps))
         if not anew and state == self._state and self.now_ns == self._now_ns:
             return
-        if not anew and time.monotonic() < self._again_at:
-            self.set_timer(max(0.1, self._again_at - time.monotonic()), self.update)
+        if not anew and time.monotonic() < self._next_build_s:
+            self.set_timer(max(0.1, self._next_build_s - time.monotonic()), self.update)
             return
         began, self._now_ns = time.monotonic(), self.now_ns
-        lanes = self._known
+        lanes = self._new_lanes
         if anew or state != self._state:
             self._state = state
-            lanes = self._known = await self.store.run(lambda _: Lanes.of(census, chosen))
-        self._again_at = began + _REST * (time.monotonic() - began)
+            lanes = self._new_lanes = await self.store.run(lambda _: Lanes.of(census, chosen))
+        self._next_build_s = began + _PAUSE_FACTOR * (time.monotonic() - began)
         whole = lanes.whole(self._now_ns)
         if whole is not None:
             self.whole = whole
@@ -131,41 +134,43 @@ class TimelineBoard(CensusBoard):
         await self._pack()
         key = self.keymap.first("zoom_all")
         no_lane = f"nothing existed at this time; {key} shows the whole time range"
-        self.say_empty(no_lane if len(lanes) else "")
+        self.explain_empty(no_lane if len(lanes) else "")
 
     def _show(self, window: TimeWindow) -> None:
-        """Draw another window, with the known part of its content."""
+        """Switch to a window: draw its known content, then read the rest."""
         self.window = window
         self._current.clear()
         self._redraw()
         self.begin("pack", self._pack)
 
     async def _pack(self) -> None:
-        """Leave out lanes without content in the window; keep the cursor's lane."""
-        window, lanes = self.window, self._known
+        """Select the lanes with content in the window, keeping the cursor's lane if possible."""
+        window, lanes = self.window, self._new_lanes
         packed = await self.store.run(lambda _: lanes_within(lanes, window))
         at = self.kept
         self._lanes, self.packed = lanes, packed
         self.body.changed()
         if at is not None and at != self.node:
             number = lanes.number_of(at)
-            # If its lane is left out: the one before it, such as its pod's.
+            # If its lane is omitted, go to the previous one, such as its pod's.
             here = 0 if number is None else bisect_right(packed, number) - 1
             self.body.go_to(max(0, here))
             self.kept = self.node
         self._redraw()
 
-    def _seen(self) -> list[Node]:
+    def _visible_lanes(self) -> list[Node]:
         return [self._lanes.node(self.packed[index]) for index in self.body.visible_lines]
 
     def is_missing_data(self) -> bool:
-        """Return whether names, or events of this window, are missing."""
-        return any(node not in self.subjects or node not in self._current for node in self._seen())
+        """Return whether names of visible lanes, or their events, are missing."""
+        return any(
+            node not in self.subjects or node not in self._current for node in self._visible_lanes()
+        )
 
     async def read_missing(self) -> bool:
         """Read names and events of the visible lanes."""
         census, window, width, where = self.census, self.window, self.width, self.chosen.where
-        seen = self._seen()
+        seen = self._visible_lanes()
         unnamed = [node for node in seen if node not in self.subjects]
         old = [node for node in seen if node not in self._current]
         if not unnamed and not old:
@@ -177,9 +182,9 @@ class TimelineBoard(CensusBoard):
             lambda recording: read_points(recording, census, old, window, width, where)
         )
         if window == self.window and width == self.width and where is self.chosen.where:
-            # Only those of this window: others would soon be outdated.
+            # Keep only points of this window.
             kept = {node: known for node, known in self._points.items() if node in self._current}
-            self._points = {**kept, **points} if len(kept) < _KEPT else points
+            self._points = {**kept, **points} if len(kept) < _CACHED_LANES else points
             self._current = set(self._points)
         self._redraw()
         self.report_row()
@@ -212,7 +217,7 @@ class TimelineBoard(CensusBoard):
         return self._lanes.node(self.packed[index]) if 0 <= index < len(self.packed) else None
 
     def line_at(self, index: int) -> StyledLine | None:
-        """Return a lane; None until its name is read."""
+        """Return the line of a lane; None if its name has not been read."""
         if index >= len(self.packed):
             return ()
         node = self._lanes.node(self.packed[index])
@@ -226,18 +231,18 @@ class TimelineBoard(CensusBoard):
             self.window,
             self.width,
             until_ns=self.now_ns,
-            blind=self._blind,
+            blind=self._unobserved,
         )
         name = label(node, subject, self.margin - 1)
         return (name, *joined_cells([name._replace(text=" "), *ruled(cells, self.column)]))
 
     def resized(self) -> None:
-        """Draw lanes for another width."""
+        """Redraw the lanes for the new width."""
         self._current.clear()
         self._redraw()
 
     def _redraw(self) -> None:
-        # Without any known beginning, there is no time to show.
+        # Without a known start, there is no time to show.
         known = len(self._lanes) > 0 and any(self._lanes.first_ns)
         axis = axis_line(self.window, self.width, self.column, self.margin) if known else ()
         self.head.show((axis,))
@@ -245,7 +250,7 @@ class TimelineBoard(CensusBoard):
         self.refresh_remarks()
 
     def remarks(self) -> Sequence[StyledLine]:
-        """Return the event nearest to the cursor, the lane's life, and the legend."""
+        """Describe the event nearest to the cursor and the lane's lifetime; add the legend."""
         node = self.node
         subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:
@@ -261,44 +266,44 @@ class TimelineBoard(CensusBoard):
 
     @property
     def point(self) -> LanePoint | None:
-        """The event of the lane that is nearest to the cursor."""
+        """The lane's event nearest to the cursor; None if there is none."""
         node = self.node
         points = self._points.get(node) if node is not None else None
         return near(points, self.at_ns, self._event)
 
     @property
     def selected_event_id(self) -> int | None:
-        """That event's number."""
+        """Number of the event nearest to the cursor."""
         point = self.point
         return point.event if point is not None else None
 
     def cursor_moved(self) -> None:
-        """Follow the cursor to another lane."""
+        """Handle a move of the cursor to another lane."""
         self._event = 0
         super().cursor_moved()
 
     def open_line(self) -> None:
-        """Open the event."""
+        """Open the event nearest to the cursor."""
         number = self.selected_event_id
         if number is not None:
             self.post_message(OpenEvent(number))
 
     def _go_to_column(self, column: int) -> None:
-        """Move the cursor to a column on the screen, counted from the start of names."""
+        """Move the cursor to a column of the line, whose first columns are the name."""
         if 0 <= column - self.margin < self.width:
             self._go(self.window.middle(column - self.margin, self.width))
 
     def _move(self, by: int) -> None:
-        """Move the cursor later by this number of columns."""
+        """Move the cursor by ``by`` columns."""
         at_ns = self.window.middle(self.column + by, self.width)
         if self.whole.shows(at_ns):
             self._go(at_ns)
 
     def _go(self, at_ns: int, event: int = 0) -> None:
-        """Move the cursor to a moment, and the window if the moment is outside."""
+        """Move the cursor to a time, and the window if the time is outside."""
         window = self.window
         if not window.shows(at_ns):
-            # Keep some columns for orientation.
+            # Move by half a window if that is enough, for orientation.
             by = window.span // 2 if window.from_ns <= at_ns < window.to_ns + window.span else 0
             by = -by if at_ns < window.from_ns else by
             moved = window.moved(self.whole, by)
@@ -323,22 +328,22 @@ class TimelineBoard(CensusBoard):
         self._show(window)
 
     def action_page_left(self) -> None:
-        """Show half a screen earlier."""
+        """Scroll half a screen earlier."""
         self._pan(-1)
 
     def action_page_right(self) -> None:
-        """Show half a screen later."""
+        """Scroll half a screen later."""
         self._pan(1)
 
     def _zoom(self, *, closer: bool) -> None:
-        """Show half or twice as much time around the cursor."""
+        """Halve (``closer``) or double the window around the cursor."""
         window = self.window.zoomed(self.whole, self.at_ns, closer=closer)
         if window != self.window:
             self._is_whole = window == self.whole
             self._show(window)
 
     def action_zoom_all(self) -> None:
-        """Show the whole time."""
+        """Show the whole time range."""
         self._is_whole = True
         self._show(self.whole)
 

@@ -24,7 +24,7 @@ from textual.strip import Strip
 
 from ..actions import Scope, bindings
 from ..text.styled_line import Source, Span, Style, StyledLine, line, text_of
-from ..text.wrapping import breaks, hanging, pattern, pieces, places, shown, width
+from ..text.wrapping import breaks, hanging, match_spans, pattern, shown, split_by_spans, width
 from ..textual_gaps import SizedView
 from .messages import StatusText
 
@@ -397,14 +397,14 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
 
     def _lay_out_line(self, parts: StyledLine) -> Strip:
         parts = shown(parts)
-        spans = places(text_of(parts), self.highlight)
+        spans = match_spans(text_of(parts), self.highlight)
         segments: list[Segment] = []
         at = 0
         for part in parts:
             style = self.rich_style
             if part.style:
                 style += self._component(part.style)
-            for begin, end, is_match in pieces(at, at + len(part.text), spans):
+            for begin, end, is_match in split_by_spans(at, at + len(part.text), spans):
                 span_style = style + self._component("match") if is_match else style
                 segments.append(Segment(part.text[begin - at : end - at], span_style))
             at += len(part.text)

@@ -38,7 +38,7 @@ class RowOpened(Message):
 class Narrow(Message):
     """A request to restrict every view to a pod or container."""
 
-    what: Container | Pod
+    subject: Container | Pod
 
 
 @dataclass

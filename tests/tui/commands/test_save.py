@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.tui.commands.copy import CLIPBOARD_MAX, fitting
+from nri_scope.tui.commands.copy import CLIPBOARD_MAX, joined_for_clipboard
 from nri_scope.tui.commands.save import save
 
 
@@ -59,6 +59,6 @@ def test_no_more_is_made_than_a_clipboard_takes() -> None:
             made += 1
             yield "é" * 500
 
-    assert fitting(texts()) is None
+    assert joined_for_clipboard(texts()) is None
     assert made == CLIPBOARD_MAX // 1_000 + 1
-    assert fitting(["one", "\udcff"]) == "one\udcff"
+    assert joined_for_clipboard(["one", "\udcff"]) == "one\udcff"

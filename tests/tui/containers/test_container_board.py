@@ -45,7 +45,7 @@ async def test_shows_pods_and_containers_with_state_and_age() -> None:
 async def test_enter_narrows_to_a_container_and_opens_an_event() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         await shown.press("down", "down", "down", "enter")
-        narrowed = shown.last(Narrow).what
+        narrowed = shown.last(Narrow).subject
         assert isinstance(narrowed, Container) and narrowed.name == "app"
         await shown.press("right", "down", "enter")
         assert shown.last(OpenEvent).event_id == 5

@@ -159,7 +159,7 @@ async def test_word_of_waiting_that_comes_late_takes_nothing_away(
         set_timer = app.pane.set_timer
 
         def kept(delay: float, callback: Callable[[], object]) -> object:
-            if delay == detail_pane._PATIENCE:
+            if delay == detail_pane._PLACEHOLDER_DELAY_S:
                 waiting.append(callback)
             return set_timer(delay, callback)
 
@@ -176,16 +176,16 @@ async def test_word_of_waiting_that_comes_late_takes_nothing_away(
 async def test_what_is_read_again_stays_on_the_screen_meanwhile(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detail_pane, "_RENEWED", 0.001)
+    monkeypatch.setattr(detail_pane, "_REREAD_S", 0.001)
     rows = await _rows(store)
     counted = _Counted(store)
     app = _App(counted)  # type: ignore[arg-type]
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
         await _shows(pilot, "before")
-        monkeypatch.setattr(detail_pane, "_PATIENCE", 0.001)
+        monkeypatch.setattr(detail_pane, "_PLACEHOLDER_DELAY_S", 0.001)
         counted.may_go_on.clear()
-        app.pane.grown()
+        app.pane.recording_grown()
         while counted.asked < 2:
             await taken(pilot)
         later = asyncio.Event()
@@ -320,7 +320,7 @@ async def test_a_hostile_recording_is_harmless_in_every_tab(tmp_path: Path) -> N
 async def test_what_came_later_shows_while_the_recording_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detail_pane, "_RENEWED", 0.01)
+    monkeypatch.setattr(detail_pane, "_REREAD_S", 0.01)
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
@@ -340,7 +340,7 @@ async def test_what_came_later_shows_while_the_recording_grows(
             await _shows(pilot, "after       no event")
             recorder.capture(session, an_item("Configure", wall_ns=NOW + 10**9))
             await until(2)
-            app.pane.grown()
+            app.pane.recording_grown()
             await _shows(pilot, "after       1.00s: 2 Configure")
     finally:
         await store.close()

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line, text_of
-from nri_scope.tui.text.wrapping import MAX_CHARACTERS, breaks, folded, hanging, pieces, shown
+from nri_scope.tui.text.wrapping import (
+    MAX_CHARACTERS,
+    breaks,
+    folded,
+    hanging,
+    shown,
+    split_by_spans,
+)
 from tests.tui.hostile import NAMES, assert_harmless
 
 _TEXT = st.text(st.sampled_from("ab容🐳é "), max_size=40)
@@ -33,7 +40,7 @@ def test_pieces_cover_everything_once(text: str, offset: int, edges: list[int]) 
     ordered = sorted(set(edges))
     spans = list(zip(ordered[::2], ordered[1::2], strict=False))
     begin, end = offset, offset + len(text)
-    found = list(pieces(begin, end, spans))
+    found = list(split_by_spans(begin, end, spans))
     at = begin
     for first, last, is_match in found:
         assert first == at < last

@@ -65,7 +65,7 @@ def test_a_document_without_end_has_one(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(yamllines, "MAX_LINES", 10)
     lines = _lines({str(number): number for number in range(20)})
     assert len(lines) == 11
-    assert "the rest is left out" in lines[-1]
+    assert "the rest is omitted" in lines[-1]
 
 
 def test_it_ends_when_nobody_waits_for_it() -> None:
