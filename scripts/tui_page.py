@@ -22,8 +22,8 @@ sudo nri-scope tui --live     # record and show events now; takes the options of
 
 It needs a terminal of at least 40×10. In a smaller one, and without a terminal, it runs `log`
 instead, or with `--live` `record --print text`. If the terminal becomes too small later, one line
-says so until it grows again. On exit it prints the path of the recording. The recorder of `--live` is a separate process:
-a stalled screen loses no events.
+says so until it grows again. On exit it prints the path of the recording. The recorder of `--live`
+is a separate process: a stalled screen loses no events.
 
 The first line shows the runtime, whether the view is live, and how many events were lost. Gaps,
 intervals that were not observed, are rows of the list. While a recording grows, the list is in one
@@ -32,8 +32,8 @@ events; *paused* does not change. Recording continues in all of them.
 
 {heads}
 The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab completes
-fields and values. A search finds text in names, ids, changes and comments, and hides no
-events.
+fields and values. A search finds text in names, ids, changes and comments, and hides
+no events.
 
 Details of the selected row are beside the list or below it, in tabs: a summary, the container as of
 this event, the changes by plugins in this event, the plugin behind each line of the container, and
@@ -46,12 +46,13 @@ Copies of the recording include them (`S`, `E`, and the commands `export` and `r
 comments are redacted like all others.
 
 Three keys use the marked events, or all shown events if none is marked. `S` saves them as a
-recording, with the earlier events without which changes would be attributed to the wrong plugin. `E` exports them as a bundle, redacted with the
-default rules of `nri-scope export --redact`, and counts the replaced values per rule; check it
-before you share it. `r` asks for a command that starts a plugin and replays the events to it:
-`nri-scope replay` runs in the same terminal until it ends, and Enter returns to the list. New files
-are written to the current folder or, if it is not writable, to another one, which a notice names.
-Only you can read them, and their names are printed on exit.
+recording, with the earlier events without which changes would be attributed to the wrong plugin.
+`E` exports them as a bundle, redacted with the default rules of `nri-scope export --redact`, and
+counts the replaced values per rule; check it before you share it. `r` asks for a command that
+starts a plugin and replays the events to it: `nri-scope replay` runs in the same terminal until it
+ends, and Enter returns to the list. New files are written to the current folder or, if it is not
+writable, to another one, which a notice names. Only you can read them, and their names are printed
+on exit.
 
 ## Screens
 
