@@ -199,7 +199,7 @@ runtime, the other writes. If the writer is killed, a new one continues the sess
 which the first writer had received but not written are one gap of that session, with the way it \
 ended as the reason, and the command ends with status 2. If no event was lost, a note says so. If \
 the replying process is killed, the writer stores the events that it has received and ends the \
-session with the reason "the process that answered the runtime is gone".
+session with the reason "the process that replied to the runtime has ended".
 
 The time between two sessions, with no session open, has a row of `gap` if the recorder kept \
 running. If it did not (a logger launched by a runtime, or a file continued later), \

@@ -27,7 +27,7 @@ def record_launched() -> int:
 async def _record(launch: Launched) -> int:
     plugin = LaunchedPlugin(launch.identity)
     session = PluginSession(launch.identity, plugin)
-    heartbeat = asyncio.create_task(watch_clock(plugin.stood_still))
+    heartbeat = asyncio.create_task(watch_clock(plugin.report_stall))
     try:
         end = await session.run(inherited(launch.descriptor))
     except NriScopeError as error:

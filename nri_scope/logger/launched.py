@@ -84,10 +84,10 @@ class LaunchedPlugin:
 
     # -- stalls and the end -----------------------------------------------------------------
 
-    def stood_still(self, seconds: float) -> None:
-        """See `Logger.stood_still`."""
+    def report_stall(self, seconds: float) -> None:
+        """See `Logger.report_stall`."""
         if self._logger is not None:
-            self._logger.stood_still(seconds)
+            self._logger.report_stall(seconds)
 
     async def finish(self, end: SessionEnd) -> None:
         """Write all events and log lines, as the connection has ended."""

@@ -106,7 +106,7 @@ class Logger:
         session = self._session
         if session is None:
             # The runtime sent an event before Configure, when there is no session.
-            self._sink.note(None, time_ns(), f"{request.method} came before Configure")
+            self._sink.note(None, time_ns(), f"{request.method} arrived before Configure")
             return
         code, message = exchange.code, exchange.message
         if not code and 0 < request.timeout_ns < exchange.took_ns:
@@ -131,7 +131,7 @@ class Logger:
         """Record a protocol violation by the runtime as a note."""
         self._sink.note(self._session, time_ns(), text)
 
-    def stood_still(self, seconds: float) -> None:
+    def report_stall(self, seconds: float) -> None:
         """Record a gap for a stall: the process was stopped or starved, or the machine suspended.
 
         Requests waited in the socket during the stall, so it is unknown when they arrived and
@@ -139,7 +139,7 @@ class Logger:
         """
         if self._session is not None:
             now = time_ns()
-            reason = f"the recorder stood still for {seconds:.1f} s; answers may have been late"
+            reason = f"the recorder stalled for {seconds:.1f} s; replies may have been late"
             self._sink.note_gap(self._session, now - int(seconds * 1e9), now, reason, None)
 
     # -- sessions ---------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class _Run:
             writer = await self._open_writer()
             if self._options.duration is not None:
                 # Started after opening the file, so that an unusable file is always reported.
-                loop.call_later(self._options.duration, self._stop, 0, "the duration is over")
+                loop.call_later(self._options.duration, self._stop, 0, "the duration has elapsed")
             try:
                 if writer is not None and not self._stopped:
                     self._service = self._new_service(writer)

@@ -67,7 +67,7 @@ class LoggerService:
                 on_wait=self._on_wait,
             )
         )
-        heartbeat = asyncio.create_task(watch_clock(self._logger.stood_still))
+        heartbeat = asyncio.create_task(watch_clock(self._logger.report_stall))
         try:
             await self._sessions
         except asyncio.CancelledError:

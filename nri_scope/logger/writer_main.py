@@ -59,7 +59,7 @@ the channel. With Python's 5 ms, only 6 MB/s are read under load, and the channe
 """
 ENDED_MAX = 1000
 """Maximum number of ended sessions whose numbers are kept for late entries."""
-ORPHANED = "the process that answered the runtime is gone"
+ORPHANED = "the process that replied to the runtime has ended"
 
 OnEvent = Callable[[Event, CapturedCall], None]
 

@@ -56,7 +56,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 HEALTHY_S = 30.0
 """Seconds after which a writer counts as healthy: the next one starts after the shortest pause."""
 NOT_OPEN = "the recording could not be opened in time"
-NOT_TAKEN = "the process that writes did not take them in time"
+NOT_TAKEN = "the writer process did not receive them in time"
 
 
 @dataclass(slots=True)

@@ -69,7 +69,7 @@ class _Process:
 
     def end(self, seconds: float) -> str:
         # Without SIGTERM: the writer ignores it, or is stopped and would not receive it.
-        return f"the process that writes has ended, {self._child.stop(seconds, 0).description}"
+        return f"the writer process ended, {self._child.stop(seconds, 0).description}"
 
 
 class _Thread:

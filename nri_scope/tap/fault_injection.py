@@ -63,7 +63,7 @@ class Faulty:
     def summary(self) -> str:
         """Return a sentence with the counts of injected faults."""
         text = (
-            f"faults made on purpose: {self._delayed} replies held back, {self._dropped} requests "
+            f"injected faults: {self._delayed} replies delayed, {self._dropped} requests "
             f"dropped, {self._failed} answered with an error"
         )
         if self._forth.is_passthrough or self._back.is_passthrough:

@@ -66,7 +66,7 @@ class Faults:
             )
             for fault in faults
         ]
-        return f"faults are made on purpose: {' '.join(options)} --seed {self.seed}"
+        return f"injecting faults: {' '.join(options)} --seed {self.seed}"
 
 
 def parse_faults(

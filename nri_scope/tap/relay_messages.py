@@ -51,4 +51,4 @@ def encode_values(*values: object) -> bytes:
 def describe_error(error: Exception) -> str:
     """Describe the internal error after which a connection is no longer recorded."""
     words = f"{type(error).__name__}: {error}"
-    return f"nothing is recorded from here on, because of an internal error: {words}"
+    return f"recording stopped after an internal error: {words}"

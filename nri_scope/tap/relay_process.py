@@ -256,10 +256,10 @@ class _Process:
     def _end(self, words: str) -> None:
         if self.over:
             return
-        self.words = words or "the process that relays is gone"
+        self.words = words or "the relay process ended"
         self._channel.close()
         end = self._child.stop(EXIT_S, terminate_s=0)
-        self.words = words or f"the process that relays has ended, {end.description}"
+        self.words = words or f"the relay process ended, {end.description}"
         if not self.ready.done():
             self.ready.set_result(None)
         for relaying in self._relayings.values():

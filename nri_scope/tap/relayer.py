@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .fault_injection import Faulty
 
 TOO_MUCH = (
-    "nothing is recorded from here on: more was relayed than could be looked at in time; it was "
-    "relayed all the same"
+    "recording stopped: the recorder could not follow the relayed traffic; it was relayed all "
+    "the same"
 )
-NO_ROOM = "the process that relays can have no more open files"
+NO_ROOM = "the relay process has too many open files"
 LAST_S = 1.0
 """Maximum time in seconds to send the last messages at the end."""
 WAIT_S = 0.02

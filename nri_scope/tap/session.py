@@ -272,7 +272,7 @@ class TapSession:
             self._early.append(item)
             self._early_bytes += len(item.request) + len(item.reply)
         else:
-            self.note(f"{item.method} came before Configure")
+            self.note(f"{item.method} arrived before Configure")
 
     # -- sessions ---------------------------------------------------------------------------
 

@@ -143,7 +143,7 @@ async def test_one_that_is_killed_is_replaced_and_what_it_had_is_one_counted_gap
     assert lost >= 30
     with Recording.open(path) as one:
         (gap,) = one.gaps()
-        assert gap.reason == "the process that writes has ended, killed by SIGKILL"
+        assert gap.reason == "the writer process ended, killed by SIGKILL"
         assert gap.session == 1
         events = list(one.events())
         assert events[21].at_ns <= gap.from_ns <= gap.to_ns <= events[22].at_ns
@@ -168,7 +168,7 @@ async def test_where_nothing_was_lost_with_it_a_note_says_so(tmp_path: Path) -> 
     assert assert_whole(path, 25) == 0
     with Recording.open(path) as one:
         assert [note.text for note in one.notes()] == [
-            "the process that writes has ended, killed by SIGKILL; nothing was lost"
+            "the writer process ended, killed by SIGKILL; nothing was lost"
         ]
         assert not one.gaps()
 
@@ -416,7 +416,7 @@ async def test_where_no_process_can_be_started_a_thread_writes(tmp_path: Path) -
         )
         record = Record(process)
         try:
-            words = await record.said("recording in one process")
+            words = await record.said("using a thread instead")
             assert str(nowhere) in words
             await runtime.wait_plugins(1)
             assert children(process.pid) == []

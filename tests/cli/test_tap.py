@@ -268,7 +268,7 @@ async def test_when_the_process_that_relays_is_killed_the_tap_says_so_and_ends(
         os.kill(relayer_of(tap.process.pid), signal.SIGKILL)
         status, _, err = await tap.ended()
     assert status == 2
-    said = "relaying has stopped: the process that relays has ended, killed by SIGKILL"
+    said = "relaying has stopped: the relay process ended, killed by SIGKILL"
     assert said in err
     assert names(file).count("CreateContainer") == 3
 
@@ -283,7 +283,7 @@ async def test_a_tap_that_stands_still_goes_on_relaying_and_says_what_it_cannot_
         tap.process.send_signal(signal.SIGSTOP)
         answers = await create(runtime, 30, size=3_000_000)
         tap.process.send_signal(signal.SIGCONT)
-        await tap.said("20-thing: nothing is recorded from here on: more was relayed than")
+        await tap.said("20-thing: recording stopped: the recorder could not follow")
     assert all(isinstance(answer.reply, api.CreateContainerResponse) for answer in answers)
 
 
@@ -478,8 +478,8 @@ def test_a_wrapper_is_neither_tapped_again_nor_replayed_to(
         (["--wrap", "10-x", "--print", "text"], "--print has no effect with --wrap"),
         (["--wrap", "10-x", "--socket", "y"], "--socket has no effect with --wrap"),
         (["--listen", "x.sock", "--index", "10"], "--index is not valid with --listen"),
-        (["--listen", "x.sock", "--env", "A=1"], "--env is for a plugin"),
-        (["--env", "A", "--", "true"], "is no variable"),
+        (["--listen", "x.sock", "--env", "A=1"], "--env is not valid with --listen"),
+        (["--env", "A", "--", "true"], "is not a variable"),
         (["--env", "NRI_PLUGIN_IDX=1", "--", "true"], "cannot be set"),
         (["--index", "7", "--", "true"], "write 07"),
         (["--where", "even:x", "--", "true"], "event"),

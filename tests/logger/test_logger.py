@@ -254,14 +254,14 @@ async def test_frames_for_unknown_connections_become_notes(
 def test_standing_still_is_a_gap_of_the_session() -> None:
     sink = ListSink()
     logger = Logger(sink, IDENTITY)
-    logger.stood_still(3)
+    logger.report_stall(3)
     assert sink.gaps == []
     logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
     logger.answered(exchange("Configure"))
-    logger.stood_still(3.21)
+    logger.report_stall(3.21)
     ((session, reason, lost),) = sink.gaps
     assert (session, lost) == (1, None)
-    assert reason == "the recorder stood still for 3.2 s; answers may have been late"
+    assert reason == "the recorder stalled for 3.2 s; replies may have been late"
 
 
 async def test_clock_is_watched_for_jumps() -> None:
@@ -301,7 +301,7 @@ def test_events_before_configure_leave_a_note() -> None:
     sink = ListSink()
     logger = Logger(sink, IDENTITY)
     logger.answered(exchange("CreateContainer"))
-    assert sink.notes == [(None, "CreateContainer came before Configure")]
+    assert sink.notes == [(None, "CreateContainer arrived before Configure")]
     logger.ended(SessionEnd("gone", configured=False, synchronized=False))
     assert sink.gaps == []
 

@@ -161,7 +161,7 @@ async def test_what_waited_while_there_was_none_reaches_the_next_one(path: Path)
     events, (gap,) = contents(path)
     assert events == list(range(1, 100))
     assert gap.lost == 1
-    assert gap.reason == "the process that writes has ended, killed by SIGKILL"
+    assert gap.reason == "the writer process ended, killed by SIGKILL"
     assert (counters.recorded, counters.lost) == (99, 1)
     assert one.failure == f"{gap.reason}: 1 events were lost"
     assert told == [f"warning: {gap.reason}; starting another one"]

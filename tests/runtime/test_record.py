@@ -40,7 +40,7 @@ async def assert_healthy(containerd: Containerd) -> None:
     await Driver(containerd).live("after", "all")
 
 
-STOOD_STILL, NOT_CONNECTED = "stood still", "not connected"
+STALLED, NOT_CONNECTED = "stalled", "not connected"
 
 
 def gaps(lines: list[Line], why: str) -> list[Line]:
@@ -249,7 +249,7 @@ async def test_record_is_frozen_past_its_deadline(
     late = in_order(unseen.steps, [])[0]
     assert [each for each in happened(lines) if each.pod_id == late.pod_id] == [late]
     assert_told([line for line in lines if line.get("pod_id") != late.pod_id], driver.steps)
-    assert len(gaps(lines, STOOD_STILL)) >= 1
+    assert len(gaps(lines, STALLED)) >= 1
     assert len(gaps(lines, NOT_CONNECTED)) == 1
     await assert_healthy(containerd)
 

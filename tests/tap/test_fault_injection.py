@@ -80,7 +80,7 @@ async def test_an_error_takes_the_plugins_place_and_is_recorded(relays: Relays) 
     assert tap.got == ["Configure", "StartContainer"]
     statuses = [(item.method, item.status_message) for item in tap.sink.items]
     assert statuses == [("Configure", ""), ("CreateContainer", FAILED), ("StartContainer", "")]
-    assert "faults are made on purpose: --error CreateContainer" in tap.sink.notes[0][1]
+    assert "injecting faults: --error CreateContainer" in tap.sink.notes[0][1]
     assert "1 answered with an error" in tap.sink.notes[-1][1]
 
 

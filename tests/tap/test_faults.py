@@ -28,7 +28,7 @@ def test_events_probabilities_and_durations_are_read() -> None:
 def test_they_are_announced_as_they_were_written() -> None:
     faults = parse_faults(("all=1s",), (), ("StopContainer:0.5",), 7)
     assert faults.announcement == (
-        "faults are made on purpose: --delay all=1s --error StopContainer:0.5 --seed 7"
+        "injecting faults: --delay all=1s --error StopContainer:0.5 --seed 7"
     )
 
 

@@ -96,7 +96,7 @@ async def test_when_it_is_killed_both_ends_see_a_disconnect_and_another_takes_it
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
     assert ended.end.by_first is None
-    assert ended.end.reason == "the process that relays has ended, killed by SIGKILL"
+    assert ended.end.reason == "the relay process ended, killed by SIGKILL"
     relaying.close("too late, and harmless")
     with relayed(relays, listening) as (runtime, plugin, relaying):
         runtime.send(b"again")
@@ -109,7 +109,7 @@ async def test_a_signal_without_a_name_is_told_by_its_number(relays: Relays) -> 
         assert await said(plugin) == b""
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    assert ended.end.reason == "the process that relays has ended, killed by signal 40"
+    assert ended.end.reason == "the relay process ended, killed by signal 40"
 
 
 async def test_one_that_stands_still_is_killed_when_it_is_to_close_a_connection(
@@ -202,7 +202,7 @@ async def test_where_it_can_have_no_more_files_the_connection_is_closed(relays: 
         assert await said(runtime) == await said(plugin) == b""
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    assert ended.end.reason == "the process that relays can have no more open files"
+    assert ended.end.reason == "the relay process has too many open files"
 
 
 async def test_what_cannot_be_handed_over_is_closed(
@@ -300,7 +300,7 @@ def test_while_the_other_process_stands_still_relaying_goes_on_and_only_so_much_
     assert process.stdout is not None
     heard, _, words = process.stdout.readline().partition(" ")
     assert 32 << 20 < int(heard) < count * len(block)
-    assert words.startswith("nothing is recorded from here on: more was relayed than")
+    assert words.startswith("recording stopped: the recorder could not follow")
 
 
 def test_when_the_other_process_is_killed_both_ends_see_a_disconnect(
@@ -345,5 +345,5 @@ async def test_one_that_ends_at_once_is_told_of(
     program = tmp_path / "start.py"
     program.write_text("import sys; sys.exit(3)")
     monkeypatch.setattr(child_module, "START", program)
-    with pytest.raises(UsageError, match="the process that relays has ended, exit status 3"):
+    with pytest.raises(UsageError, match="the relay process ended, exit status 3"):
         await Relays().start()

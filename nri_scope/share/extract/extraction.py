@@ -28,7 +28,7 @@ from .sources import IncludedRows
 from .target_file import new_file
 from .update_targets import Effects
 
-DAMAGED = "the recording that this one was made of cannot be read from here on"
+DAMAGED = "the original recording is unreadable from here on"
 """Reason of the gap that replaces unreadable events."""
 
 _Progress = Callable[[float], None]
@@ -256,5 +256,5 @@ def _notes(holes: Holes, counts: _Counts) -> Iterator[tuple[int, str]]:
         yield (
             counts.first_ns,
             f"This is a part of a recording: {counts.chosen:,} of its {there + holes.count:,} "
-            f"events were chosen, and {counts.context:,} came along with them.",
+            f"events were selected, and {counts.context:,} are their context.",
         )
