@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One view in an app of its own, which remembers what it was told."""
+"""A board in its own app, which records the messages it receives."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Make = Callable[[Store, Context, Keymap], Board]
 
 
 class BoardApp(App[None]):
-    """Holds one board."""
+    """App with one board."""
 
     def __init__(self, board: Board) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class BoardApp(App[None]):
 
 
 class Shown:
-    """A board on a screen."""
+    """A board in a running app."""
 
     def __init__(self, pilot: Pilot[None], board: Board, app: BoardApp) -> None:
         self.pilot = pilot
@@ -77,30 +77,30 @@ class Shown:
         self.app = app
 
     async def settle(self) -> None:
-        """Until nothing more happens."""
+        """Wait until the app is idle."""
         await settle(self.app, self.pilot)
 
     async def update(self) -> None:
-        """As after the recording grew or the context changed."""
+        """Update the board, as after growth of the recording or a change of the context."""
         await self.board.store.refresh()
         await self.board.update()
         await self.settle()
 
     async def press(self, *keys: str) -> None:
-        """Keys, and what follows from them."""
+        """Press keys, and wait until the app is idle."""
         for key in keys:
             await press(self.pilot, key)
             await self.settle()
 
     def last(self, kind: type[T]) -> T:
-        """The newest message of this kind."""
+        """Return the newest message of a class."""
         found = [message for message in self.app.told if isinstance(message, kind)]
         assert found, f"nobody was told {kind.__name__}"
         return found[-1]
 
     @property
     def screen(self) -> list[str]:
-        """What a terminal shows, line by line."""
+        """The lines of the screen."""
         return [strip.text.rstrip() for strip in strips_of(self.app)]
 
 
@@ -108,7 +108,7 @@ class Shown:
 async def showing(
     path: Path, make: Make, *, size: tuple[int, int] = (80, 24), context: Context | None = None
 ) -> AsyncIterator[Shown]:
-    """A board of this recording, with the focus and everything read."""
+    """Run a board on a recording, focused and completely read."""
     store = await Store.open(path)
     try:
         board = make(store, context or Context(), DEFAULT)
@@ -123,7 +123,7 @@ async def showing(
 
 
 class Growing:
-    """A recording that is being written."""
+    """Writer of a growing recording."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -138,7 +138,7 @@ class Growing:
         self._at_ns = START_NS
 
     def write(self, *events: tuple[str, Message_]) -> None:
-        """An event each second, and all of it in the file."""
+        """Record events one second apart, and flush them."""
         for method, request in events:
             self._at_ns += 10**9
             data = request.SerializeToString()
@@ -150,7 +150,7 @@ class Growing:
             assert self._stored.acquire(timeout=10)
 
     def grow(self) -> None:
-        """Another pod, with a container."""
+        """Record another pod with a container."""
         pod = api.PodSandbox(id="later-id", name="later", namespace="shop", uid="later-uid")
         new = api.Container(id="new-id", name="new", pod_sandbox_id=pod.id)
         self.write(
@@ -159,13 +159,13 @@ class Growing:
         )
 
     def close(self) -> None:
-        """The end."""
+        """Close the recording."""
         self._recorder.close()
 
 
 @contextmanager
 def growing(path: Path) -> Iterator[Growing]:
-    """A recording of one pod with one container, that goes on."""
+    """Create a growing recording of one pod with one container."""
     recorder = Growing(path)
     try:
         recorder.write(run_pod(), *life(container()))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording by somebody who wants to get at the terminal, the screen or the memory of a reader.
+"""A recording that attacks the terminal, the screen or the memory of its reader.
 
-For every view: after showing it, `assert_harmless` of what the screen holds, and `PWNED` is nowhere
-in the title or the clipboard.
+Tests of a view pass its screen to `assert_harmless`, and check that neither title nor clipboard
+contains `PWNED`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ NAMES = {
     HUGE_NAME: "huge",
     "long": "n" * 5_000,
 }
-"""Names of pods and containers, by what they try."""
+"""Names of pods and containers, by kind of attack."""
 
 
 def hostile_recording(path: Path, *, huge: bool = True) -> Path:
-    """Two sessions with these names in every place that a recording has for text.
+    """Write two sessions with hostile text in every text field of a recording.
 
-    ``huge``: with the annotation of 4 MB, as large as a message can be.
+    ``huge``: with an annotation of 4 MB, the maximum size of a message.
     """
     recorder = Recorder.open(path)
     for number in range(2):
@@ -63,7 +63,7 @@ def hostile_recording(path: Path, *, huge: bool = True) -> Path:
 
 
 def assert_harmless(text: str) -> None:
-    """No character that a terminal obeys, hides, or draws over others; line ends are allowed."""
+    """Assert that no character but line ends is a control, invisible or stacked mark."""
     for at, char in enumerate(text):
         if char == "\n":
             continue

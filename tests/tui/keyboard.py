@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys for an app under test, as fast as it takes them.
+"""Fast key presses for an app under test.
 
-Textual's own `Pilot.press` and `Pilot.pause` wait until the process is idle: 20 ms for each key at
-the least, and a second for an app that looks at its recording again and again.
+Textual's `Pilot.press` and `Pilot.pause` wait until the process is idle: at least 20 ms per key,
+and a second for an app that polls its recording.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from textual.keys import KEY_NAME_REPLACEMENTS, REPLACED_KEYS
 from textual.pilot import Pilot
 
 _ROUNDS = 8
-"""From the app to the widget with the focus, and with what that one tells up to the app again."""
+"""Rounds of message handling: from the app to the focused widget, and back with its messages."""
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Press keys by their names (``down``, ``ctrl+p``) or characters, and have them taken."""
+    """Press keys by name (``down``, ``ctrl+p``) or character, and wait until they are handled."""
     for key in keys:
         pilot.app.post_message(_event(key))
     await taken(pilot)
 
 
 async def taken(pilot: Pilot[Any]) -> None:
-    """Wait until all that was sent to widgets was taken, and what they sent each other for it.
+    """Wait until all messages to widgets, and those sent in handling them, have been handled.
 
-    What goes on in threads may still be going on.
+    Work in threads may not have ended.
     """
     for _ in range(_ROUNDS):
         await pilot.pause(0)

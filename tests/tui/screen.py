@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The screen of an app under test, as text; and waiting for what it is to show."""
+"""The screen of an app under test as text, and waiting for its content."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from tests.tui.widgets.drawn import strips_of
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 RECORDING = RECORDINGS / "containerd-2.1.nriscope.db"
 PATIENCE = 30.0
-"""Seconds for anything that a busy machine may delay."""
+"""Timeout in seconds, sufficient on a busy machine."""
 _TURN = 0.005
-"""Seconds between two looks at the screen."""
+"""Seconds between checks of the screen."""
 _STALL = 0.5
-"""Seconds that one turn counts at most: while the machine stands still, the app does too."""
+"""Maximum seconds counted per check: if the machine stalls, so does the app."""
 
-# Waiting takes all of a processor here, which is not the drawing that has it look less often.
+# Waiting uses a whole processor here, so that the measured load must not reduce polling.
 polling.MAX_POLL_SECONDS = polling.POLL_SECONDS
 
 
 class Shown:
-    """An app that runs, and its keyboard."""
+    """A running app, its screen and its keyboard."""
 
     def __init__(self, app: ScopeApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
 
     def text(self) -> str:
-        """What is on the screen."""
+        """Return the screen's text."""
         return "\n".join(strip.text for strip in strips_of(self.app))
 
     def line(self, words: str) -> str:
-        """The first line with ``words`` in it; "" where there is none."""
+        """Return the first line that contains ``words``; "" if there is none."""
         return next((line for line in self.text().splitlines() if words in line), "")
 
     async def press(self, *keys: str) -> None:
@@ -52,11 +52,11 @@ class Shown:
         await keyboard.press(self.pilot, *keys)
 
     async def type(self, text: str) -> None:
-        """Press the keys of a text."""
+        """Type a text."""
         await keyboard.press(self.pilot, *text)
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        """Wait until it holds."""
+        """Wait until the condition holds."""
         waited = 0.0
         while not condition():
             if waited > PATIENCE:
@@ -74,18 +74,18 @@ class Shown:
         await self.until(lambda: words not in self.text())
 
     async def go_to(self, event: int) -> None:
-        """Go to an event of the list, and wait until its row is read."""
+        """Go to an event in the list, and wait until its row has been read."""
         await self.until(lambda: self.app.views.events.go_to_event(event))
         await self.until(lambda: self.app.views.events.selected_row is not None)
 
     @property
     def selected(self) -> int | None:
-        """The event under the cursor."""
+        """Number of the event under the cursor."""
         return self.app.views.events.selected_event_id
 
 
 def copied(folder: Path) -> Path:
-    """A recording that the test may write to."""
+    """Copy the recording, for tests that write to it."""
     return Path(shutil.copy(RECORDING, folder / "r.nriscope.db"))
 
 
@@ -102,9 +102,9 @@ async def showing(
 
 
 async def settle(app: App[None], pilot: Pilot[None]) -> None:
-    """Wait until no worker has anything to do, and nobody has a message that was not taken.
+    """Wait until no worker is running and all messages have been handled.
 
-    One worker may take the place of another meanwhile; the last one may end between two looks.
+    A worker may be replaced by another one, and the last one may end between two checks.
     """
     await keyboard.taken(pilot)
     while _is_at_work(app):

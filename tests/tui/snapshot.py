@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Screens kept as text, to be read and compared: what they say, and what is made to stand out.
+"""Snapshots of screens as text: their lines, and the highlighted parts.
 
-``NRI_SCOPE_SNAPSHOTS=write pytest tests/tui/test_snapshots.py`` writes them anew; `git diff` then
-shows what has become of the screens.
+``NRI_SCOPE_SNAPSHOTS=write pytest tests/tui/test_snapshots.py`` rewrites them; `git diff` then
+shows the changes.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ FOLDER = Path(__file__).parent / "snapshots"
 WRITES = os.environ.get("NRI_SCOPE_SNAPSHOTS") == "write"
 
 _SAME = 0.8
-"""Seconds that a screen has to stand still before it is written."""
+"""Seconds without changes before a screen is written."""
 _GIVEN_UP = 4.0
-"""Seconds that it has to stand still before it is said to be another one than was kept."""
+"""Seconds without changes before a screen is reported to differ from its snapshot."""
 _STALL = 0.25
-"""Seconds that one turn counts at most: while the machine stands still, the app does too."""
+"""Maximum seconds counted per check: if the machine stalls, so does the app."""
 _TEXT = ("accent", "error", "primary", "secondary", "success", "warning")
-"""Colours of text that mean something."""
+"""Text colours with a meaning."""
 _BACKGROUNDS = {
     "cursor": "block-cursor-background",
     "cursor without focus": "block-cursor-blurred-background",
 }
 _NO_BAR = str.maketrans(dict.fromkeys("▁▂▃▄▅▆▇█▉▊▋▌▍▎▏", " "))
-"""Where scroll bars end changes with every line that there is more."""
+"""Characters of scroll bars, which depend on the exact number of lines."""
 _ATTRIBUTES = ("bold", "italic", "reverse", "strike", "underline")
 
 
 async def stands_still(shown: Shown, seconds: float) -> str:
-    """Wait until nothing has changed on the screen for so long; the picture of it."""
+    """Wait until the screen has not changed for ``seconds``; return its picture."""
     picture, still = picture_of(shown), 0.0
     while still < seconds:
         still += await _turn(shown)
@@ -50,7 +50,7 @@ async def stands_still(shown: Shown, seconds: float) -> str:
 
 
 async def looks_like(shown: Shown, name: str) -> None:
-    """Wait until the screen is what was kept by this name, or write it where that is asked for."""
+    """Wait until the screen equals the snapshot, or write the snapshot if requested."""
     size = shown.app.size
     path = FOLDER / f"{name}-{size.width}x{size.height}.txt"
     if WRITES:
@@ -76,10 +76,10 @@ async def _turn(shown: Shown) -> float:
 
 
 def picture_of(shown: Shown) -> str:
-    """The lines of the screen, and below them what stands out, by line.
+    """Return the lines of the screen, followed by the highlighted parts of each.
 
-    Colours have the names of what they mean. Those without a meaning are left out, so that neither
-    a theme nor the blending of another Textual makes another picture.
+    Colours are named by their meaning. Colours without a meaning are omitted, so that the picture
+    depends neither on the theme nor on Textual's blending.
     """
     names = _names(shown.app.theme_variables)
     lines: list[str] = []

@@ -20,13 +20,13 @@ needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux
 
 
 class Terminal:
-    """One window of tmux with a server of its own."""
+    """One tmux window with its own server."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
 
     async def tmux(self, *arguments: str) -> str:
-        """Call tmux; what it prints."""
+        """Run a tmux command; return its output."""
         process = await asyncio.create_subprocess_exec(
             "tmux",
             *("-S", str(self._socket), "-f", "/dev/null", *arguments),
@@ -38,15 +38,15 @@ class Terminal:
         return out.decode(errors="replace")
 
     async def screen(self) -> str:
-        """What is on the screen."""
+        """Return the screen's text."""
         return await self.tmux("capture-pane", "-p")
 
     async def press(self, *keys: str) -> None:
-        """Press keys, by tmux's names."""
+        """Press keys by tmux name."""
         await self.tmux("send-keys", *keys)
 
     async def until(self, condition: Callable[[str], bool]) -> str:
-        """Wait until the screen is so."""
+        """Wait until a condition holds for the screen."""
         text = ""
         try:
             async with asyncio.timeout(PATIENCE):
@@ -69,7 +69,7 @@ async def terminal(
     term: str = "tmux-256color",
     variables: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Terminal]:
-    """Run ``nri-scope COMMAND`` in a terminal; what it ends with is printed there."""
+    """Run ``nri-scope COMMAND`` in a terminal, which then prints the exit status."""
     # A socket's path may have 107 bytes, and a folder of a test more.
     window = Terminal(Path(f"/tmp/nri-scope-tmux-{abs(hash(folder)):x}"))
     program = f"TERM={term} {shlex.quote(sys.executable)} -m nri_scope"

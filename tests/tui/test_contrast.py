@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that is written can be read, in each theme that has colours of its own."""
+"""All text is readable in each theme with its own colours."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _contrast(color: RichColor, other: RichColor) -> float:
 
 
 def _luminance(color: RichColor) -> float:
-    """As WCAG 2 defines it."""
+    """Return the relative luminance defined by WCAG 2."""
     linear = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
         for part in Color.from_rich_color(color).normalized

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of a list that grows, and what stands where nothing is, with a real recorder."""
+"""Follow states of a growing list, and texts of an empty one, with a real recorder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND = 10**9
 
 
 class Writing:
-    """A recording that is being made."""
+    """A recording with its recorder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -76,7 +76,7 @@ def _writing(tmp_path: Path) -> Iterator[Writing]:
 
 
 async def grown(screen: Shown, events: int) -> None:
-    """Wait until the list has so many events, and room for all of them."""
+    """Wait until the list has this many events and its scroll bar fits."""
     shown = screen.app.views.events
     await screen.until(lambda: shown.view.events == events)
     await screen.until(lambda: shown.virtual_size.height == shown.view.length)
@@ -199,14 +199,14 @@ async def test_a_finished_recording_without_events_says_so(writing: Writing) -> 
 
 
 class News:
-    """What a recorder says."""
+    """Fixed status of a recorder."""
 
     def __init__(self, latest: str) -> None:
         self.latest = latest
         self.ended = False
 
     def hear(self) -> None:
-        """Nothing more is said than was."""
+        """The recorder has not ended."""
 
 
 async def test_live_says_what_the_recorder_waits_for(writing: Writing) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every view shows an attacker's recording without doing what it contains."""
+"""Every view shows a hostile recording without interpreting its content."""
 
 from __future__ import annotations
 

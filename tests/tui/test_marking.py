@@ -30,13 +30,13 @@ def path(tmp_path: Path) -> Path:
 
 
 def _marks(path: Path) -> list[Mark]:
-    """What is kept in the recording."""
+    """Return the marks in the recording."""
     with Recording.open(path) as recording:
         return marks_in(recording)
 
 
 def _beside(path: Path) -> list[Mark]:
-    """What is kept beside it."""
+    """Return the marks in the file beside the recording."""
     return list(sidecar.read(sidecar.path_of(path)).values())
 
 
@@ -379,7 +379,7 @@ async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None
 
 @pytest.fixture
 def sends_no_resize(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Textual tells no widget of its size whose region was asked for just before it is laid out."""
+    """Request regions before layout: Textual then does not notify widgets of their size."""
     lay_out = Screen._refresh_layout
 
     def asked_before(screen: Screen[None], *arguments: object, **named: object) -> None:

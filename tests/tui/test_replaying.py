@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaying what is shown: the terminal goes to ``replay`` and comes back."""
+"""Replay of shown events: ``replay`` gets the terminal, and returns it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ run(Plugin(), name="plugin")
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A recording; temporary files are made beside it."""
+    """Copy a recording; temporary files are created beside it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return copied(tmp_path)
 

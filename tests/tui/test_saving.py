@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saving what is shown, as a recording of its own or as a bundle."""
+"""Saving shown events as a recording or as a bundle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.tui.screen import Shown, copied, showing
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A recording; the current folder is another one."""
+    """Copy a recording; the current folder is another one."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -108,7 +108,7 @@ async def test_nothing_shown_is_nothing_saved(path: Path) -> None:
 
 
 class _Held:
-    """An `extract` that waits, with or without its work done, until it may go on."""
+    """`extract` that blocks, before or after its work, until released."""
 
     def __init__(self, *, done: bool) -> None:
         self.begun = asyncio.Event()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the screens look like, on a small terminal and on a large one.
+"""Snapshots of the screens, on a small and on a large terminal.
 
-See `tests.tui.snapshot` for how they are kept and written anew.
+`tests.tui.snapshot` explains how to rewrite them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "node.nriscope.db"
 
 @pytest.fixture(autouse=True)
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The same zone and colours wherever this runs. All times are those of the recordings."""
+    """Use the same time zone and colours everywhere. All times are those of the recordings."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
     time.tzset()
@@ -36,7 +36,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module", name="chain")
 def _chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real containerd with a chain of plugins, two of which change containers."""
+    """Record a real containerd with a chain of plugins, two of which change containers."""
     path = tmp_path_factory.mktemp("chain") / NAME
     of_capture("containerd-2.1.9", path)
     return path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is needed of Textual and is not public: that it is still there, and does what it did."""
+"""The private parts of Textual that are used still exist and work."""
 
 from __future__ import annotations
 

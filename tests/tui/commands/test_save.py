@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that hold what was taken away from the screen."""
+"""Files saved by commands."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
 
 
 def names(screen: list[str]) -> list[str]:
-    """The lines of the tree: what stands in the first column."""
+    """Return the first column of the tree."""
     return [line[2:36].rstrip() for line in screen[1:-1] if line.strip()]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between the containers of two events."""
+"""Differences between the containers of two events."""
 
 from __future__ import annotations
 

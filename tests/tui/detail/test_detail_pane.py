@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pane follows the selection, reads in a thread, and takes what place it is given."""
+"""The detail pane follows the selection, reads in a thread, and adapts to its size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class _Views(Lines):
-    """What the pane is beside of."""
+    """Placeholder for the view beside the pane."""
 
 
 class _App(App[None]):
@@ -53,7 +53,7 @@ class _App(App[None]):
 
 
 class _Counted:
-    """A store that counts what it is asked for, and may be kept from answering."""
+    """Store that counts requests and can delay or fail them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -87,7 +87,7 @@ async def _rows(store: Store) -> list[Row]:
 
 
 async def _shows(pilot: Pilot[None], text: str) -> str:
-    """Wait until the pane shows it."""
+    """Wait until the pane shows ``text``; return the pane's text."""
     pane = pilot.app.query_one(DetailPane)
     for _ in range(3_000):
         if text in (found := text_on(pane)):

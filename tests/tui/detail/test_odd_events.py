@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every surface says the same of what cannot be read: malformed, or of a kind that is not known."""
+"""All outputs describe malformed and unknown events alike."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ITEMS = [
 
 
 def told(recording: Recording, event: Event) -> str:
-    """All that is said of an event, anywhere."""
+    """Return all texts about an event, from all outputs."""
     tabs = (Tab.SUMMARY, Tab.CONTAINER, Tab.CHANGES, Tab.RAW)
     queries = ("nri_json(?)", "nri_json(?, 'reply')")
     return "\n".join(

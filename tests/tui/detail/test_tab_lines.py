@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each tab says of a row."""
+"""Content of each tab for a row."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(recording: Recording, name: str) -> list[str]:
-    """What is said of the first event of this name."""
+    """Return the summary of the first event of this name."""
     event = next(one for one in recording.events() if one.event == name)
     lines = summary.of_event(recording, event)
     return ["".join(part.text for part in line).rstrip() for line in lines]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row says in columns of several widths."""
+"""Cells of a row in columns of several widths."""
 
 from __future__ import annotations
 

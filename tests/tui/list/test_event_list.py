@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the list of events draws, and what it leaves as it is: a terminal may be far away."""
+"""The list of events redraws as little as possible, for slow terminals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tui.widgets.drawn import strips_of
 
 @pytest.fixture(name="drawn")
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lines that were drawn."""
+    """Record the redrawn lines."""
     drawn: list[int] = []
     render_line = EventList.render_line
 

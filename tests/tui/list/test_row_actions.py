@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why keys do nothing on some rows."""
+"""Messages of keys that have no effect on a row."""
 
 from __future__ import annotations
 

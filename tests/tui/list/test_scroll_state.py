@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window onto a view: what stays where when rows come; leaving and resuming following."""
+"""The window onto a view: positions when rows are added; leaving and resuming following."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEIGHT = 5
 
 
 class Rows:
-    """A view that grows by hand."""
+    """A view to which tests add rows."""
 
     def __init__(self, count: int = 0) -> None:
         self.ids = NumberList()
@@ -64,7 +64,7 @@ def on_screen(listing: ScrollState) -> list[Key]:
 
 
 class Laws(RuleBasedStateMachine):
-    """Anything may happen in any order."""
+    """State machine: actions and growth in any order."""
 
     @initialize(count=st.integers(0, 20), follows=st.booleans())
     def begin(self, count: int, follows: bool) -> None:

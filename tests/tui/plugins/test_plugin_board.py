@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def cells(screen: list[str], name: str) -> list[str]:
-    """The numbers of a line."""
+    """Return the counts of a line."""
     line = next(line for line in screen if name in line)
     return line.split(name)[1].split()
 

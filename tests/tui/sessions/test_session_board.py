@@ -23,7 +23,7 @@ SECOND = 10**9
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two runtimes, a reconnect, gaps, and a recorder that was killed in the end."""
+    """Record two runtimes, a reconnect, gaps, and a killed recorder."""
     made = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(made)
 

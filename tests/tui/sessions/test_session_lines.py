@@ -23,7 +23,7 @@ def gap(number: int, at: int) -> Gap:
 
 
 def found(sessions: list[Session], gaps: list[Gap]) -> list[str]:
-    """In short."""
+    """Return the entries in short form."""
     names: list[str] = []
     for entry in entries(sessions, gaps, {}):
         match entry:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What everything is narrowed to, and the way back."""
+"""The restriction of all views, and its history."""
 
 from __future__ import annotations
 

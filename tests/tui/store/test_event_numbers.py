@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event numbers by position: runs behave as the list of numbers that they stand for."""
+"""Event numbers by position: ranges behave like the list of their numbers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a thread does first, what it drops, and how it is stopped."""
+"""Priorities, dropped requests and cancellation in the reader thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def worker(path: Path) -> AsyncIterator[ReaderThread]:
 
 
 class Busy:
-    """Keeps the thread until it is let go."""
+    """Work that blocks the thread until released."""
 
     def __init__(self, worker: ReaderThread) -> None:
         self._loop = asyncio.get_running_loop()
@@ -183,7 +183,7 @@ async def test_closing_ends_a_query_and_all_that_waits(path: Path) -> None:
 
 
 class _Strange(BaseException):
-    """What nobody expects."""
+    """An unexpected exception."""
 
 
 async def test_nobody_waits_for_a_thread_that_ended_by_itself(

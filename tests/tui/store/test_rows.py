@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row says."""
+"""Texts of rows."""
 
 from __future__ import annotations
 

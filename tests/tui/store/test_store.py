@@ -59,7 +59,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def many(path: Path) -> Path:
-    """The same, with so many more events that they are looked through while others are shown."""
+    """Add so many events that the walk continues after the recording is shown."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         columns = [row[1] for row in connection.execute("PRAGMA table_info(event)")][1:]
@@ -107,7 +107,7 @@ def told(rows: list[Row]) -> list[str]:
 
 
 def log(path: Path, where: str = "") -> list[str]:
-    """What it tells; with ``where``, as the list shows it: gaps before events, and no sessions."""
+    """Return the entries of `Log`; with ``where``, only events and the gaps before them."""
     words = []
     with Recording.open(path) as recording:
         for entry in Log(recording, where=parse(where)).read():
@@ -126,7 +126,7 @@ def log(path: Path, where: str = "") -> list[str]:
 
 
 async def until(store: Store, reached: Callable[[], bool]) -> list[Growth]:
-    """Refresh until something is so."""
+    """Refresh until a condition holds."""
     found = []
     while not reached():
         found.append(await store.refresh())
@@ -465,7 +465,7 @@ async def test_damage_ends_the_rows_and_has_the_last_one(many: Path, where: str)
 
 
 def spoil_leaf(path: Path, *, in_the_middle: bool) -> None:
-    """Overwrite the page that holds the newest events, or one that holds others."""
+    """Overwrite the page of the newest events, or another one."""
     change(path, "PRAGMA journal_mode = DELETE")
     with closing(sqlite3.connect(path)) as connection:
         (size,) = connection.execute("PRAGMA page_size").fetchone()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever somebody did to a recording: it is shown, or refused in words, and nothing else."""
+"""A damaged recording is either shown or rejected with a message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def use(path: Path) -> None:
-    """Everything that a screen asks for."""
+    """Run all queries of a screen."""
     try:
         store = await Store.open(path)
     except RecordingError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows by position: events and what lies between them, in one order."""
+"""Rows by position: events and markers in one order."""
 
 from __future__ import annotations
 

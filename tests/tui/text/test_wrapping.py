@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a line, and where a text is in it."""
+"""Rows of a line, and matches of a text in it."""
 
 from __future__ import annotations
 

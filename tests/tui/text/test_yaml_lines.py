@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML as lines: the same document, cut only where it is enormous."""
+"""YAML as lines: the same document, truncated only if huge."""
 
 from __future__ import annotations
 

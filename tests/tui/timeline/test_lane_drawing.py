@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time to scale: columns, ticks, lanes and what stands in their cells."""
+"""The time axis: columns, ticks, lanes and their cells."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_ticks_are_round_moments(
 
 
 def life(created: int = 0, started: int = 0, stopped: int = 0, removed: int = 0) -> Life:
-    """In seconds after `NOW`; 0 is not observed."""
+    """Return a life with times in seconds after `NOW`; 0 is not observed."""
     times = [NOW + at * SECOND if at else 0 for at in (created, started, stopped, removed)]
     seen = [at for at in times if at]
     return Life(

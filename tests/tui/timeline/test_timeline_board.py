@@ -21,7 +21,7 @@ from tests.tui.hostile import assert_harmless, hostile_recording
 
 
 def lanes(shown: Shown) -> list[str]:
-    """What stands in the lanes, without their names."""
+    """Return the lanes without their names."""
     board = shown.board
     assert isinstance(board, TimelineBoard)
     return [line[GUTTER + board.margin :] for line in shown.screen[1:-3] if line.strip()]

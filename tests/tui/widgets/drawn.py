@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a widget or an app draws, as text."""
+"""Drawn content of a widget or an app, as text."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from textual.widget import Widget
 
 
 def strips_of(app: App[None]) -> list[Strip]:
-    """The rows of the screen with their styles.
+    """Return the rows of the screen, with styles.
 
-    Textual tells nobody else what it draws: whatever another version calls it is needed here only.
+    Textual has no public access to its drawing; another version may only break this function.
     """
     return app.screen._compositor.render_strips()
 
 
 def text_on(what: App[None] | Widget) -> str:
-    """The rows of the screen, or of a widget on it, without trailing blanks."""
+    """Return the rows of the screen or of a widget, without trailing blanks."""
     app = what if isinstance(what, App) else what.app
     rows = [strip.text for strip in strips_of(app)]
     if isinstance(what, Widget):

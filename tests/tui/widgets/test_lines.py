@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines on a screen: scrolled, wrapped, searched, and harmless whatever they say."""
+"""Lines on a screen: scrolled, wrapped, searched, and escaped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tui.widgets.drawn import text_on
 
 
 class _Million:
-    """Lines that are made when they are asked for."""
+    """Source that creates lines on request."""
 
     def __init__(self, length: int = 1_000_000) -> None:
         self.length = length
@@ -30,7 +30,7 @@ class _Million:
 
 
 class _Later:
-    """Lines that come later."""
+    """Source whose lines are available later."""
 
     def __init__(self) -> None:
         self.there: dict[int, StyledLine] = {}

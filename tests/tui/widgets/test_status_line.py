@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was said can be read to its end, where the way out is."""
+"""A message is visible up to its end, which says what to do."""
 
 from __future__ import annotations
 
