@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For pytest: the fixture `nri_replay` and the marker `nri_recording`.
+"""Provide pytest's fixture `nri_replay` and marker `nri_recording`.
 
-Every pytest run of an environment with nri-scope in it loads this module. So it imports nothing of
-weight, and above all not the rest of nri-scope, before a test replays something.
+Every pytest run in an environment with nri-scope loads this module, so it imports the rest of
+nri-scope only when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
 _MARKER = "nri_recording"
 _TESTING = "nri_scope.replay.testing"
 _SETTINGS: dict[str, type] = {"session": int, "where": str, "only": str, "profile": str}
-"""What the marker takes besides the path."""
+"""Types of the marker's arguments other than the path."""
 _NAME_MAX = 100
-"""Characters of a golden's name; parameters can make a test's name as long as they like."""
+"""Maximum number of characters of a golden's name: names of parametrized tests can be longer."""
 
 _REPLAY = pytest.StashKey["NriReplay"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the one option."""
+    """Add the option --nri-golden."""
     parser.getgroup("nri-scope", "replays of NRI recordings").addoption(
         "--nri-golden",
         choices=("check", "update", "none"),
         default="check",
-        help="Goldens of replays: compare with them (default), write them, or leave them alone.",
+        help="Goldens of replays: compare with them (default), write them, or ignore them.",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, so that it is known even under --strict-markers."""
+    """Register the marker, as --strict-markers requires."""
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(path, session=None, where='', only='', profile='recorded'): the recording that "
-        "nri_replay plays, relative to the folder of the test's file or to the rootdir",
+        "nri_replay replays, relative to the folder of the test's file or to the rootdir",
     )
 
 
 @pytest.fixture
 def nri_replay(request: pytest.FixtureRequest) -> Iterator[NriReplay]:
-    """Replays the recording of the marker `nri_recording` to plugins, see `NriReplay`."""
+    """Replay the recording of the marker `nri_recording` to plugins; see `NriReplay`."""
     try:
         replay = NriReplay(request)
     except UsageError as error:
@@ -62,7 +62,7 @@ def nri_replay(request: pytest.FixtureRequest) -> Iterator[NriReplay]:
         stash = request.node.stash
         stash[_REPLAY] = replay
         yield replay
-        # Results are large, and nodes live as long as the whole run.
+        # Free the results, which are large: nodes live until the end of the run.
         del stash[_REPLAY]
         return
     from nri_scope.text.escape import safe
@@ -71,7 +71,7 @@ def nri_replay(request: pytest.FixtureRequest) -> Iterator[NriReplay]:
 
 
 class NriReplay:
-    """The fixture: call it with a plugin to replay the test's recording to it."""
+    """Value of the fixture. Call it with a plugin to replay the test's recording to it."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         """Set up the replays of a test. Raises UsageError for a test without a recording."""
@@ -82,13 +82,15 @@ class NriReplay:
         path = settings.pop("path", None)
         if path is None:
             raise UsageError(
-                "nri_replay has no recording to play",
+                "nri_replay has no recording",
                 f'mark the test with @pytest.mark.{_MARKER}("FILE")',
             )
         self._profile = str(settings.pop("profile", "recorded"))
         self._settings = settings
         self._recording = self._recording_at(os.fspath(cast("str | os.PathLike[str]", path)))
-        self._usual_golden = self._folder / "goldens" / node.path.stem / f"{_file_name(node)}.yaml"
+        self._default_golden = (
+            self._folder / "goldens" / node.path.stem / f"{_file_name(node)}.yaml"
+        )
         self._mode = str(request.config.getoption("--nri-golden"))
         self._goldens: Goldens | None = None
         self._results: list[Result] = []
@@ -108,21 +110,20 @@ class NriReplay:
         faults: Sequence[str] = (),
         effects: bool = True,
     ) -> Result:
-        """Replay the recording to ``plugin``, and return once all is over.
+        """Replay the recording to ``plugin``, and return the result.
 
-        ``plugin`` is an object with handlers (see `nri_scope.plugin.BasePlugin`), which is asked
-        in this process and through a real connection; or a command, as a list, a path or a text
-        in the shell's quoting, which is launched; or a mapping with several of them by their
-        indices (``"10"`` or ``"10-name"``). A program with a ``/`` in its name is looked for as
-        the recording is.
+        ``plugin`` is an object with handlers (see `nri_scope.plugin.BasePlugin`), which runs in
+        this process over a real connection; or a command to launch, as a list, a path, or a text in
+        shell quoting; or a mapping from indices (``"10"`` or ``"10-name"``) to several of these. A
+        program with a ``/`` in its name is looked up in the same folders as the recording.
 
-        ``index`` is "10" unless the command's file is called ``NN-name``; ``name`` that of the
-        file or, in the usual spelling, of the object's class. ``config`` is what Configure brings,
-        to all or by index. ``profile`` takes the place of the marker's; ``faults`` are written as
-        for ``nri-scope replay --fault``; without ``effects`` events come as recorded, whatever
-        plugins answer.
+        ``index``: "10" by default, or as in the command's file name ``NN-name``. ``name``: by
+        default from the file, or from the object's class: ``my-name`` for ``MyName``. ``config``:
+        configuration to send in Configure, for all plugins or by index. ``profile``: overrides the
+        marker's. ``faults``: in the syntax of ``nri-scope replay --fault``. Without ``effects``,
+        requests are sent as recorded, regardless of replies.
 
-        A test that is a coroutine may call this too; its event loop stands still meanwhile.
+        Can be called in a test that is a coroutine; it blocks the event loop.
         """
         __tracebackhide__ = True
         from nri_scope.replay.faults import parse_faults
@@ -152,11 +153,11 @@ class NriReplay:
             problem = problem_of(error)
         else:
             if self._goldens is None:
-                self._goldens = Goldens(self._folder, self._usual_golden, self._mode)
+                self._goldens = Goldens(self._folder, self._default_golden, self._mode)
             result = Result(replayed, self._goldens, errors)
             self._results.append(result)
             return result
-        # Outside of the handler: as its context, our own frames would be shown after all.
+        # Outside of the except block, whose exception pytest would show as context.
         pytest.fail(problem)
 
     def _selection(self) -> ReplaySelection:
@@ -176,7 +177,7 @@ class NriReplay:
             places = dict.fromkeys([self._folder, self._root])
             where = " or ".join(str(place) for place in places)
             tried = "" if Path(path).is_absolute() else f" in {where}"
-            raise UsageError(f"there is no recording {path}{tried}")
+            raise UsageError(f"no recording {path}{tried}")
         return found
 
     def _find(self, path: str) -> Path | None:
@@ -188,17 +189,17 @@ class NriReplay:
     # -- after the test -----------------------------------------------------------------------
 
     def sections(self) -> Iterator[tuple[str, str]]:
-        """Return what pytest shows below a failure: each replay of the test."""
+        """Yield the report sections for a failed test: title and text of each replay."""
         if not self._results:
             return
-        from nri_scope.replay.testing import story
+        from nri_scope.replay.testing import failure_report
 
         for number, result in enumerate(self._results, 1):
             title = "nri_replay" if len(self._results) == 1 else f"nri_replay {number}"
-            yield title, "\n".join(story(result))
+            yield title, "\n".join(failure_report(result))
 
     def take_written(self) -> list[str]:
-        """Return the goldens that were written since the last call."""
+        """Return the paths of goldens written since the last call."""
         if self._goldens is None:
             return []
         written = [str(path) for path in self._goldens.written]
@@ -210,13 +211,13 @@ class NriReplay:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell of the replays of a test that fails, and count the goldens it wrote."""
+    """Add replays to a failed test's report, and the goldens it wrote to any report."""
     report = yield
     replay = item.stash.get(_REPLAY, None)
     if replay is not None:
         if report.failed:
             report.sections.extend(replay.sections())
-        # An attribute of a report is what gets from pytest-xdist's workers to its controller.
+        # pytest-xdist sends attributes of reports from its workers to the controller.
         vars(report)["nri_goldens"] = replay.take_written()
     return report
 
@@ -224,7 +225,7 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """How many goldens were written."""
+    """Print the goldens that were written."""
     if config.getoption("--nri-golden") != "update":
         return
     reports = [report for found in terminalreporter.stats.values() for report in found]
@@ -236,18 +237,20 @@ def pytest_terminal_summary(
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Explain how two containers differ."""
-    # A test that has a container has imported this.
+    # Comparing containers requires that this module was imported.
     testing = sys.modules.get(_TESTING)
     return cast("list[str] | None", testing.explain(op, left, right)) if testing else None
 
 
 def _settings(node: pytest.Item) -> dict[str, object]:
-    """Return the markers' arguments, the nearest first, up to the first one with a path."""
+    """Merge the arguments of markers, from the nearest to the first that has a path."""
     settings: dict[str, object] = {}
     for mark in node.iter_markers(_MARKER):
         own = dict(mark.kwargs)
         if len(mark.args) > 1 or (mark.args and "path" in own):
-            raise UsageError(f"{_MARKER} takes one path", "give the rest by name: session=2")
+            raise UsageError(
+                f"{_MARKER} takes one positional argument", "pass others by keyword: session=2"
+            )
         if mark.args:
             own["path"] = mark.args[0]
         for key, value in own.items():
@@ -261,24 +264,24 @@ def _settings(node: pytest.Item) -> dict[str, object]:
 def _check(key: str, value: object) -> None:
     if key == "path":
         if not isinstance(value, str | os.PathLike):
-            raise UsageError(f"{_MARKER}: path={value!r} is no path")
+            raise UsageError(f"{_MARKER}: path={value!r} is not a path")
         return
     kind = _SETTINGS.get(key)
     if kind is None:
         known = ", ".join(_SETTINGS)
-        raise UsageError(f"{_MARKER} does not take {key}", f"known are path, {known}")
+        raise UsageError(f"{_MARKER}: unknown argument {key}", f"known are path, {known}")
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise UsageError(f"{_MARKER}: {key}={value!r} is no {kind.__name__}")
+        raise UsageError(f"{_MARKER}: {key}={value!r} is not of type {kind.__name__}")
 
 
 def _file_name(node: pytest.Item) -> str:
-    """Return a test's own file name: class, function and parameters."""
+    """Return a unique file name for a test, from its class, function and parameters."""
     parts = [one.name for one in node.listchain() if isinstance(one, pytest.Class)]
     name = ".".join([*parts, node.name])
-    fitting = re.sub(r"[^\w.,=+\[\]-]", "-", name)[:_NAME_MAX]
-    if fitting != name:
+    valid = re.sub(r"[^\w.,=+\[\]-]", "-", name)[:_NAME_MAX]
+    if valid != name:
         import hashlib
 
-        # Two names that became alike stay two.
-        fitting += "-" + hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-    return fitting
+        # Distinguish names that differ only in replaced or cut characters.
+        valid += "-" + hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return valid

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder of ``diff --live``: probes, and a file for their events and the CRI's answers.
+"""The recorder process of ``diff --live``: replies to the runtime, and forwards events to a writer.
 
-This process only answers: decoding, writing, reading, comparing, asking over CRI and printing would
-delay replies that are due.
+Decoding, writing, reading, comparing, CRI queries and printing are done in other processes, as they
+would delay replies.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ if TYPE_CHECKING:
 
 PRIVATE_MAX = 256 << 20
 """Maximum size in bytes of a temporary recording, without -o; its oldest parts are removed."""
-ASKING_SECONDS = 10.0
-"""Seconds to wait at the end for outstanding answers over CRI."""
+CRI_END_TIMEOUT_S = 10.0
+"""Seconds to wait at the end for outstanding CRI answers."""
 UNREAD = "the output has no reader any more"
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeOptions:
-    """Options of a run: what to record, from which runtime and to which file."""
+    """Options of a recording by probes."""
 
     output: Path | None
-    """The recording's path; None: a private file, removed at the end."""
+    """Path of the recording; None for a private file, removed at the end."""
     socket: Path
     name: str
     probes: tuple[str, ...] | None
-    """Indices of the probes; None: around the plugins of the chain."""
+    """Indices of the probes; None for places around the plugins of the chain."""
     validate: bool
     cri: Path | None
     duration: float | None
@@ -72,18 +72,18 @@ class ProbeOptions:
     once: bool
     wait: bool
     redact: Rules | None
-    """Rules for redaction before events are recorded, and therefore before they are shown."""
+    """Rules for redaction before events are recorded."""
     private: Path | None = None
-    """The folder of a private file, to be removed by this process when the viewer has ended."""
+    """Folder of a private file, removed by this process if the viewer has ended."""
 
     @property
     def path(self) -> Path:
-        """The file to record to."""
+        """Path of the file to record to."""
         return self.output or (self.private or Path()) / "live.nriscope.db"
 
 
 def main(descriptor: int) -> int:
-    """Run the process that `diff_live` starts."""
+    """Run the process started by `diff_live`."""
     return serve(descriptor, _record)
 
 
@@ -93,8 +93,8 @@ def _record(viewer: Viewer, options: ProbeOptions) -> None:
     try:
         run(running.main())
     finally:
-        if running.left_alone:
-            # Otherwise the viewer may still be reading the file.
+        if running.is_orphaned:
+            # A live viewer may still be reading the file, and removes it.
             if running.needless:
                 options.path.unlink(missing_ok=True)
             if options.private is not None:
@@ -112,11 +112,11 @@ class _Run(ProbeListener):
         self._probes: Probes | None = None
         self._placer: Placer | None = None
         self._cri = CriSessions(self._say)
-        self._asked: CriPollingEnded | None = None
-        self._asked_all = asyncio.Event()
+        self._cri_result: CriPollingEnded | None = None
+        self._cri_finished = asyncio.Event()
         self._sessions = 0
-        self._told: set[str] = set()
-        self.left_alone = False
+        self._printed: set[str] = set()
+        self.is_orphaned = False
         """Whether the viewer has ended."""
         self.needless = False
         """Whether the file is new and empty."""
@@ -125,16 +125,16 @@ class _Run(ProbeListener):
         """Record until stopped."""
         loop = asyncio.get_running_loop()
 
-        def hear(kind: int, payload: bytes) -> None:
-            loop.call_soon_threadsafe(self._hear, kind, payload)
+        def receive(kind: int, payload: bytes) -> None:
+            loop.call_soon_threadsafe(self._handle, kind, payload)
 
-        def leave() -> None:
-            self.left_alone = True
+        def on_viewer_exit() -> None:
+            self.is_orphaned = True
             with suppress(RuntimeError):
                 # The loop may already be closed.
-                loop.call_soon_threadsafe(self._hear, *encode(Unread()))
+                loop.call_soon_threadsafe(self._handle, *encode(Unread()))
 
-        self._viewer.listen(hear, leave)
+        self._viewer.listen(receive, on_viewer_exit)
         with stop_signals(lambda _, words: self._stop(words), loop=loop, ignore_afterwards=True):
             await self._record()
 
@@ -166,7 +166,7 @@ class _Run(ProbeListener):
                 self._say(self._summary(counters))
             self._viewer.tell(*encode(Closed(self.needless)))
         if not self._sessions:
-            self._say("nothing was seen: no runtime was there")
+            self._say("no events: no runtime was available")
         if writer.failure:
             raise RecordingError(options.path, writer.failure)
 
@@ -186,17 +186,17 @@ class _Run(ProbeListener):
             if options.validate:
                 self._placer = Placer(self._probes, self._say)
             else:
-                self._stay("without --validate the plugins of the chain are not known")
+                self._stay("without --validate, the plugins of the chain are unknown")
         if options.duration is not None:
             loop = asyncio.get_running_loop()
-            loop.call_later(options.duration, self._stop, "the duration is over")
+            loop.call_later(options.duration, self._stop, "the duration has elapsed")
         if self._stopped:
             self._probes.stop(self._stopped)
         await self._probes.run()
 
     async def _finish_asking(self) -> None:
         try:
-            await asyncio.wait_for(self._asked_all.wait(), ASKING_SECONDS)
+            await asyncio.wait_for(self._cri_finished.wait(), CRI_END_TIMEOUT_S)
         except TimeoutError:
             pass
 
@@ -207,7 +207,7 @@ class _Run(ProbeListener):
 
     # -- the viewer -------------------------------------------------------------------------
 
-    def _hear(self, kind: int, payload: bytes) -> None:
+    def _handle(self, kind: int, payload: bytes) -> None:
         match decode(kind, payload):
             case CriBegan() as began:
                 self._cri.began(began)
@@ -219,10 +219,10 @@ class _Run(ProbeListener):
                 if self._placer is not None:
                     self._placer.chain(tuple(indices))
             case CriPollingEnded() as asked:
-                self._asked = asked
-                self._asked_all.set()
+                self._cri_result = asked
+                self._cri_finished.set()
             case Unread():
-                self._asked_all.set()
+                self._cri_finished.set()
                 self._stop(UNREAD)
             case _:
                 pass
@@ -236,14 +236,16 @@ class _Run(ProbeListener):
         events = events_in(start.mask)
         self._say(f"probe {start.plugin_index}-{start.plugin_name} at {report.runtime}")
         for warning in report.warnings:
-            if warning not in self._told:
-                self._told.add(warning)
+            if warning not in self._printed:
+                self._printed.add(warning)
                 self._say(f"warning: {warning}")
         validator = self._probes is not None and start.plugin_index == self._probes.validator
         if validator and Event.ValidateContainerAdjustment in events:
-            self._say("warning: --validate: if this process dies or stalls, containers may fail")
+            self._say(
+                "warning: --validate: if this process dies or stalls, containers may not be created"
+            )
         elif validator and self._options.probes is None:
-            self._stay(f"NRI {report.nri_version} does not show which plugins are there")
+            self._stay(f"NRI {report.nri_version} does not report the plugins of the chain")
 
     def ended(self, index: str, end: SessionEnd) -> None:
         """Report that a probe lost its connection."""
@@ -254,8 +256,8 @@ class _Run(ProbeListener):
     def waits(self, index: str, error: NriScopeError) -> None:
         """Report that a probe cannot connect at present."""
         text = f"waiting for a runtime: {error}"
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._printed:
+            self._printed.add(text)
             self._say(text)
 
     def failed(self, index: str, error: NriScopeError) -> None:
@@ -264,17 +266,17 @@ class _Run(ProbeListener):
 
     def _stay(self, why: str) -> None:
         text = f"{why}: the probes stay at {', '.join(INITIAL_INDICES)}"
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._printed:
+            self._printed.add(text)
             self._say(text)
 
     def _summary(self, counters: RecorderCounters) -> str:
         lost = f", {counters.lost:,} lost" if counters.lost else ""
         asked = ""
-        if self._asked is not None and self._options.cri is not None:
-            asked = f"; the CRI answered {self._asked.answered:,} times"
-            if self._asked.unanswered:
-                asked += f" and did not for {self._asked.unanswered:,} containers"
+        if self._cri_result is not None and self._options.cri is not None:
+            asked = f"; the CRI answered {self._cri_result.answered:,} times"
+            if self._cri_result.unanswered:
+                asked += f", but not for {self._cri_result.unanswered:,} containers"
         kept = f": {self._options.output}" if self._options.output else ""
         events = max(0, counters.recorded - self._cri.answers)
         return (

@@ -223,7 +223,7 @@ class _Result:
     def lines_of(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
         """Yield the mismatches as lines for people."""
         if isinstance(self.golden, GoldenFrom):
-            return lines(mismatches, str(self.golden.path), what=SOURCE_LABEL)
+            return lines(mismatches, str(self.golden.path), label=SOURCE_LABEL)
         return lines(mismatches, str(self.options.golden))
 
     def print(self, output: Output, text: Report) -> None:

@@ -24,8 +24,8 @@ from nri_scope.replay.shrink import (
     Place,
     Progress,
     Shrinking,
+    ShrinkJob,
     Shrunk,
-    Wanted,
     golden_of,
     write_test,
 )
@@ -59,7 +59,7 @@ def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Desti
     _check(to, job.recording)
     expected = None if golden is None else Golden.load(golden)
     with Output() as output, interrupted_by_signals():
-        return _perform(output, Wanted(job, expected, check, limits), to)
+        return _perform(output, ShrinkJob(job, expected, check, limits), to)
     return True
 
 
@@ -89,12 +89,12 @@ def _check(to: Destination, source: Path) -> None:
             ) from error
 
 
-def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
+def _perform(output: Output, shrink_job: ShrinkJob, to: Destination) -> bool:
     progress = _ProgressLine()
-    shrinking = Shrinking(wanted, play)
+    shrinking = Shrinking(shrink_job, play)
     failure = shrinking.confirm()
     place = None if to.folder is None else Place.of(to.folder, failure.check, force=to.force)
-    _report_failure(failure, wanted.check)
+    _report_failure(failure, shrink_job.check)
     try:
         shrunk = shrinking.shrink(failure, progress)
     finally:
@@ -103,7 +103,7 @@ def _perform(output: Output, wanted: Wanted, to: Destination) -> bool:
     if interrupted and shrunk.after == shrunk.before:
         # Nothing was removed yet, so there is no result to write.
         raise KeyboardInterrupt
-    _write(output, shrinking, shrunk, wanted, to, place)
+    _write(output, shrinking, shrunk, shrink_job, to, place)
     return not interrupted
 
 
@@ -117,10 +117,10 @@ def _report_failure(failure: Failure, number: int) -> None:
         more = "another check fails" if others == 1 else f"{others:,} other checks fail"
         option = "--check 2 selects the second one" if number == 1 else "--check selects one"
         say(f"{more}, and may pass in the result; {option}")
-    if not failure.stable:
+    if not failure.is_stable:
         say(
-            f"warning: unstable: it failed in {failure.shown} of {failure.replays} replays of the "
-            "whole recording, so each part is replayed as often; a smaller part may exist"
+            f"warning: unstable: it failed in {failure.occurrences} of {failure.replays} replays "
+            "of the whole recording, so each part is replayed as often; a smaller part may exist"
         )
 
 
@@ -161,7 +161,7 @@ def _write(
     output: Output,
     shrinking: Shrinking,
     shrunk: Shrunk,
-    wanted: Wanted,
+    shrink_job: ShrinkJob,
     to: Destination,
     place: Place | None,
 ) -> None:
@@ -171,9 +171,9 @@ def _write(
         _create_folder(place.folder)
         files.append(place.recording)
     first, *others = files
-    rebuilt = _write_recording(first, shrinking, shrunk, wanted, to)
+    rebuilt = _write_recording(first, shrinking, shrunk, shrink_job, to)
     for path in others:
-        _write_recording(path, shrinking, shrunk, wanted, to)
+        _write_recording(path, shrinking, shrunk, shrink_job, to)
     replayed, shown = shrinking.replay(shrunk.failure, first)
     if place is not None:
         if shrunk.against is not None:
@@ -182,10 +182,10 @@ def _write(
         # The test file is written last: it makes the folder a test case.
         write_test(
             place,
-            wanted.job,
+            shrink_job.job,
             check,
             faults=to.faults,
-            has_golden=bool(wanted.golden),
+            has_golden=bool(shrink_job.golden),
             force=to.force,
         )
     output.line(safe(check.text))
@@ -206,9 +206,9 @@ def _write(
 
 
 def _write_recording(
-    path: Path, shrinking: Shrinking, shrunk: Shrunk, wanted: Wanted, to: Destination
+    path: Path, shrinking: Shrinking, shrunk: Shrunk, shrink_job: ShrinkJob, to: Destination
 ) -> Extracted:
-    with Outputs(path, wanted.job.recording, force=to.force) as outputs:
+    with Outputs(path, shrink_job.job.recording, force=to.force) as outputs:
         draft = outputs.new(path.suffix)
         rebuilt = shrinking.write(shrunk, draft)
         outputs.place([draft])

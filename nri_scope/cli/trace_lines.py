@@ -15,7 +15,7 @@ from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request,
 from nri_scope.oci import runtime_rules_of
 from nri_scope.recording.display import Days, clock, duration, mark_words, subject
 from nri_scope.recording.records import deadline_ms, event_record
-from nri_scope.replay.golden.one_line import NOTHING, names_told, reply_words, request_words
+from nri_scope.replay.golden.one_line import NOTHING, reply_words, request_words, synchronized_names
 from nri_scope.replay.golden.reply_values import plain_reply
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
@@ -64,7 +64,7 @@ class TraceLines:
             return
         message = decode_request(captured.method, captured.request, captured.service).message
         if message is not None:
-            for container_id, name in names_told(message):
+            for container_id, name in synchronized_names(message):
                 self._name(container_id, name)
 
     def of(self, exchange: Exchange) -> list[str]:

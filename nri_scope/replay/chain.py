@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins that a replay asks, as given on the command line."""
+"""Plugins to launch, as given on the command line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name, plugin_id
 
 DEFAULT_INDEX = "10"
-"""Index of a plugin that is given only as a command."""
+"""Index of a plugin whose file is not named ``NN-name``."""
 
 _INTERPRETER = re.compile(r"python[0-9.]*|(ba|da)?sh|node|perl|ruby", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A plugin to be launched."""
+    """Plugin to launch."""
 
     index: str
     name: str
@@ -52,9 +52,7 @@ def command(argv: tuple[str, ...], index: str = "", name: str = "") -> Command:
 
 
 def _program(argv: tuple[str, ...]) -> str:
-    """Return the name of the program, or of the script if the command is an
-    interpreter with a script.
-    """
+    """Return the file name of the program; of the script if an interpreter runs one."""
     program = PurePath(argv[0]).name
     if _INTERPRETER.fullmatch(program) and len(argv) > 1 and not argv[1].startswith("-"):
         return PurePath(argv[1]).stem
@@ -65,7 +63,9 @@ def parse_plugin(text: str) -> Command:
     """Parse ``NN=COMMAND``, with the command in shell quoting. Raises UsageError."""
     index, equals, words = text.partition("=")
     if not equals:
-        raise UsageError(f"{text!r} is no plugin", "write it as NN=COMMAND, as in 10=./my-plugin")
+        raise UsageError(
+            f"{text!r} is not a plugin", "write it as NN=COMMAND, as in 10=./my-plugin"
+        )
     check_index(index)
     try:
         argv = tuple(shlex.split(words))
@@ -80,8 +80,8 @@ def _of_file(file: str) -> tuple[str, str]:
     index, dash, name = file.partition("-")
     if dash and name and len(index) == 2 and index.isascii() and index.isdigit():
         return index, name
-    # A runtime would not launch a file of this name, but the plugin may still have it.
-    fitting = "".join(
+    # Runtimes reject a file of this name, but replay and tap can launch it.
+    valid = "".join(
         one if one.isascii() and (one.isalnum() or one in "_.+-") else "-" for one in file
     )
-    return "", fitting or "plugin"
+    return "", valid or "plugin"

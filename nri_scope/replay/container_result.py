@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a replay for one container."""
+"""Result of a replay for one container."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import TypeAlias, cast
 
 from nri_scope.oci import Change, Spec, changes
 
-_FAST = 1
-"""zlib's fastest level: half the time for 10 % more memory."""
+_COMPRESSION_LEVEL = 1
+"""Fastest level of zlib: half the default's time, for 10 % more memory."""
 
 _Specs: TypeAlias = "tuple[Spec, Spec]"
 """Specs before and after."""
 
 
 class ContainerResult:
-    """One container at the end of the replay, or at its own end.
+    """Container at the end of the replay, or at its removal.
 
-    A container that has ended is kept compressed, in about a tenth of the memory.
+    A removed container is stored compressed, in about a tenth of the memory.
     """
 
-    __slots__ = ("_kept", "_owners", "created", "existed", "failure", "name")
+    __slots__ = ("_content", "_owners", "created", "existed", "failure", "name")
 
     def __init__(self, name: str, before: Spec, spec: Spec) -> None:
         self.name = name
         """``namespace/pod/container``; with ``#2`` for the second of that name, and so on."""
         self.created = True
-        """Whether its creation succeeded here."""
+        """Whether its creation succeeded in this replay."""
         self.failure = ""
-        """Why it failed, in the runtime's words."""
+        """The runtime's error if the creation failed; else ""."""
         self.existed = False
         """Whether it existed before the replay began."""
-        self._kept: _Specs | bytes = before, spec
-        """The two specs; once packed, their compressed JSON."""
+        self._content: _Specs | bytes = before, spec
+        """The two specs, or their compressed JSON after `pack`."""
         self._owners: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -56,25 +56,25 @@ class ContainerResult:
 
     @property
     def before(self) -> Spec:
-        """The spec as the runtime would have created it without plugins."""
+        """The spec without the plugins' changes."""
         return self._specs()[0]
 
     @before.setter
     def before(self, spec: Spec) -> None:
-        self._kept = spec, self._specs()[1]
+        self._content = spec, self._specs()[1]
 
     @property
     def spec(self) -> Spec:
-        """The spec with all plugins."""
+        """The spec with the plugins' changes."""
         return self._specs()[1]
 
     @spec.setter
     def spec(self, spec: Spec) -> None:
-        self._kept = self._specs()[0], spec
+        self._content = self._specs()[0], spec
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The changes made by all plugins together."""
+        """The combined changes of all plugins."""
         before, spec = self._specs()
         return () if before is spec else changes(before, spec)
 
@@ -92,22 +92,22 @@ class ContainerResult:
         return found
 
     def own(self, path: str, plugin: str) -> None:
-        """Note that ``plugin`` changed ``path`` now."""
-        # Keep the newest owner last: it wins for nested paths.
+        """Record ``plugin`` as the owner of ``path``."""
+        # The newest owner must be last: `owner` prefers it for nested paths.
         self._owners.pop(path, None)
         self._owners[path] = plugin
 
     def pack(self) -> None:
-        """Compress the specs once the changes are complete; they remain readable."""
-        if not isinstance(self._kept, bytes):
-            before, spec = self._kept
-            # Both are nearly equal, so the second one takes almost no space. Surrogates from
-            # undecodable names are preserved as escapes.
+        """Compress the specs. They remain readable."""
+        if not isinstance(self._content, bytes):
+            before, spec = self._content
+            # The two are similar, so the second takes almost no space. JSON escapes preserve
+            # surrogates of undecodable names.
             text = json.dumps((spec,) if before == spec else (before, spec))
-            self._kept = zlib.compress(text.encode("ascii"), _FAST)
+            self._content = zlib.compress(text.encode("ascii"), _COMPRESSION_LEVEL)
 
     def _specs(self) -> _Specs:
-        if isinstance(self._kept, bytes):
-            specs = cast("list[Spec]", json.loads(zlib.decompress(self._kept)))
+        if isinstance(self._content, bytes):
+            specs = cast("list[Spec]", json.loads(zlib.decompress(self._content)))
             return specs[0], specs[-1]
-        return self._kept
+        return self._content

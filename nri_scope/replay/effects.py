@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effects of one event on the world, on the containers' specs, and on the result."""
+"""Apply merged replies to the world, the containers' specs and the result."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .result import PlayedEvent
 from .world import World
 
 
-class _Asking(Protocol):
-    """A reply that may request updates of other containers."""
+class _ReplyWithUpdates(Protocol):
+    """Reply that may request updates of containers."""
 
     @property
     def update(self) -> Iterable[api.ContainerUpdate]: ...
 
 
 class Effects:
-    """Applies merged replies."""
+    """Effects of merged replies on one replay."""
 
     def __init__(self, world: World, ledger: Ledger, version: NriVersion | None) -> None:
-        """Start without effects; ``version`` of NRI decides what a runtime drops."""
+        """``version``: the NRI version, which determines the requests that a runtime drops."""
         self._world = world
         self._ledger = ledger
         self._version = version
@@ -41,13 +41,13 @@ class Effects:
     def of(
         self, played: PlayedEvent, event: Event, request: Message, outcome: Outcome
     ) -> Callable[[], None]:
-        """Apply ``event``, which plugins got as ``request``, with this outcome.
+        """Apply ``event``, sent to plugins as ``request``, with this outcome.
 
-        Returns the rest of it, for which the next request need not wait: call it before anything
-        else happens in the world.
+        Returns a function with the remaining work, so that the next request is not delayed: call
+        it before the next change of the world.
         """
         container = container_of(event.name, request)
-        rest = _nothing
+        rest = _no_work
         if event is Event.CreateContainer and container is not None:
             rest = self._create(played, request, container, outcome)
         elif not outcome.failure:
@@ -55,7 +55,7 @@ class Effects:
             if event is Event.RemoveContainer and container is not None:
                 rest = partial(self._ledger.removed, container.id)
         if outcome.failure or outcome.error:
-            # The runtime then applies nothing of the replies, even if it only logs the error.
+            # The runtime then applies no reply, even if it only logs the error.
             return rest
         asked = list(_asked(outcome))
         if not isinstance(outcome.merged, Updating) or container is None:
@@ -72,21 +72,20 @@ class Effects:
         if own and container is not None and isinstance(outcome.merged, Updating):
             self._world.update(container.id, outcome.merged.resources)
         self._update(played, asked, updates)
-        return _nothing
+        return _no_work
 
-    def asked_for(
+    def apply_updates(
         self, played: PlayedEvent, plugin: str, updates: Iterable[api.ContainerUpdate]
     ) -> None:
-        """Apply updates that ``plugin`` requested outside of any request of the kubelet."""
+        """Apply unsolicited updates, or those in a reply to Synchronize."""
         kept, dropped = unsolicited(updates, plugin, version=self._version)
         played.dropped += dropped
         self._update(played, [(plugin, one) for one in kept], kept)
 
     def refusal(self, request: Message, outcome: Outcome) -> tuple[str, str]:
-        """Return why the runtime cannot create a spec from the merged adjustments, and the plugin
-        responsible.
+        """Return why the runtime rejects the merged adjustments, and the responsible plugin.
 
-        Both are "" if it can.
+        The reason is "" if they are accepted; the plugin is "" if no single adjustment is to blame.
         """
         container = container_of(Event.CreateContainer.name, request)
         adjusting = list(_adjusting(outcome))
@@ -143,7 +142,7 @@ class Effects:
         merged = list(merged)
         for update in merged:
             if update.container_id not in self._world.containers:
-                reason = "there is no such container: runtimes ignore that"
+                reason = "unknown container: runtimes ignore the update"
                 plugin = next((who for who, one in asked if _same(one, update)), "")
                 played.dropped.append(Dropped(plugin, update.container_id, "", "", reason))
         played.changes += self._ledger.updated(asked, merged)
@@ -151,7 +150,7 @@ class Effects:
             self._world.update(update.container_id, update.linux.resources)
 
 
-def _nothing() -> None:
+def _no_work() -> None:
     """Do nothing."""
 
 
@@ -177,5 +176,5 @@ def _asked(outcome: Outcome) -> Iterator[tuple[str, api.ContainerUpdate]]:
     for answer in outcome.answers:
         reply = answer.reply
         if reply is not None and "update" in reply.DESCRIPTOR.fields_by_name:
-            for update in cast("_Asking", reply).update:
+            for update in cast("_ReplyWithUpdates", reply).update:
                 yield answer.plugin, update

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults observed in real runtimes, to test how a plugin handles them.
 
-Each is written as one word with its arguments after colons: ``slow:CreateContainer:3s``.
+A fault is written as its name and arguments, separated by colons: ``slow:CreateContainer:3s``.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ FORMS = {
     "unknown-event": "unknown-event",
     "huge-sync": "huge-sync:N",
 }
-"""Every fault with its syntax."""
+"""Syntax of every fault, by name."""
 
-INJECTED = "another plugin of the node failed, as --fault error wants"
-"""Why an event fails with --fault error."""
+INJECTED = "injected by --fault error: another plugin of the node failed"
+"""Error with which an event fails for --fault error."""
 
 HUGE_SYNC_MAX = 100_000
-"""Maximum number of containers; ten times as many as on any node."""
+"""Maximum number of additional containers: ten times those of a large node."""
 
 HELD_BACK_MAX = 2_000
-"""Maximum number of events held back by `reorder`, some 20 MiB: a few per pod of a full node."""
+"""Maximum number of events queued by `reorder`, about 20 MiB: a few per pod of a full node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The faults that are injected into a replay."""
+    """Faults to inject into a replay."""
 
     slow: dict[Event, float] = field(default_factory=dict)
-    """Seconds by which replies to the event are delayed on their way to the runtime."""
+    """Delay of replies on their way to the runtime, in seconds, by event."""
     error: frozenset[Event] = frozenset()
-    """Events that fail after the plugins were asked, as if another plugin of the node failed."""
+    """Events that fail after the plugins have replied, as if another plugin of the node failed."""
     drop_after: frozenset[int] = frozenset()
     """Numbers of played events after which the runtime closes every connection."""
     restart_after: frozenset[int] = frozenset()
@@ -57,32 +57,32 @@ class Faults:
     duplicate: frozenset[Event] = frozenset()
     """Events that are sent twice."""
     skip: frozenset[Event] = frozenset()
-    """Events that happen but are not sent."""
+    """Events that take effect but are not sent."""
     reorder: bool = False
-    """Whether StopPodSandbox is sent before its containers are stopped and removed."""
+    """Whether StopPodSandbox is sent before the pod's containers are stopped and removed."""
     unknown_event: bool = False
     """Whether an event of a later NRI version is sent first."""
     huge_sync: int = 0
     """Number of additional containers at the beginning."""
 
     def arranged(self, steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
-        """Yield the events in the order and number that result from these faults."""
+        """Apply the faults that skip, duplicate or reorder events; yield the resulting steps."""
         if self.reorder:
             steps = _pods_stop_early(steps)
         for step in steps:
-            if step.wanted and step.event in self.skip:
-                yield replace(step, wanted=False, left_out="left out by --fault skip")
+            if step.selected and step.event in self.skip:
+                yield replace(step, selected=False, skipped_by="skipped by --fault skip")
                 continue
             yield step
-            if step.wanted and step.event in self.duplicate:
-                yield replace(step, added="it comes a second time")
+            if step.selected and step.event in self.duplicate:
+                yield replace(step, altered_by="sent a second time")
 
 
 NONE = Faults()
 
 
 def parse_faults(texts: Sequence[str]) -> Faults:
-    """Parse faults from their written forms. Raises UsageError."""
+    """Parse faults. Raises UsageError."""
     faults = NONE
     for text in texts:
         faults = _with(faults, text)
@@ -94,16 +94,16 @@ def _with(faults: Faults, text: str) -> Faults:
     form = FORMS.get(name)
     if form is None:
         nearest = difflib.get_close_matches(name, FORMS, n=1)
-        hint = f"did you mean {FORMS[nearest[0]]}?" if nearest else f"there is {', '.join(FORMS)}"
-        raise UsageError(f"there is no fault {name!r}", hint)
+        hint = f"did you mean {FORMS[nearest[0]]}?" if nearest else f"known are {', '.join(FORMS)}"
+        raise UsageError(f"unknown fault {name!r}", hint)
     if len(arguments) != form.count(":"):
-        raise UsageError(f"fault {text!r} is not complete, or too long", f"write it as {form}")
+        raise UsageError(f"fault {text!r} has the wrong number of arguments", f"write it as {form}")
     match name, arguments:
         case "slow", [event, duration]:
             seconds = parse_duration(duration)
             if not seconds:
                 raise UsageError(
-                    f"fault {text!r}: {duration!r} is no duration", "write 3s or 500ms"
+                    f"fault {text!r}: {duration!r} is not a duration", "write 3s or 500ms"
                 )
             return replace(faults, slow={**faults.slow, _event(text, event): seconds / 1e9})
         case "error", [event]:
@@ -131,29 +131,28 @@ def _event(text: str, name: str) -> Event:
     if event is None:
         nearest = difflib.get_close_matches(name.lower(), by_name, n=1, cutoff=0.4)
         hint = f"did you mean {by_name[nearest[0]].name}?" if nearest else "as in CreateContainer"
-        raise UsageError(f"fault {text!r}: there is no event {name!r}", hint)
+        raise UsageError(f"fault {text!r}: unknown event {name!r}", hint)
     return event
 
 
 def _after(text: str, argument: str) -> int:
     key, equals, number = argument.partition("=")
     if key != "after" or not equals:
-        raise UsageError(f"fault {text!r} does not say when", "write after=N, N events later")
+        raise UsageError(f"fault {text!r}: after=N is missing", "write after=N, for after N events")
     return _number(text, number, 1 << 31)
 
 
 def _number(text: str, digits: str, most: int) -> int:
     if not (digits.isascii() and digits.isdigit()) or not 0 < int(digits[:12]) <= most:
-        raise UsageError(f"fault {text!r}: {digits!r} is no number from 1 to {most}")
+        raise UsageError(f"fault {text!r}: {digits!r} is not a number from 1 to {most}")
     return int(digits)
 
 
 def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
-    """Hold back the ends of a pod's containers until its StopPodSandbox.
+    """Queue StopContainer and RemoveContainer of a pod until after its StopPodSandbox.
 
-    containerd and CRI-O send them late if a pod is removed by force on a busy node. Without a
-    StopPodSandbox, the events of the pod that waits longest are sent once `HELD_BACK_MAX` are held
-    back.
+    containerd and CRI-O send this order if a pod is removed by force on a busy node. When the queue
+    reaches `HELD_BACK_MAX`, the events of the pod that has waited longest are sent.
     """
     held: dict[str, list[ReplayStep]] = {}
     stopped: set[str] = set()
@@ -179,6 +178,6 @@ def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
             stopped.add(pod_id)
             count -= len(held.get(pod_id, ()))
             for late in held.pop(pod_id, ()):
-                yield replace(late, added="it comes after StopPodSandbox")
+                yield replace(late, altered_by="sent after StopPodSandbox")
     for kept in held.values():
         yield from kept

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins' changes to each container, in OCI terms, event by event."""
+"""Record the plugins' changes to each container's OCI spec, event by event."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from .world import World
 
 
 class Ledger:
-    """Keeps every container's OCI spec, with and without the plugins' changes.
-
-    ``containers`` is the result, in the order in which containers first appeared.
-    """
+    """OCI specs of all containers, with and without the plugins' changes."""
 
     def __init__(
         self,
@@ -29,8 +26,9 @@ class Ledger:
         *,
         keep: bool = True,
     ) -> None:
-        """Start empty. ``rules`` are those of the emulated runtime. Without ``keep``, containers
-        that ended unchanged are discarded.
+        """``containers``: receives the results, in the order in which containers first appear.
+        ``rules``: those of the emulated runtime. Without ``keep``, containers that are removed
+        unchanged are discarded.
         """
         self._rules = rules
         self._world = world
@@ -38,7 +36,7 @@ class Ledger:
         self._keep = keep
         self._by_id: dict[str, ContainerResult] = {}
         self._times: Counter[str] = Counter()
-        """Number of containers so far for each name."""
+        """Number of containers so far, by name."""
 
     def created(
         self,
@@ -49,17 +47,16 @@ class Ledger:
         *,
         failure: str = "",
     ) -> list[Attributed]:
-        """Note a creation; ``merged`` is None if it failed.
+        """Record a creation; ``merged`` is None if it failed.
 
-        Returns the changes that each plugin of ``asked`` requested, in their order.
+        Returns the changes that the adjustments ``asked`` make, in their order.
         """
         spec = oci.spec_of(container, pod)
         result = self._new(container, spec)
         changes: list[Attributed] = []
         for plugin, adjustment in asked:
             if adjustment.mounts:
-                # One adjusted mount makes the runtime sort all of them, which is not that plugin's
-                # change.
+                # A runtime sorts all mounts if one is adjusted; that is not the plugin's change.
                 spec = oci.sort_mounts(spec)
                 result.before = oci.sort_mounts(result.before)
             after = oci.adjust(spec, adjustment)
@@ -73,7 +70,7 @@ class Ledger:
         return changes
 
     def removed(self, container_id: str) -> None:
-        """Note that a container was removed."""
+        """Record that a container was removed."""
         result = self._by_id.pop(container_id, None)
         if result is None:
             return
@@ -99,20 +96,20 @@ class Ledger:
     def resources(
         self,
         container_id: str,
-        wanted: api.LinuxResources,
+        requested: api.LinuxResources,
         asked: Iterable[tuple[str, api.ContainerUpdate]],
         merged: api.LinuxResources,
     ) -> list[Attributed]:
-        """Note an update that the kubelet ``wanted`` and that was applied as ``merged``.
+        """Record an update ``requested`` by the kubelet and applied as ``merged``.
 
-        Returns how each plugin of ``asked`` changed it.
+        Returns the changes that the updates ``asked`` by plugins make to it.
         """
         result = self._of(container_id)
         if result is None:
             return []
         path = self._rules.own_updates
-        result.before = oci.update(result.before, wanted, path)
-        spec = oci.update(result.spec, wanted, path)
+        result.before = oci.update(result.before, requested, path)
+        spec = oci.update(result.spec, requested, path)
         changes: list[Attributed] = []
         for plugin, update in asked:
             after = oci.update(spec, update.linux.resources, path)
@@ -126,7 +123,7 @@ class Ledger:
         asked: Iterable[tuple[str, api.ContainerUpdate]],
         merged: Iterable[api.ContainerUpdate],
     ) -> list[Attributed]:
-        """Note updates that plugins requested by themselves, applied as ``merged``."""
+        """Record updates that plugins requested for other containers, applied as ``merged``."""
         path = self._rules.other_updates
         changes: list[Attributed] = []
         specs: dict[str, oci.Spec] = {}
@@ -153,9 +150,7 @@ class Ledger:
         return found
 
     def _of(self, container_id: str) -> ContainerResult | None:
-        """Return an existing container; one known from Synchronize starts
-        its record now.
-        """
+        """Return the result of a container, created on first use for one of Synchronize."""
         result = self._by_id.get(container_id)
         container = self._world.containers.get(container_id)
         if result is None and container is not None:
@@ -165,7 +160,7 @@ class Ledger:
         return result
 
     def _new(self, container: api.Container, spec: oci.Spec) -> ContainerResult:
-        # The same container may appear again if its creation is repeated.
+        # A repeated creation keeps the container's name.
         known = self._by_id.get(container.id)
         name = self._world.name_of(container.id) if known is None else known.name
         if known is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pace of a replay: at once, as recorded, or controlled by the caller."""
+"""Pace of a replay: without pauses, as recorded, or controlled by the caller."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nri_scope.runtime import Pace
 from .script import ReplayStep
 
 Wait = Callable[[ReplayStep], Awaitable[None]]
-"""Returns when the event may be sent."""
+"""Coroutine function that returns when the event may be sent."""
 
 
 async def no_wait(step: ReplayStep) -> None:
-    """Do not wait at all."""
+    """Return immediately."""
 
 
 def paced(speed: float, max_idle: float = inf) -> Wait:
-    """Return a wait as long as recorded, ``speed`` times as fast, at most ``max_idle`` seconds."""
+    """Return a `Wait` for the recorded pauses divided by ``speed``, up to ``max_idle`` seconds."""
     pace = Pace(speed)
     before_ns: int | None = None
 

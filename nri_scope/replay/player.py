@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Playing a script to the plugins of an emulated runtime, event by event."""
+"""Play a script to the plugins of an emulated runtime, event by event."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .world import World
 
 @dataclass(frozen=True, slots=True)
 class PlaybackOptions:
-    """How a script is played."""
+    """Options for playing a script."""
 
     wait: Wait = field(default=no_wait)
     faults: Faults = NONE
@@ -38,7 +38,7 @@ class PlaybackOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReplayParts:
-    """The objects used by a replay."""
+    """Objects that a player uses."""
 
     runtime: Runtime
     world: World
@@ -46,19 +46,19 @@ class ReplayParts:
     judge: Judge
     story: ReplayProgress
     restart: Callable[[], Awaitable[None]]
-    """Restarts the runtime, and returns once all returning plugins are connected again."""
+    """Restart the runtime; return once the plugins have reconnected."""
     drop_connections: Callable[[str], Awaitable[None]]
-    """Closes all connections for the given reason, and returns once plugins are connected again."""
+    """Close all connections for the given reason; return once external plugins have reconnected."""
     meanwhile: Callable[[Callable[[], None]], None]
-    """Sets what is called whenever a plugin has got a request, while it works on its reply."""
+    """Set a callback to run each time a request was sent, while the plugin works on its reply."""
     lost: Callable[[str], Awaitable[str]]
-    """Returns how the connection of a plugin ended, once that is known."""
+    """Wait until a plugin's connection has ended, and return the reason."""
     read_output: Callable[[], None]
-    """Reads the output of plugins so far."""
+    """Read the available output of plugins."""
 
 
 class Player:
-    """Plays one script once."""
+    """Single playback of one script."""
 
     def __init__(self, script: Script, stage: ReplayParts, playback: PlaybackOptions) -> None:
         self._script = script
@@ -68,7 +68,7 @@ class Player:
         self._world = stage.world
         self._story = stage.story
         self._course = LifecycleState(stage.runtime.profile)
-        # The plugins connected after the start of the pods that Synchronize lists.
+        # Pods listed in Synchronize started before the plugins connected.
         pods, containers = self._world.state()
         self._course.note_pods(pods)
         self._course.note_containers(containers)
@@ -81,13 +81,13 @@ class Player:
         steps = ReadAhead(self._faults.arranged(self._script.steps()))
 
         def meanwhile() -> None:
-            """Do what can wait until the first plugin has its request."""
+            """Run deferred work while the first plugin works on its reply."""
             self._story.settle()
             steps.look()
 
         self._stage.meanwhile(meanwhile)
         for step in steps:
-            if not step.wanted:
+            if not step.selected:
                 self._follow(step)
                 continue
             if self._playback.wait is not no_wait:
@@ -95,8 +95,8 @@ class Player:
                 await self._playback.wait(step)
             await self._step(step)
             self._played += 1
-            await self._disturb()
-            # Let plugins request updates by themselves.
+            await self._inject_runtime_faults()
+            # Let unsolicited updates of plugins be processed.
             await asyncio.sleep(0)
         self._story.settle()
         for fault, after in (
@@ -105,18 +105,18 @@ class Player:
         ):
             for number in sorted(after):
                 if number > self._played:
-                    never = f"after={number} never came, there were {self._played} events"
-                    self._story.note(fault, never)
+                    unreached = f"after={number} was not reached: only {self._played} events"
+                    self._story.note(fault, unreached)
 
     def _follow(self, step: ReplayStep) -> None:
         if step.event is None or step.message is None:
             return
         shown = self._world.shown(step.event, step.message)
-        if step.left_out:
+        if step.skipped_by:
             played = self._played_of(step)
-            played.skipped = step.left_out
+            played.skipped = step.skipped_by
             self._story.tell(played)
-        if self._world.concerned(step.event, shown):
+        if self._world.applies(step.event, shown):
             self._world.happened(step.event, shown)
 
     # -- one event ----------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Player:
                 part.event.name,
                 step.subject,
                 0 if part.added else recorded.at_ns,
-                fault=step.added,
+                fault=step.altered_by,
             )
             if not part.skipped:
                 await self._operate(played, part.event, part.request, self._timeout_ns(step))
@@ -145,7 +145,7 @@ class Player:
             created = container_of(part.event.name, part.request)
             if part.event is Event.CreateContainer and created is not None:
                 self._world.not_created(created, pod_of(part.event.name, part.request))
-            elif self._world.concerned(part.event, part.request):
+            elif self._world.applies(part.event, part.request):
                 self._world.happened(part.event, part.request)
 
     async def _operate(
@@ -154,11 +154,11 @@ class Player:
         self._story.begin(played)
         outcome = await self._stage.runtime.operate(event, request, timeout_ns=timeout_ns)
         self._story.settle()
-        refusal, wisher = "", ""
+        refusal, refused_plugin = "", ""
         if event is Event.CreateContainer and not outcome.failure:
-            refusal, wisher = self._stage.effects.refusal(request, outcome)
+            refusal, refused_plugin = self._stage.effects.refusal(request, outcome)
             outcome.failure = refusal
-        self._injure(played, event, outcome)
+        self._inject_faults(played, event, outcome)
         rest = self._stage.effects.of(played, event, request, outcome)
         played.failure, played.logged = outcome.failure, outcome.error or played.logged
         if not (outcome.failure or outcome.refused or outcome.lost):
@@ -168,13 +168,15 @@ class Player:
         rest()
         played.dropped += outcome.dropped
         for answer in outcome.answers:
-            refused = self._refused(outcome, answer) or (refusal if answer.plugin == wisher else "")
+            refused = self._refused(outcome, answer) or (
+                refusal if answer.plugin == refused_plugin else ""
+            )
             played.replies.append(await self._reply(played, answer, played.event, refused))
         for answer in outcome.validations:
             name = Event.ValidateContainerAdjustment.name
             refused = self._refused(outcome, answer)
             played.replies.append(await self._reply(played, answer, name, refused))
-        if refusal and not wisher:
+        if refusal and not refused_plugin:
             self._story.result.tally.fail(f"{played.event} {played.subject}: {refusal}")
         self._end()
         if outcome.failure:
@@ -192,23 +194,23 @@ class Player:
             name = Event.ValidateContainerAdjustment.name
             played.replies.append(self._judged(played, answer, name))
 
-    def _injure(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
+    def _inject_faults(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
         if event in self._faults.error and not outcome.failure and not outcome.error:
             self._fail(played, outcome)
         if event in self._faults.slow and outcome.answers:
-            played.fault = f"each reply is {self._faults.slow[event]:g} s on its way"
+            played.fault = f"each reply is delayed by {self._faults.slow[event]:g} s"
 
     def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
-        """Handle an error of the plugin that came last in the chain as this runtime does."""
+        """Handle an error reply of an additional last plugin as this runtime does."""
         rules = self._stage.runtime.profile.dispatch_rules
         if rules.closes_on_error:
-            # The replies of the other plugins count nevertheless.
+            # The replies of the other plugins are applied nevertheless.
             played.logged = INJECTED
         else:
             outcome.fail(rules, INJECTED)
 
     def _refused(self, outcome: Outcome, answer: Answer) -> str:
-        """Return why the runtime rejected a reply that was valid as such, in its words."""
+        """Return the runtime's reason for rejecting a valid reply; "" if it did not."""
         if not outcome.refused or outcome.culprit != answer.plugin or answer.error is not None:
             return ""
         rules = self._stage.runtime.profile.dispatch_rules
@@ -229,9 +231,7 @@ class Player:
         )
 
     def _timeout_ns(self, step: ReplayStep) -> int:
-        """Return the recorded timeout; on a runtime other than the recorded one,
-        its usual timeout.
-        """
+        """Return the recorded timeout; 0, for the profile's own, if another runtime is emulated."""
         profile = self._stage.runtime.profile
         return step.recorded.timeout_ns if profile.name == RECORDED else 0
 
@@ -255,7 +255,7 @@ class Player:
     def _played_of(self, step: ReplayStep) -> PlayedEvent:
         recorded = step.recorded
         return PlayedEvent(
-            recorded.id, recorded.event, step.subject, recorded.at_ns, fault=step.added
+            recorded.id, recorded.event, step.subject, recorded.at_ns, fault=step.altered_by
         )
 
     async def _unknown_event(self) -> None:
@@ -268,12 +268,12 @@ class Player:
             played.replies.append(await self._reply(played, answer, played.event))
         self._end()
 
-    async def _disturb(self) -> None:
+    async def _inject_runtime_faults(self) -> None:
         """Apply the runtime faults that are due after this number of events."""
         if self._played in self._faults.drop_after:
             self._story.note("drop-connection", "the runtime closes every connection")
             await self._stage.drop_connections(
-                "closed by the runtime, as --fault drop-connection wants"
+                "closed by the runtime because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
             self._story.note("restart-runtime", "the runtime restarts")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set-up of a replay's plugins before their first event."""
+"""Set up plugins before their first event: Configure and Synchronize."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .world import World
 
 @dataclass(slots=True)
 class SetUp(ProfileSetUp):
-    """Sends a plugin the pods and containers that exist in the replay's world at that time."""
+    """Set-up whose Synchronize lists the pods and containers of the replay's world."""
 
     world: World = field(default_factory=World)
 
     def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
-        """Return the state of the world."""
+        """Return the world's pods and containers."""
         return self.world.state()
 
 
@@ -28,8 +28,8 @@ def size_of(world: World) -> int:
     return sum(one.ByteSize() for one in (*pods, *containers))
 
 
-def crowd(world: World, count: int) -> None:
-    """Add ``count`` containers that resemble one of the existing ones."""
+def add_copies(world: World, count: int) -> None:
+    """Add a pod with ``count`` copies of an existing container."""
     if not count:
         return
     pod = api.PodSandbox(id="nri-scope-crowd", name="crowd", namespace="nri-scope", uid="crowd")

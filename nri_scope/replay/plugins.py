@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of a replay: starting or awaiting them, observing them, collecting results."""
+"""Start the plugins of a replay or wait for them, observe them, and collect their results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nri_scope.runtime import Plugin, Rejection, Runtime, Stage, Stream
 from .chain import Command
 from .result import PluginResult, PrintedLine
 
-COMES_BACK = 10.0
+RECONNECT_TIMEOUT_S = 10.0
 """Seconds for external plugins to reconnect after their connections were closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """A plugin that is an object with handlers (`nri_scope.plugin.BasePlugin`)."""
+    """Plugin in this process: an object with handlers, see `nri_scope.plugin.BasePlugin`."""
 
     index: str
     name: str
@@ -38,20 +38,20 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class Casting:
-    """The plugins to ask, and how they are started or connect."""
+    """Plugins of a replay, and how they are started or connect."""
 
     plugins: tuple[Command | InProcess, ...] = ()
-    """Plugins started by us, in the order of their indices."""
+    """Plugins that the replay starts."""
     configs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Configuration of the plugins started by us, by their index; key "" for all others."""
+    """Configuration of started plugins by index; key "" for indices not listed."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables added to the three that launched plugins get."""
+    """Additional environment variables of launched plugins."""
     listen: Path | None = None
     """A socket for external plugins."""
     expect: int = 0
     """Number of external plugins that must connect before the replay begins."""
-    patience: float = 30.0
-    """Seconds to wait for external plugins."""
+    connect_timeout_s: float = 30.0
+    """Seconds to wait for external plugins to connect."""
 
     def config(self, index: str) -> str:
         """Return the configuration of the plugin with this index."""
@@ -59,7 +59,7 @@ class Casting:
 
 
 class ReplayPlugins:
-    """Starts or awaits the plugins of one replay, again after each restart, and ends them."""
+    """Plugins of one replay, started or awaited at the beginning and after each restart."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ReplayPlugins:
         on_output: Callable[[PrintedLine], None],
         last_event: Callable[[], int],
     ) -> None:
-        """Set up the plugins. ``last_event`` returns the number of the event being played."""
+        """``last_event``: returns the number of the event being played."""
         self._casting = casting
         self._on_output = on_output
         self._last_event = last_event
@@ -76,16 +76,16 @@ class ReplayPlugins:
         self._ended: list[Plugin] = []
         self._serving: set[asyncio.Task[None]] = set()
         self._failed_setups: set[str] = set()
-        self._sent_away = False
+        self._is_disconnecting = False
         self._closing = False
 
     def results(self) -> list[PluginResult]:
         """Return the result of each plugin, in the order of their indices."""
-        self._take_stock()
+        self._collect_exits()
         return sorted(self._results.values(), key=lambda one: one.plugin)
 
-    def _take_stock(self) -> None:
-        """Note how processes ended, which is certain once the runtime is down."""
+    def _collect_exits(self) -> None:
+        """Store how processes ended, which is final once the runtime is down."""
         for plugin in self._ended:
             process, result = plugin.process, self._results.get(plugin.id)
             if process is not None and result is not None:
@@ -97,18 +97,18 @@ class ReplayPlugins:
     # -- notifications of the runtime ---------------------------------------------------------
 
     def ready(self, plugin: Plugin) -> None:
-        """Note that a plugin gets events from now on."""
+        """Record that a plugin is set up, and receives events."""
         self._present[plugin] = None
         result = self._results.setdefault(plugin.id, PluginResult(plugin.id, ""))
         result.gone, result.gone_after = "", 0
 
     def failed_setup(self, plugin: Plugin) -> None:
-        """Note that the plugin's Synchronize failed, which is a result like any other."""
+        """Record that the plugin's Synchronize failed, which does not end the replay."""
         self._results.setdefault(plugin.id, PluginResult(plugin.id, ""))
         self._failed_setups.add(plugin.id)
 
     def ended(self, plugin: Plugin) -> None:
-        """Note that the plugin's connection has ended."""
+        """Record the end of a plugin's connection."""
         self._ended.append(plugin)
         was_ready = plugin in self._present
         self._present.pop(plugin, None)
@@ -117,27 +117,24 @@ class ReplayPlugins:
             return
         result.gone = plugin.end_reason
         result.gone_after = self._last_event() if was_ready else 0
-        if was_ready and not self._sent_away:
-            result.deserted = f"it went away by itself: {plugin.end_reason}"
+        if was_ready and not self._is_disconnecting:
+            result.deserted = f"disconnected between requests: {plugin.end_reason}"
 
     async def lost(self, runtime: Runtime, plugin_id: str) -> str:
-        """Wait for the reason why the runtime lost a plugin during a request, and return it.
-
-        The wait lasts until the plugin's process has ended.
-        """
+        """Wait until a plugin lost during a request has ended, and return the reason."""
         await runtime.wait_for(
             lambda: not any(one.id == plugin_id and one.link.closed for one in self._present)
         )
         result = self._results.get(plugin_id)
         if result is None:
             return ""
-        # The rest of the chain was asked meanwhile, so the plugin's end may have been noted
-        # already.
+        # Its end may have been recorded as one between requests, as the rest of the chain was
+        # called meanwhile.
         result.deserted = ""
         return result.gone
 
     def read_output(self) -> None:
-        """Read the output of plugins so far."""
+        """Read the available output of plugins."""
         for plugin in self._present:
             if plugin.process is not None:
                 plugin.process.read_output()
@@ -145,9 +142,9 @@ class ReplayPlugins:
     # -- start, restart and end ---------------------------------------------------------------
 
     async def enter(self, runtime: Runtime) -> None:
-        """Start our plugins, and wait for the external ones.
+        """Start plugins, and wait for external ones.
 
-        Raises `UsageError` if a plugin does not get ready.
+        Raises `UsageError` if a plugin does not become ready.
         """
         if self._casting.listen is not None:
             await runtime.listen(self._casting.listen)
@@ -158,51 +155,51 @@ class ReplayPlugins:
                 await self._launch(runtime, plugin)
             else:
                 await self._adopt(runtime, plugin)
-        await self._await_others(runtime, self._casting.patience)
+        await self._await_others(runtime, self._casting.connect_timeout_s)
 
     async def restart(self, runtime: Runtime) -> None:
-        """Stop and start the runtime; return once the plugins are connected again as well."""
+        """Stop and start the runtime; return once the plugins have reconnected."""
         known = runtime.rejected
-        self._sent_away = True
+        self._is_disconnecting = True
         try:
             await runtime.restart()
         finally:
-            self._sent_away = False
-        self._take_stock()
+            self._is_disconnecting = False
+        self._collect_exits()
         for one in _rejected_since(runtime, known):
             result = self._results.get(one.plugin)
             if result is not None:
-                result.deserted = f"it did not come up again: {one.reason}"
+                result.deserted = f"failed to restart: {one.reason}"
         for plugin in self._in_order():
             if isinstance(plugin, InProcess):
                 await self._adopt(runtime, plugin)
-        await self._come_back(runtime)
+        await self._await_reconnects(runtime)
 
-    async def send_away(self, runtime: Runtime, reason: str) -> None:
+    async def disconnect(self, runtime: Runtime, reason: str) -> None:
         """Close all connections; return once external plugins have reconnected.
 
         Runtimes do not relaunch a plugin.
         """
-        self._sent_away = True
+        self._is_disconnecting = True
         try:
             for one in {plugin.id for plugin in runtime.plugins}:
                 await runtime.drop(one, reason)
         finally:
-            self._sent_away = False
-        await self._come_back(runtime)
+            self._is_disconnecting = False
+        await self._await_reconnects(runtime)
 
-    async def _come_back(self, runtime: Runtime) -> None:
-        """Wait for external plugins to reconnect; a plugin that does not is a failure."""
+    async def _await_reconnects(self, runtime: Runtime) -> None:
+        """Wait for external plugins to reconnect; record a failure for any that does not."""
         try:
-            await self._await_others(runtime, COMES_BACK)
+            await self._await_others(runtime, RECONNECT_TIMEOUT_S)
         except UsageError as error:
             started = {plugin.id for plugin in self._casting.plugins}
             there = {plugin.id for plugin in self._present}
             for name in self._results.keys() - started - there:
-                self._results[name].deserted = f"it did not connect again: {error.problem}"
+                self._results[name].deserted = f"did not reconnect: {error.problem}"
 
     def leave(self) -> None:
-        """Note that the replay ends: connections close for that reason from now on."""
+        """Record that the replay is ending, so that later disconnects are not failures."""
         self._closing = True
 
     def _in_order(self) -> list[Command | InProcess]:
@@ -223,7 +220,7 @@ class ReplayPlugins:
             )
         except ConnectionClosed as error:
             if plugin.id not in self._failed_setups:
-                raise UsageError(f"{plugin.id} did not come up: {_plainly(error)}") from error
+                raise UsageError(f"{plugin.id} failed to start: {_start_error(error)}") from error
 
     async def _adopt(self, runtime: Runtime, plugin: InProcess) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -243,7 +240,7 @@ class ReplayPlugins:
             await runtime.adopt(ours, self._casting.config(plugin.index))
         except ConnectionClosed as error:
             if plugin.id not in self._failed_setups:
-                raise UsageError(f"{plugin.id} did not come up: {_plainly(error)}") from error
+                raise UsageError(f"{plugin.id} failed to start: {_start_error(error)}") from error
 
     async def _await_others(self, runtime: Runtime, seconds: float) -> None:
         expected = self._casting.expect
@@ -270,22 +267,22 @@ class ReplayPlugins:
         except TimeoutError:
             count = "no plugin" if expected == 1 else f"fewer than {expected} plugins"
             raise UsageError(
-                f"{count} came to {self._casting.listen} within {seconds:g} s",
-                "start it while this runs",
+                f"{count} connected to {self._casting.listen} within {seconds:g} s",
+                "start the plugin while the replay waits",
             ) from None
         if not there():
-            # The plugin would only try the same again, so report the reason to its user.
+            # A retry would fail the same way, so report the reason.
             one = refused()[0]
             raise UsageError(
-                f"{one.plugin} came to {self._casting.listen} and was not accepted: {one.reason}"
+                f"{one.plugin} connected to {self._casting.listen} and was rejected: {one.reason}"
             )
 
 
 def _rejected_since(runtime: Runtime, known: int) -> list[Rejection]:
-    """Return the rejections after the first ``known`` ones that are still kept."""
+    """Return the stored rejections after the first ``known`` ones."""
     new = runtime.rejected - known
     return list(runtime.rejections)[-new:] if new else []
 
 
-def _plainly(error: ConnectionClosed) -> str:
+def _start_error(error: ConnectionClosed) -> str:
     return str(error).replace("RegisterPlugin: no answer", "it did not register")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of a replay while it runs: events begin and end, plugins print in between."""
+"""Progress of a running replay: events, and output of plugins between them."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from dataclasses import dataclass, field
 from .result import PlayedEvent, PrintedLine, Replayed
 
 LINES_KEPT = 1_000
-"""Maximum lines kept with one event, as a plugin may print without end."""
+"""Maximum number of output lines stored with one event."""
 
 LINES_KEPT_IN_ALL = 100_000
-"""Maximum lines of a whole replay whose events are kept: about 20 MiB of ordinary lines."""
+"""Maximum number of output lines stored in one replay: about 20 MiB of ordinary lines."""
 
 
 class Audience:
-    """Receives the progress of a replay. Override the methods of interest."""
+    """Receiver of a replay's progress. Override the methods of interest."""
 
     def began(self, replayed: Replayed) -> None:
-        """Note that the recording is open, and no plugin has been started yet."""
+        """Handle the start: the recording is open, and no plugin is started yet."""
 
     def event(self, played: PlayedEvent) -> None:
-        """Note that an event is complete, with all replies and the output until then."""
+        """Handle a complete event, with all replies and the output so far."""
 
     def line(self, line: PrintedLine) -> None:
-        """Note that a plugin printed a line after the last event."""
+        """Handle a line that a plugin printed after the last event was reported."""
 
 
 @dataclass(slots=True)
 class ReplayProgress:
-    """The course of a replay, in order, reported to an audience and counted.
+    """Events and output of a replay, reported to an audience in order, and counted.
 
-    With ``keep`` it is in the result, too, otherwise it is discarded once reported.
+    With ``keep``, events are also stored in the result.
     """
 
     result: Replayed
     audience: Audience
     keep: bool = True
     last_id: int = 0
-    """The number of the newest event of the recording."""
+    """Number of the newest recorded event."""
     _current: PlayedEvent = field(default_factory=lambda: PlayedEvent(0, "", "", 0))
     _over: bool = True
     _unsettled: tuple[PlayedEvent, Callable[[], None]] | None = None
     _room: int = field(default_factory=lambda: LINES_KEPT_IN_ALL)
 
     def begin(self, played: PlayedEvent) -> None:
-        """Begin ``played``; output belongs to it from now on."""
+        """Begin an event; later output is attributed to it."""
         self._current = played
         self._over = False
         self.last_id = played.event_id or self.last_id
@@ -60,13 +60,14 @@ class ReplayProgress:
             self._tell(self._current)
 
     def end_later(self, complete: Callable[[], None]) -> None:
-        """End the current event, which ``complete`` completes when it is settled."""
+        """End the current event; `settle` calls ``complete`` and reports it."""
         self._over = True
         self._unsettled = self._current, complete
 
     def settle(self) -> None:
-        """Complete and report the event that ended last: at the latest before anything else is
-        reported, or happens to a container.
+        """Complete and report the event ended by `end_later`.
+
+        Must be called before the next report, and before the next change of the world.
         """
         if self._unsettled is not None:
             (played, complete), self._unsettled = self._unsettled, None
@@ -74,24 +75,24 @@ class ReplayProgress:
             self._tell(played)
 
     def tell(self, played: PlayedEvent) -> None:
-        """Report an immediate event in addition to the current one."""
+        """Report another event, without replacing the current one."""
         self.settle()
         self._add(played)
         self._tell(played)
 
     def note(self, event: str, fault: str = "") -> None:
-        """Begin a lasting action that is not an event; output belongs to it."""
+        """Report an action that is not an event; later output is attributed to it."""
         self.begin(PlayedEvent(0, event, "", 0, fault=fault))
         self.end()
 
     def printed(self, line: PrintedLine) -> None:
-        """Note that a plugin printed a line."""
+        """Store a line that a plugin printed, within the limits."""
         self.settle()
         if len(self._current.output) >= LINES_KEPT or not self._room:
             self._current.output_left_out += 1
             return
         if self.keep:
-            # Lines that are discarded with their event no longer count.
+            # Without ``keep``, lines are discarded with their event and need no limit.
             self._room -= 1
         self._current.output.append(line)
         if self._over:

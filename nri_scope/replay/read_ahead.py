@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading ahead: the next event is read while a plugin handles the current one."""
+"""Read the next event while a plugin handles the current one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ T = TypeVar("T")
 
 
 class ReadAhead(Generic[T]):
-    """An iterator whose next item can be fetched early."""
+    """Iterator whose next item can be fetched early."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
         self._fetched: list[T] = []
         self._error: Exception | None = None
-        """The exception raised instead of the next item, including StopIteration."""
+        """Exception to raise in place of the next item, including StopIteration."""
 
     def look(self) -> None:
-        """Fetch the next item unless already fetched. Exceptions are raised when it is due."""
+        """Fetch the next item, unless already fetched. Its exception is raised by ``next``."""
         if self._fetched or self._error is not None:
             return
         try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of tapped plugins in production, used as the golden of a replay.
+"""Recorded replies of tapped plugins, used as the golden of a replay.
 
-Answers are matched with replies in two ways. If the tapped session itself is replayed, by
-the event's number. If another session is replayed, of this recording or of another one, by the
-subject's name and the event, in order of occurrence.
+If the tapped session itself is replayed, recorded and new replies are matched by event number. If
+another session or recording is replayed, they are matched by subject name and event, in order of
+occurrence.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from .replies import Reply, Verdict
 from .result import Replayed
 from .script import ReplaySelection, subject_of
 
-_NAMED_MAX = 20
-"""Maximum number of plugins named in an error if there are too many."""
+_LISTED = 20
+"""Maximum number of plugins listed in an error."""
 _SYNCHRONIZE, _CREATE = "Synchronize", "CreateContainer"
 _VALIDATE = "ValidateContainerAdjustment"
 
 
 class Model(NamedTuple):
-    """The tapped plugin whose answers are expected of a plugin of the replay."""
+    """Tapped plugin whose recorded replies are expected of a plugin of the replay."""
 
     plugin: str
     """``NN-name`` of the plugin that was tapped."""
     sessions: tuple[int, ...]
     """Its sessions, in order."""
     is_replayed: bool
-    """Whether this session itself is replayed."""
+    """Whether its session itself is replayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """The tapped plugins of one recording."""
+    """Tapped plugins of one recording."""
 
     path: Path
     tapped: Mapping[str, tuple[Session, ...]]
-    """Sessions by ``NN-name``, in order; at least one each."""
+    """Sessions by ``NN-name`` in order, at least one per plugin."""
     is_replayed: bool
     """Whether this recording is replayed."""
     whole: frozenset[int] = frozenset()
     """Sessions that can be replayed because their Synchronize is complete."""
     notes: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    """Remarks on each session, such as faults injected on purpose."""
+    """Notes by session, for example on injected faults."""
 
     @classmethod
     def of(cls, path: Path, replayed: Path) -> Production:
@@ -80,27 +80,28 @@ class Production:
             tapped[one.plugin] = (*tapped.get(one.plugin, ()), one)
         if not tapped:
             raise UsageError(
-                f"{safe(str(path))}: no plugin was tapped in it, so no plugin's answers are known",
+                f"{safe(str(path))}: contains no replies of a plugin: it is not a tap's recording",
                 "record with `tap`, or write a golden with --golden and --update-golden",
             )
         return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
 
     def models(self, plugins: Sequence[str], selection: ReplaySelection) -> dict[str, Model]:
-        """Return the recorded plugin whose answers each of ``plugins`` (``NN-name``) must give.
+        """Return the tapped plugin to compare with for each of ``plugins`` (``NN-name``).
 
-        It is the one of the same name, else the only one, or the one with the same index; none for
-        plugins of a chain that were not tapped. Raises `UsageError` if none is left.
+        It is the plugin of the same name; else the only tapped plugin, if a single one is replayed;
+        else the only one with the same index. Others have no entry. Raises `UsageError` if no
+        plugin has one.
         """
         session = selection.session if self.is_replayed else None
         by_session = next((one for one in self._sessions() if one.id == session), None)
         found: dict[str, Model] = {}
         for plugin in plugins:
-            alone = len(plugins) == 1
-            if alone and by_session is not None:
+            is_single = len(plugins) == 1
+            if is_single and by_session is not None:
                 tapped = by_session.plugin
             elif plugin in self.tapped:
                 tapped = plugin
-            elif alone and len(self.tapped) == 1:
+            elif is_single and len(self.tapped) == 1:
                 (tapped,) = self.tapped
             else:
                 same_index = [one for one in self.tapped if one[:2] == plugin[:2]]
@@ -109,25 +110,27 @@ class Production:
                 (tapped,) = same_index
             found[plugin] = self._model(tapped, session)
         if not found:
-            raise self._nobody(plugins)
+            raise self._no_match(plugins)
         inexact = [plugin for plugin, model in found.items() if not model.is_replayed]
         if inexact and (selection.where is not None or selection.begin is not None):
             raise UsageError(
-                f"the session that is replayed is not the one of {safe(found[inexact[0]].plugin)} "
-                f"in {safe(str(self.path))}, so its answers are told apart by counting events",
+                f"--where and --from need the tapped session of {safe(found[inexact[0]].plugin)} "
+                f"in {safe(str(self.path))}: replies of other sessions are matched by counting "
+                "events",
                 "leave out --where and --from, or replay that session",
             )
         return found
 
     def session_for(self, plugins: Sequence[str], selection: ReplaySelection) -> int | None:
-        """Return the default session to replay: that of the first one of ``plugins`` that was
-        tapped; None if another recording is replayed. Raises UsageError.
+        """Return the session to replay: as selected, else that of the first tapped plugin.
+
+        None is the default session, if another recording is replayed. Raises UsageError.
         """
         if selection.session is not None or not self.is_replayed:
             return selection.session
         if not plugins and len(self.tapped) > 1:
-            raise self._nobody(plugins)
-        # There is at most one external plugin, which may have any name.
+            raise self._no_match(plugins)
+        # Without names, the plugins are external.
         if plugins:
             everything = ReplaySelection()
             tapped = min(model.plugin for model in self.models(plugins, everything).values())
@@ -139,11 +142,14 @@ class Production:
     def compare(
         self, replayed: Replayed, models: Mapping[str, Model], selection: ReplaySelection
     ) -> list[Mismatch]:
-        """Return where replies differ from the answers in production. Raises RecordingError."""
+        """Return the mismatches of replies with the recorded ones.
+
+        Raises RecordingError, and UsageError if there are no recorded replies.
+        """
         with Recording.open(self.path) as recording:
             names = {one.id: container_name(one) for one in recording.containers()}
-            answers = _Answers(recording, replayed, models, is_part=bool(selection.only))
-            expected, unreadable = answers.all()
+            reader = _RecordedReplies(recording, replayed, models, is_part=bool(selection.only))
+            expected, unreadable = reader.all()
 
         def name_of(container_id: str) -> str:
             name = replayed.name_of(container_id)
@@ -154,15 +160,14 @@ class Production:
         counted = {plugin for plugin, model in models.items() if not model.is_replayed}
         places = {_place(reply) for reply in expected}
         got = [
-            # The consequence of the answer here is decided by the runtime, which a tap does not
-            # see.
+            # A conflict is the runtime's verdict, which a tap does not record.
             replace(reply, verdict=Verdict.OK) if reply.verdict is Verdict.CONFLICT else reply
             for reply in _comparable(replayed.replies())
             if reply.plugin in models
             and (
                 _place(reply) in places
                 or (reply.plugin in counted and _place(reply) not in unreadable)
-                # The expected reply is unknown, but it should not be an error.
+                # The recorded reply is unknown, but an error is a mismatch nevertheless.
                 or reply.verdict is not Verdict.OK
             )
         ]
@@ -170,10 +175,10 @@ class Production:
 
     def _check_any(self, expected: Sequence[Reply], models: Mapping[str, Model]) -> None:
         if not expected:
-            whose = ", ".join(model.plugin for model in models.values())
+            names = ", ".join(model.plugin for model in models.values())
             raise UsageError(
-                f"{safe(str(self.path))} has no answer of {safe(whose)} to what was replayed",
-                "replay a session that it was asked in",
+                f"{safe(str(self.path))} has no reply of {safe(names)} to any replayed event",
+                "replay a session in which the plugin received events",
             )
 
     def _sessions(self) -> Iterator[Session]:
@@ -187,20 +192,20 @@ class Production:
             return Model(tapped, (session,), True)
         return Model(tapped, sessions, False)
 
-    def _nobody(self, plugins: Sequence[str]) -> UsageError:
-        there = ", ".join(
+    def _no_match(self, plugins: Sequence[str]) -> UsageError:
+        tapped = ", ".join(
             f"{plugin} (session {sessions[0].id})"
-            for plugin, sessions in [*self.tapped.items()][:_NAMED_MAX]
+            for plugin, sessions in [*self.tapped.items()][:_LISTED]
         )
-        ours = f"none of them is {' or '.join(plugins)}" if plugins else "which one is replayed?"
+        problem = f"not of {' or '.join(plugins)}" if plugins else "it is unclear which to compare"
         return UsageError(
-            f"{safe(str(self.path))} has the answers of {safe(there)}, and {safe(ours)}",
-            "say which with --session, or name the plugin so with --index and --name",
+            f"{safe(str(self.path))} has replies of {safe(tapped)}, {safe(problem)}",
+            "select one with --session, or set the plugin's name with --index and --name",
         )
 
 
 _Place = tuple[str, str, str, int]
-"""Plugin, subject, event, and its ordinal number among its kind."""
+"""Plugin, subject, event, and ordinal number of this event for this subject."""
 
 
 def _place(reply: Reply) -> _Place:
@@ -208,7 +213,7 @@ def _place(reply: Reply) -> _Place:
 
 
 def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
-    """Yield replies that are possible in production: not those that only this replay causes."""
+    """Yield replies to recorded events and Synchronize, without duplicates."""
     seen: set[tuple[str, int, str]] = set()
     for reply in replies:
         event = (reply.plugin, reply.event_id, reply.event)
@@ -217,8 +222,8 @@ def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
             yield reply
 
 
-class _Answers:
-    """Reads the expected answers."""
+class _RecordedReplies:
+    """Reader of the expected replies."""
 
     def __init__(
         self,
@@ -228,9 +233,7 @@ class _Answers:
         *,
         is_part: bool,
     ) -> None:
-        """Expect this session's replies. ``is_part``: the initial state may differ from the
-        session's.
-        """
+        """``is_part``: the initial state of the replay may differ from the session's."""
         self._is_part = is_part
         self._recording = recording
         self._models = models
@@ -250,11 +253,11 @@ class _Answers:
         self._unreadable: set[_Place] = set()
 
     def all(self) -> tuple[list[Reply], set[_Place]]:
-        """Return the expected replies, and the places where the reply is unknown."""
+        """Return the expected replies, and the places whose reply is unknown."""
         found: list[Reply] = []
         for plugin, model in self._models.items():
             of_plugin = list(self._of(plugin, model))
-            # Answers with a matching reply are placed first.
+            # Replies with a counterpart in this replay come first.
             found += sorted(of_plugin, key=lambda reply: reply.occurrence == 0)
             if self._is_part and not model.is_replayed:
                 self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
@@ -280,13 +283,13 @@ class _Answers:
                 subject = subject_of(event)
                 if not model.is_replayed:
                     count = counts[event.event, subject] = counts.get((event.event, subject), 0) + 1
-                    # The plugin of the replayed session may not have got the validation request.
-                    told = _CREATE if event.event == _VALIDATE else event.event
-                    if count <= self._happened[told, subject]:
+                    # The replayed session may lack validation requests, which follow creations.
+                    method = _CREATE if event.event == _VALIDATE else event.event
+                    if count <= self._happened[method, subject]:
                         yield from self._reply(event, data, plugin, event.id, count)
                     continue
                 if is_first and event.id != self._first:
-                    # The initial state differs from that in production.
+                    # The replay's initial state differs from the recorded one.
                     self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
                 is_first = False
                 number = event.id
@@ -301,14 +304,14 @@ class _Answers:
     ) -> Iterator[Reply]:
         subject = "" if event.method == _SYNCHRONIZE else subject_of(event)
         message, verdict, problem = None, Verdict.OK, ""
-        # Late answers are answers, too.
+        # Late replies are compared, too.
         if event.status_code == Code.OK or (event.status_code == Code.DEADLINE_EXCEEDED and data):
             message = decode_reply(event.method, data)
         elif event.status_code not in (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE):
             verdict = Verdict.ERROR
             problem = str(RpcError(event.status_code, event.status_message))
         if message is None and verdict is Verdict.OK and event.mark != UNKNOWN:
-            # The answer cannot be read, or the runtime did not wait for it.
+            # The reply is malformed, or was not received.
             self._unreadable.add((plugin, subject, event.event, count))
             return
         yield Reply(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replay's run as an ordinary recording: one session for each plugin, with role replay."""
+"""Record a replay: one session for each plugin, with role replay."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nri_scope.runtime import Exchange, Plugin, Profile
 from nri_scope.wire import Code
 
 
-class Tape:
-    """Records every exchange. Close it at the end."""
+class ReplayRecorder:
+    """Recorder of every exchange of a replay. Call `close` at the end."""
 
     def __init__(self, path: Path, profile: Profile) -> None:
         """Create the file. Raises RecordingError if that fails."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies in a replay, and the verdicts on them."""
+"""Replies in a replay, and their verdicts."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from google.protobuf.message import Message
 
 
 class Verdict(StrEnum):
-    """The verdict on a reply, in one word."""
+    """Verdict on a reply."""
 
     OK = "ok"
     LATE = "late"
-    """After the request's deadline, for which a runtime disconnects a plugin."""
+    """The reply missed the deadline, so a runtime disconnects the plugin."""
     ERROR = "error"
     """An error status."""
     CRASH = "crash"
     """The connection ended before a reply came."""
     RUBBISH = "rubbish"
-    """Not a reply: its bytes cannot be decoded."""
+    """The reply cannot be decoded, or violates the protocol."""
     CONFLICT = "conflict"
-    """The runtime refuses the request, for example because of another plugin's."""
+    """The runtime rejects a valid reply, for example because of another plugin's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One plugin's answer to one event."""
+    """One plugin's reply to one event."""
 
     event_id: int
     """The event's id in the recording; 0 for an event that is not in the recording."""
@@ -38,9 +38,9 @@ class Reply:
     subject: str
     """``namespace/pod`` or ``namespace/pod/container``; "" for an event about neither."""
     occurrence: int
-    """Ordinal number of this event among those of this subject that this plugin got, from 1."""
+    """Ordinal number, from 1, of this event for this plugin and subject."""
     message: Message | None
-    """None if there is none: after an error, or for an unknown method."""
+    """None after an error, or for an unknown method."""
     verdict: Verdict
     problem: str
     """A description of the problem; "" if the verdict is OK."""
@@ -50,5 +50,5 @@ class Reply:
 
     @property
     def slow(self) -> bool:
-        """Whether it took more than half of its deadline, but was in time."""
+        """Whether it took more than half of the deadline, and was in time."""
         return self.verdict is Verdict.OK and 2 * self.took_ns > self.deadline_ns > 0

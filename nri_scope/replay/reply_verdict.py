@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on plugins' answers."""
+"""Convert plugins' answers to replies with verdicts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nri_scope.runtime import Answer
 from .replies import Reply, Verdict
 
 BROKEN = "protocol error"
-"""Prefix of the reason for which `transport.Link` drops a peer that breaks the protocol."""
+"""Prefix of the reason with which `transport.Link` drops a peer that violates the protocol."""
 
 
 class Judge:
-    """Turns answers into replies, counting how often each plugin got each event."""
+    """Converter of answers to replies, which numbers the events of each plugin and subject."""
 
     def __init__(self) -> None:
-        self._seen: Counter[tuple[str, str, str]] = Counter()
+        self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def reply(
         self,
@@ -33,19 +33,19 @@ class Judge:
         refused: str = "",
         lost: str = "",
     ) -> Reply:
-        """Return the judged reply.
+        """Return the reply with its verdict.
 
-        ``refused`` is the reason why the runtime does not apply it, ``lost`` how the plugin's
-        connection ended if it ended instead.
+        ``refused``: why the runtime rejects it. ``lost``: how the plugin's connection ended, if it
+        ended before the reply.
         """
         key = (answer.plugin, event, subject)
-        self._seen[key] += 1
+        self._counts[key] += 1
         found = verdict(answer.error)
         problem = str(answer.error or "")
         if found is Verdict.OK and refused:
             found, problem = Verdict.CONFLICT, refused
         elif found is Verdict.LATE:
-            problem = f"no answer within {answer.timeout_ns / 1e9:.3g} s"
+            problem = f"no reply within {answer.timeout_ns / 1e9:.3g} s"
         elif found is Verdict.CRASH:
             problem = lost or problem
         return Reply(
@@ -53,7 +53,7 @@ class Judge:
             event=event,
             plugin=answer.plugin,
             subject=subject,
-            occurrence=self._seen[key],
+            occurrence=self._counts[key],
             message=_shared(answer.reply),
             verdict=found,
             problem=problem,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a replay: every event with its replies, every container in its final state."""
+"""Result of a replay: events with their replies, and containers in their final state."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .golden.file_layout import Origin
 from .replies import Reply, Verdict
 
 FAILURES_KEPT = 10_000
-"""Maximum number of failures that are reported individually; the rest is counted."""
+"""Maximum number of failures stored as text; more are only counted."""
 
 
 class PrintedLine(NamedTuple):
-    """A line that a plugin printed."""
+    """Line that a plugin printed."""
 
     plugin: str
     stream: str
     """stdout or stderr."""
     text: str
     at_ns: int
-    """Time since the replay began."""
+    """Nanoseconds since the replay began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
-    """One change of a container's OCI spec and the plugin that asked for it."""
+    """One change of a container's OCI spec, and the plugin that requested it."""
 
     plugin: str
     container: str
-    """The container's name in the result: ``namespace/pod/container``, perhaps with ``#2``."""
+    """Name of the container in the result: ``namespace/pod/container``, possibly with ``#2``."""
     change: Change
 
 
@@ -50,54 +50,54 @@ class PlayedEvent:
     subject: str
     """Names of the event's pod and container."""
     at_ns: int
-    """Time at which it was recorded; 0 if it is not in the recording."""
+    """Wall-clock time of the recorded event in ns; 0 if it is not in the recording."""
     replies: list[Reply] = field(default_factory=list)
     changes: list[Attributed] = field(default_factory=list)
     """Changes by plugins, to this and to other containers."""
     dropped: list[Dropped] = field(default_factory=list)
-    """Requests that this runtime drops."""
+    """Requests of plugins that this runtime drops."""
     failure: str = ""
-    """Why the CRI request fails on this runtime, in its words; "" if it does not."""
+    """Error with which the CRI request fails on this runtime; "" if it succeeds."""
     logged: str = ""
-    """An error that this runtime only logs, in its words; "" if there is none."""
+    """Error that this runtime only logs; "" if there is none."""
     skipped: str = ""
-    """Why no plugin was asked; "" if one was, or none had subscribed."""
+    """Why the event was not sent; "" if it was, or if no plugin had subscribed."""
     fault: str = ""
-    """The fault that was injected."""
+    """Description of the injected fault; "" if none."""
     output: list[PrintedLine] = field(default_factory=list)
     """Lines that plugins printed from this event to the next."""
     output_left_out: int = 0
-    """Number of lines over the limit, which are not kept."""
+    """Number of output lines not stored, as they exceed the limit."""
 
 
 @dataclass(slots=True)
 class PluginResult:
-    """The result of one plugin of the chain."""
+    """Result of one plugin of the chain."""
 
     plugin: str
     """``NN-name``."""
     command: str
     """Command line; "" for an external plugin."""
     gone: str = ""
-    """Why its connection ended early; "" if it did not."""
+    """Reason if its connection ended early; else ""."""
     gone_after: int = 0
-    """The event (of the recording) after which its connection ended."""
+    """Number of the recorded event after which its connection ended."""
     deserted: str = ""
-    """Message if it disconnected between requests, or did not reconnect; "" if neither."""
+    """Reason if it disconnected between requests, or did not reconnect; else ""."""
     exit: str = ""
-    """How its process ended, in words, if it ended early."""
+    """Description of its process's early end; else ""."""
     left_behind: tuple[str, ...] = ()
     """Command lines of processes that outlived it; they were killed."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Totals of a replay, for which events need not be kept."""
+    """Totals of a replay, counted even if events are not stored."""
 
     events: int = 0
-    """Number of recorded events that were sent to the plugins that subscribed to them."""
+    """Number of recorded events that were sent to subscribed plugins."""
     skipped: int = 0
-    """Number of recorded events that are not sent on this runtime, or not here."""
+    """Number of recorded events that were not sent."""
     verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])
     slow: int = 0
     failures: list[str] = field(default_factory=list)
@@ -116,7 +116,7 @@ class Tally:
                 self.fail(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
 
     def fail(self, text: str) -> None:
-        """Note an error that was not caused by a fault."""
+        """Record a failure."""
         if len(self.failures) < FAILURES_KEPT:
             self.failures.append(text)
         else:
@@ -130,25 +130,25 @@ class Replayed:
     source: str
     """Description of the recording that was replayed."""
     fingerprint: str
-    """Equal for every replay of the same events."""
+    """Fingerprint of the replayed events and the recorded runtime."""
     profile: str
     title: str = ""
-    """The emulated runtime, for users."""
+    """Description of the emulated runtime."""
     plugins: list[PluginResult] = field(default_factory=list)
     events: list[PlayedEvent] = field(default_factory=list)
-    """The events; empty if they were not to be kept."""
+    """Played events; empty without `Job.keep`."""
     containers: dict[str, ContainerResult] = field(default_factory=dict)
-    """Containers by name, in the order of their arrival; after several rounds, of the last one."""
+    """Containers of the last round by name, in the order of their first appearance."""
     tally: Tally = field(default_factory=Tally)
     took_ns: int = 0
     playing_ns: int = 0
-    """Duration without starting and ending the plugins."""
+    """Duration in ns without the start and end of plugins."""
     name_of: Callable[[str], str] = field(default=str)
     """Returns a container's name for its id."""
 
     @property
     def origin(self) -> Origin:
-        """The events and the runtime that were replayed, for a golden."""
+        """Description of the replayed events and runtime, for a golden."""
         events = sum(event.event_id > 0 for event in self.events)
         return Origin(f"{self.source}, {events} events", self.fingerprint, self.profile)
 
@@ -164,11 +164,11 @@ class Replayed:
         try:
             return self.containers[name]
         except KeyError:
-            there = ", ".join(self.containers) or "none"
-            raise KeyError(f"no container {name} in this replay; there is: {there}") from None
+            known = ", ".join(self.containers) or "none"
+            raise KeyError(f"no container {name} in this replay; known are: {known}") from None
 
     def failures(self) -> Iterator[str]:
-        """Yield the errors that were not caused by a fault, a line each."""
+        """Yield failures of replies and plugins, one line each."""
         yield from self.tally.failures
         if self.tally.more_failures:
             yield f"and {self.tally.more_failures} more"
@@ -180,10 +180,10 @@ class Replayed:
 
     @property
     def conflicts(self) -> list[str]:
-        """The conflicts that the runtime refused, in its own words."""
+        """The runtime's error for each conflict."""
         return [reply.problem for reply in self.replies() if reply.verdict is Verdict.CONFLICT]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing went wrong."""
+        """Whether there are no failures."""
         return next(self.failures(), None) is None

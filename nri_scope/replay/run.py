@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole replay: recording in, result out."""
+"""Perform a replay: recording in, result out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nri_scope.runtime import RECORDED, Profile, profile_named
 from .player import PlaybackOptions
 from .plugins import Casting
 from .progress import Audience
-from .replay_recording import Tape
+from .replay_recording import ReplayRecorder
 from .result import Replayed
 from .script import ReplaySelection, Script
 from .session import Performance
@@ -23,7 +23,7 @@ from .session import Performance
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The arguments of a replay."""
+    """Arguments of a replay."""
 
     recording: Path
     casting: Casting
@@ -31,18 +31,18 @@ class Job:
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)
     profile: str = RECORDED
     rounds: int = 1
-    """Number of times that everything is played; the runtime restarts in between."""
+    """Number of times to play all events; the runtime restarts before each repetition."""
     output: Path | None = None
-    """Path of a recording of the run."""
+    """Path for a recording of the replay; None for none."""
     keep: bool = True
-    """Whether the result keeps all events and containers. Otherwise events, and ended containers
-    without changes by plugins, are discarded once reported, which saves memory."""
+    """Whether the result contains all events and containers. Otherwise, to save memory, it omits
+    events, and containers that were removed without changes by plugins."""
 
 
 async def replay(job: Job, audience: Audience | None = None) -> Replayed:
     """Replay, and report each complete event to the audience.
 
-    Raises `UsageError` if that is impossible, and `RecordingError` for a faulty recording.
+    Raises `UsageError` for invalid arguments or failing plugins, and `RecordingError`.
     """
     began_ns = monotonic_ns()
     with ExitStack() as stack:
@@ -50,16 +50,20 @@ async def replay(job: Job, audience: Audience | None = None) -> Replayed:
         script = Script(recording, job.selection)
         profile = profile_named(job.profile, script.profile)
         _check(job, profile)
-        tape = None
+        recorder = None
         if job.output is not None:
             if job.output.exists() or job.output.is_symlink():
-                raise UsageError(
-                    f"{job.output}: there is such a file already", "choose a new name after -o"
-                )
-            tape = Tape(job.output, profile)
-            stack.callback(tape.close)
+                raise UsageError(f"{job.output}: file exists", "choose a new name after -o")
+            recorder = ReplayRecorder(job.output, profile)
+            stack.callback(recorder.close)
         performance = Performance(
-            script, profile, job.casting, job.playback, audience or Audience(), tape, keep=job.keep
+            script,
+            profile,
+            job.casting,
+            job.playback,
+            audience or Audience(),
+            recorder,
+            keep=job.keep,
         )
         result = await performance.perform(job.rounds)
     result.took_ns = monotonic_ns() - began_ns
@@ -69,14 +73,15 @@ async def replay(job: Job, audience: Audience | None = None) -> Replayed:
 def _check(job: Job, profile: Profile) -> None:
     if not job.playback.effects and job.profile != RECORDED:
         raise UsageError(
-            f"--no-effects plays what was recorded as it was, not as {job.profile} would send it",
-            "leave one of the two out",
+            f"--no-effects and --profile {job.profile} exclude each other: one sends requests as "
+            "recorded, the other as that runtime does",
+            "leave one of them out",
         )
     if job.playback.faults.split_sync and not profile.split_sync:
         raise UsageError(
-            f"{profile.title} never splits Synchronize, so --fault split-sync cannot be",
+            f"--fault split-sync is impossible: {profile.title} never splits Synchronize",
             "choose another --profile",
         )
-    twice = {one.id for one in job.casting.plugins}
-    if len(twice) < len(job.casting.plugins):
-        raise UsageError("two plugins have the same index and name", "give one another index")
+    ids = {one.id for one in job.casting.plugins}
+    if len(ids) < len(job.casting.plugins):
+        raise UsageError("two plugins have the same index and name", "change one of the indices")

@@ -26,8 +26,8 @@ from nri_scope.runtime import Profile
 from nri_scope.runtime.state_change import own_request
 from nri_scope.runtime.stored_requests import SETUP_METHODS
 
-_TOGETHER = 32 << 10
-"""Bytes of requests that are read at once."""
+_BATCH_BYTES = 32 << 10
+"""Bytes of requests that are read in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class ReplayStep:
 
     recorded: Recorded
     event: Event | None
-    """None for an unknown event, which is sent as recorded, or not at all."""
+    """None for an unknown event, which is sent as recorded if selected."""
     message: Message | None
-    """The event's own request message, taken from its StateChange if it had one; None if `event`
-    is None."""
+    """The event's own request message, converted from StateChange if necessary; None if `event` is
+    None."""
     request: bytes
     """The request as recorded."""
-    wanted: bool = True
+    selected: bool = True
     """Whether to send this event. Events that are not sent still change the replayed state."""
-    left_out: str = ""
-    """The fault that suppresses this event, which would have been sent; "" if none."""
-    added: str = ""
-    """The fault that changes how this event is sent; "" if none."""
+    skipped_by: str = ""
+    """Description of the fault that suppresses this event; "" if none."""
+    altered_by: str = ""
+    """Description of the fault that changes how this event is sent; "" if none."""
 
     @property
     def subject(self) -> str:
@@ -56,7 +56,7 @@ class ReplayStep:
 
 
 def subject_of(event: Recorded) -> str:
-    """Name the subject of a recorded event."""
+    """Return the subject of a recorded event, as `ReplayStep.subject`."""
     pod = f"{event.namespace}/{event.pod}" if event.pod or event.namespace else event.pod_id
     if not event.container and not event.container_id:
         return pod
@@ -65,7 +65,7 @@ def subject_of(event: Recorded) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordingPlace:
-    """A place in a recording: an event's number or a moment."""
+    """Place in a recording: an event's number or a time."""
 
     event_id: int | None = None
     at_ns: int | None = None
@@ -77,7 +77,7 @@ class RecordingPlace:
         return self.at_ns is None or event.at_ns >= self.at_ns
 
     def is_at_or_after(self, other: RecordingPlace) -> bool:
-        """Return whether this place is known to be at or after ``other``."""
+        """Return whether this place is at or after ``other``; False if they are not comparable."""
         if self.event_id is not None and other.event_id is not None:
             return self.event_id >= other.event_id
         return self.at_ns is not None and other.at_ns is not None and self.at_ns >= other.at_ns
@@ -85,32 +85,32 @@ class RecordingPlace:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySelection:
-    """The part of a recording to play."""
+    """Part of a recording to play."""
 
     session: int | None = None
-    """The session; None for that of the first plugin in the chain."""
+    """Session to play; None for that of the first plugin in the chain."""
     where: Filter | None = None
     only: str = ""
     """``namespace/pod`` or ``namespace/pod/container``: play events of it and of its pod only."""
     begin: RecordingPlace | None = None
     end: RecordingPlace | None = None
-    """The end, exclusive: this event and later ones are not played."""
+    """End, exclusive: this event and later ones are not played."""
 
 
 class Script:
     """One session of a recording, which can be played repeatedly."""
 
     def __init__(self, recording: Recording, selection: ReplaySelection) -> None:
-        """Choose the session. Raises UsageError if it is missing, or has no state."""
+        """Select the session. Raises UsageError if it does not exist or has no initial state."""
         self._recording = recording
         self._selection = selection
-        self.session = _choose(recording, selection.session)
+        self.session = _session(recording, selection.session)
         state = recording.state(self.session.id)
         if not state.complete:
             raise UsageError(
-                f"{recording.path}: session {self.session.id} holds no complete Synchronize, so "
-                "what existed when it began is unknown",
-                "choose another one with --session, or record without --where",
+                f"{recording.path}: session {self.session.id} has no complete Synchronize, so its "
+                "initial pods and containers are unknown",
+                "choose another with --session, or record without --where",
             )
         try:
             self.pods = [api.PodSandbox.FromString(data) for data in state.pods]
@@ -124,7 +124,7 @@ class Script:
 
     @property
     def profile(self) -> Profile:
-        """How the recorded runtime behaves."""
+        """Profile of the recorded runtime."""
         session = self.session
         profile = Profile.of(
             "recorded", session.runtime_name, session.runtime_version, session.nri_version
@@ -134,55 +134,58 @@ class Script:
             registration_timeout_ms=session.registration_timeout_ms
             or DEFAULT_REGISTRATION_TIMEOUT_MS,
             request_timeout_ms=session.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS,
-            # The recorded plugin got Synchronize; so does its substitute, however it connects.
+            # The recorded plugin received Synchronize, so its substitute does, however it connects.
             synchronizes_launched=True,
         )
 
     def steps(self) -> Iterator[ReplayStep]:
-        """Yield every event of the session up to the end, including those not to be played: the
-        state in Synchronize depends on them.
+        """Yield every event of the session up to `ReplaySelection.end`.
+
+        Includes events that are not selected, as the replayed state depends on them.
         """
         selection = self._selection
-        begun = selection.begin is None
+        is_started = selection.begin is None
         for recorded, request, _ in self._recording.exchanges(
             where=parse(f"session:{self.session.id}"),
-            # Few at once: they are read while a plugin is busy.
-            together=_TOGETHER,
+            # Small batches, as they are read while a plugin works on its reply.
+            together=_BATCH_BYTES,
         ):
             if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
                 continue
-            begun = begun or (selection.begin is not None and selection.begin.reached(recorded))
+            is_started = is_started or (
+                selection.begin is not None and selection.begin.reached(recorded)
+            )
             if selection.end is not None and selection.end.reached(recorded):
                 return
-            wanted = begun and (selection.where is None or selection.where.matches(recorded))
-            wanted = wanted and (not selection.only or concerns(selection.only, recorded))
-            yield self._step(recorded, request, wanted)
+            selected = is_started and (selection.where is None or selection.where.matches(recorded))
+            selected = selected and (not selection.only or concerns(selection.only, recorded))
+            yield self._step(recorded, request, selected)
 
     def before(self) -> Iterator[ReplayStep]:
-        """Yield the events before the first one to be played.
+        """Yield the events before the first selected one.
 
-        Raises `UsageError` at the end if the selection leaves no events to be played.
+        Raises `UsageError` at the end if no event is selected.
         """
         for step in self.steps():
-            if step.wanted:
+            if step.selected:
                 return
             yield step
         selection = self._selection
         if selection.where or selection.only or selection.begin or selection.end:
             raise UsageError(
-                f"{self._recording.path}: session {self.session.id} has no event that you chose",
-                "see `log` for what it has, and widen --where, --only, --from or --to",
+                f"{self._recording.path}: no event of session {self.session.id} is selected",
+                "`log` shows its events; widen --where, --only, --from or --to",
             )
 
-    def _step(self, recorded: Recorded, request: bytes, wanted: bool) -> ReplayStep:
+    def _step(self, recorded: Recorded, request: bytes, selected: bool) -> ReplayStep:
         decoded = decode_request(recorded.method, request)
         method = METHODS.get(decoded.event)
         if recorded.mark or decoded.message is None or method is None or method.event is None:
-            return ReplayStep(recorded, None, None, request, wanted=wanted)
+            return ReplayStep(recorded, None, None, request, selected=selected)
         message = decoded.message
         if isinstance(message, api.StateChangeEvent):
             message = own_request(method.request, message)
-        return ReplayStep(recorded, method.event, message, request, wanted=wanted)
+        return ReplayStep(recorded, method.event, message, request, selected=selected)
 
     def _check_only(self, only: str) -> None:
         events = self._recording.events(where=parse(f"session:{self.session.id}"))
@@ -206,17 +209,17 @@ def _is_pod_of(subject: str, only: str) -> bool:
     return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
 
 
-def _choose(recording: Recording, wanted: int | None) -> Session:
+def _session(recording: Recording, number: int | None) -> Session:
     sessions = [one for one in recording.sessions() if one.role != Role.CRI]
     if not sessions:
-        raise UsageError(f"{recording.path}: it has no session to replay", "record something first")
-    if wanted is None:
-        # This plugin was asked first: it saw containers as created by the runtime.
+        raise UsageError(f"{recording.path}: contains no session", "use a recording with events")
+    if number is None:
+        # The first plugin of the chain received containers as created by the runtime.
         sessions.sort(key=lambda session: (session.plugin_index, session.id))
-        told = (one for one in sessions if recording.state(one.id).complete)
-        return next(told, sessions[0])
+        complete = (one for one in sessions if recording.state(one.id).complete)
+        return next(complete, sessions[0])
     for session in sessions:
-        if session.id == wanted:
+        if session.id == number:
             return session
-    there = ", ".join(f"{session.id} ({session.plugin})" for session in sessions[:20])
-    raise UsageError(f"{recording.path}: it has no session {wanted}", f"there is: {there}")
+    known = ", ".join(f"{session.id} ({session.plugin})" for session in sessions[:20])
+    raise UsageError(f"{recording.path}: contains no session {number}", f"it has {known}")

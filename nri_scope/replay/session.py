@@ -21,21 +21,21 @@ from .effects import Effects
 from .golden import fingerprint
 from .ledger import Ledger
 from .player import PlaybackOptions, Player, ReplayParts
-from .plugin_setup import SetUp, crowd, size_of
+from .plugin_setup import SetUp, add_copies, size_of
 from .plugins import Casting, ReplayPlugins
 from .progress import Audience, ReplayProgress
-from .replay_recording import Tape
+from .replay_recording import ReplayRecorder
 from .reply_verdict import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 from .script import Script
 from .world import World
 
 _PARTS = 3
-"""Approximate number of parts into which --fault split-sync splits a state."""
+"""Approximate number of parts into which --fault split-sync splits Synchronize."""
 
 
 class Performance:
-    """One run, for a single use."""
+    """Run of one replay; can be used once."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class Performance:
         casting: Casting,
         playback: PlaybackOptions,
         audience: Audience,
-        tape: Tape | None,
+        recorder: ReplayRecorder | None,
         *,
         keep: bool,
     ) -> None:
-        """Prepare. Raises UsageError if the script has no events to be played."""
+        """Set up the replay. Raises UsageError if the script has no selected events."""
         session = script.session
         self._script = script
         self._playback = playback
-        self._tape = tape
+        self._recorder = recorder
         self._keep = keep
         self._judge = Judge()
         self._setup = SetUp(profile)
@@ -83,7 +83,7 @@ class Performance:
         audience.began(self._result)
 
     async def perform(self, rounds: int) -> Replayed:
-        """Run the replay from opening the recording to the result."""
+        """Play the script ``rounds`` times, and return the result."""
         result = self._result
         try:
             async with AsyncExitStack() as stack:
@@ -99,7 +99,7 @@ class Performance:
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
         finally:
-            # The event that could not be played, with the output meanwhile.
+            # Report the event that could not be played, with its output.
             self._story.end()
         result.plugins = self._cast.results()
         if self._keep:
@@ -115,14 +115,14 @@ class Performance:
             judge=self._judge,
             story=self._story,
             restart=lambda: self._cast.restart(self._runtime),
-            drop_connections=lambda reason: self._cast.send_away(self._runtime, reason),
+            drop_connections=lambda reason: self._cast.disconnect(self._runtime, reason),
             meanwhile=self._set_meanwhile,
             lost=lambda plugin: self._cast.lost(self._runtime, plugin),
             read_output=self._cast.read_output,
         )
 
     def _prepare(self) -> None:
-        """Set up the state before the first event to be played."""
+        """Set up the state before the first selected event."""
         playback = self._playback
         world = World.of(
             self._script.pods,
@@ -133,7 +133,7 @@ class Performance:
         for step in self._script.before():
             if step.event is not None and step.message is not None:
                 world.happened(step.event, world.shown(step.event, step.message))
-        crowd(world, playback.faults.huge_sync)
+        add_copies(world, playback.faults.huge_sync)
         self._world = self._setup.world = world
         self._result.name_of = world.name_of
         self._result.containers = {}
@@ -151,7 +151,7 @@ class Performance:
         await self._cast.restart(self._runtime)
 
     def _compare_rounds(self, number: int) -> None:
-        """Note each container that differs from the first round of the same events and plugins."""
+        """Record a failure for each container that differs from the first round."""
         if number == 1:
             self._first_round = self._result.containers
             return
@@ -161,7 +161,7 @@ class Performance:
             same = first is not None and now is not None and first.created == now.created
             if first is None or now is None or not same or changes(first.spec, now.spec):
                 self._result.tally.fail(
-                    f"{name} came out of round {number} otherwise than of the first one"
+                    f"{name} differs between round {number} and the first round"
                 )
 
     # -- notifications of the runtime ---------------------------------------------------------
@@ -191,8 +191,8 @@ class Performance:
             self._story.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
 
     def _exchanged(self, plugin: Plugin, exchange: Exchange) -> None:
-        if self._tape is not None:
-            self._tape.exchanged(plugin, exchange)
+        if self._recorder is not None:
+            self._recorder.exchanged(plugin, exchange)
         if exchange.method == "Synchronize":
             self._synchronized(plugin, exchange)
 
@@ -203,7 +203,7 @@ class Performance:
             return
         played = PlayedEvent(0, "Synchronize", "", 0)
         if self._parts > 1:
-            played.fault = f"the state comes in {self._parts} parts"
+            played.fault = f"the state is sent in {self._parts} parts"
         self._parts = 0
         answer = Answer(
             plugin.id,
@@ -217,7 +217,7 @@ class Performance:
         if error is not None:
             self._cast.failed_setup(plugin)
         if isinstance(error, ConnectionClosed):
-            # How the plugin ended is known once its result is collected.
+            # The reason is known once the connection has ended, see `_ended`.
             self._unfinished[plugin] = played, answer
             return
         self._tell_synchronized(played, answer)
@@ -226,7 +226,7 @@ class Performance:
         self._story.settle()
         played.replies.append(self._judge.reply(answer, 0, played.event, "", lost=lost))
         if isinstance(answer.reply, api.SynchronizeResponse) and answer.error is None:
-            self._effects.asked_for(played, answer.plugin, answer.reply.update)
+            self._effects.apply_updates(played, answer.plugin, answer.reply.update)
         self._story.tell(played)
 
     def _unsolicited(
@@ -234,9 +234,9 @@ class Performance:
     ) -> api.UpdateContainersResponse:
         self._story.settle()
         played = PlayedEvent(0, "UpdateContainers", "", 0)
-        self._effects.asked_for(played, plugin.id, request.update)
+        self._effects.apply_updates(played, plugin.id, request.update)
         for eviction in request.evict:
-            reason = "no runtime evicts"
+            reason = "runtimes ignore evictions"
             played.dropped.append(
                 Dropped(plugin.id, eviction.container_id, "/evict", eviction.reason, reason)
             )
@@ -247,8 +247,8 @@ class Performance:
         self._cast.ended(plugin)
         if plugin in self._unfinished:
             self._tell_synchronized(*self._unfinished.pop(plugin), lost=plugin.end_reason)
-        if self._tape is not None:
-            self._tape.ended(plugin)
+        if self._recorder is not None:
+            self._recorder.ended(plugin)
 
     # -- keeping the result -------------------------------------------------------------------
 

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state at some point of a replay: the recording's pods and containers, as modified by the
-plugins under test.
+"""State at a point of a replay: pods and containers, as modified by the plugins under test.
 
 The recording determines which pods and containers come and go, and their states, process ids and
 times. The content of a container created here is determined by the plugins of this replay: in each
-message about it, the adjustable fields (`ADJUSTABLE`) are those merged here, and all others are
-recorded ones. A container that existed before, so that no plugin of this replay was asked about it,
-is as recorded: with the adjustments of the recorded plugins.
+message about it, the adjustable fields (`ADJUSTABLE`) are those merged here, and all others are as
+recorded. A container that existed before the replay keeps the adjustments of the recorded plugins.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ class _AboutContainer(Protocol):
 class World:
     """Pods and containers by id, in the order of their arrival.
 
-    With ``effects`` off it only follows the recording.
+    Without ``effects``, the state is as recorded.
     """
 
     effects: bool = True
@@ -50,9 +48,9 @@ class World:
     containers: dict[str, api.Container] = field(default_factory=dict)
     _ended_containers: set[str] = field(default_factory=set)
     _shaped: set[str] = field(default_factory=set)
-    """Containers that plugins of this replay were asked about."""
+    """Ids of containers created in this replay, or updated by its plugins."""
     _names: dict[str, str] = field(default_factory=dict)
-    """Names of all containers that ever appeared, even if they were not created here."""
+    """Names by id of all containers that appeared, including those not created here."""
 
     @classmethod
     def of(
@@ -78,9 +76,7 @@ class World:
     # -- requests to plugins ------------------------------------------------------------------
 
     def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
-        """Return the state for a Synchronize now: containerd leaves out containers
-        that have ended.
-        """
+        """Return the state for Synchronize. As in containerd, ended containers are omitted."""
         return (
             list(self.pods.values()),
             [
@@ -91,9 +87,7 @@ class World:
         )
 
     def shown(self, event: Event, recorded: Message) -> Message:
-        """Return the request of ``event`` as plugins get it here; ``recorded`` itself is not
-        changed.
-        """
+        """Return the request with this replay's adjustments, as a copy if it differs."""
         container = container_of(event.name, recorded)
         if not self.effects or container is None or event is Event.CreateContainer:
             return recorded
@@ -106,20 +100,18 @@ class World:
         return request
 
     def check_known(self, number: int, event: Event, recorded: Message, subject: str) -> None:
-        """Raise `UsageError` if ``event`` is about a container that has never appeared."""
+        """Raise `UsageError` if ``event`` is about an unknown container."""
         container = container_of(event.name, recorded)
         if container is None or event is Event.CreateContainer or container.id in self._names:
             return
         raise UsageError(
-            f"event {number}, {event.name}, is about {subject}, of which neither Synchronize nor a "
-            "CreateContainer told",
-            "leave it out with --where, or play everything as it is with --no-effects",
+            f"event {number}, {event.name}: no Synchronize or CreateContainer lists its container "
+            f"{subject}",
+            "exclude it with --where, or replay unmodified requests with --no-effects",
         )
 
-    def concerned(self, event: Event, request: Message) -> bool:
-        """Return whether ``event``, which is not sent, applies here: not to a container
-        that was never created.
-        """
+    def applies(self, event: Event, request: Message) -> bool:
+        """Return whether ``event`` applies here: its container, or else its pod, exists."""
         container = container_of(event.name, request)
         if container is not None and event is not Event.CreateContainer:
             return container.id in self.containers
@@ -127,20 +119,18 @@ class World:
         return pod is None or event is Event.RunPodSandbox or pod.id in self.pods
 
     def name_of(self, container_id: str) -> str:
-        """Return ``namespace/pod/container`` of a container that ever existed; else
-        the id itself.
-        """
+        """Return ``namespace/pod/container`` of a container that appeared; else the id itself."""
         return self._names.get(container_id, container_id)
 
     def _named(self, container: api.Container) -> None:
         pod = self.pods.get(container.pod_sandbox_id)
-        whose = f"{pod.namespace}/{pod.name}" if pod is not None else container.pod_sandbox_id
-        self._names[container.id] = f"{whose}/{container.name}"
+        prefix = f"{pod.namespace}/{pod.name}" if pod is not None else container.pod_sandbox_id
+        self._names[container.id] = f"{prefix}/{container.name}"
 
     # -- events -------------------------------------------------------------------------------
 
     def happened(self, event: Event, request: Message) -> None:
-        """Apply ``event``; ``request`` is the request that plugins got or would have got."""
+        """Apply ``event``; ``request`` is the request for plugins, sent or not."""
         if event is Event.RemovePodSandbox:
             pod = pod_of(event.name, request)
             if pod is not None:
@@ -174,18 +164,16 @@ class World:
         )
 
     def not_created(self, container: api.Container, pod: api.PodSandbox | None) -> None:
-        """Note that its creation in ``pod`` failed."""
+        """Record that the creation of ``container`` in ``pod`` failed."""
         if pod is not None and pod.id:
-            # A plugin that subscribed to nothing else first sees the pod now.
+            # The pod may be unknown if no other event about it was recorded.
             self.pods.setdefault(pod.id, pod)
         self._named(container)
         self.containers.pop(container.id, None)
         self._shaped.discard(container.id)
 
     def update(self, container_id: str, resources: api.LinuxResources) -> None:
-        """Apply plugins' changes to a container's resources; ignore a container that does not
-        exist.
-        """
+        """Apply plugins' changes to a container's resources; ignore an unknown container."""
         if container_id in self.containers:
             self._shaped.add(container_id)
         self._update(container_id, resources)

@@ -212,7 +212,7 @@ async def test_in_a_terminal_it_is_watched_while_it_is_played(tmp_path: Path) ->
     command = "demo --speed 5 -o d.nriscope.db"
     async with terminal(tmp_path, command, (150, 50)) as window:
         await window.shows("containerd 1.7", " demo ", "being recorded", "following")
-        await window.shows("recording is over: all events were played; q quits", "34 of 34")
+        await window.shows("recording ended: all events were played; q quits", "34 of 34")
         await window.press("q")
         text = await window.shows("ended with 0", "doctor")
     assert f"tui {tmp_path}/d.nriscope.db" in "".join(text.split("\n"))

@@ -200,7 +200,7 @@ class TestVerify:
         assert status == 1
         assert out == (
             "event 5, CreateContainer: 10-decider ok, 1 change before redaction, "
-            "after it 10-decider ok\n"
+            "10-decider ok after it\n"
         )
 
     def test_one_that_does_not_stay_is_told_of(self, say: Say) -> None:
@@ -238,7 +238,7 @@ class TestVerify:
         ),
         (["FILE", "-o", "x.zip", "--where", "pood:x"], "pood"),
         (["FILE", "-o", "x.zip", "--pod", "shop/webb"], "the nearest is shop/web"),
-        (["FILE", "-o", "x.zip", "--since", "12:00", "--until", "11:00"], "nothing is both"),
+        (["FILE", "-o", "x.zip", "--since", "12:00", "--until", "11:00"], "is not before --until"),
         (["FILE", "-o", "x.zip", "--redact", "nowhere"], "nowhere: no such file"),
         (["FILE", "-o", "x.zip", "--redact", "bad.toml"], "bad.toml: line 2: "),
         (["FILE", "-o", "x.zip", "--max-size", "5000"], "the limit is 4.88 KiB; .*--pod"),

@@ -173,10 +173,10 @@ def test_nothing_is_expected_where_nobody_knows_the_answer(
 def test_what_is_noted_of_the_tap_is_told(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = as_tapped(folder / "TAP.replay", tmp_path / "noted", note="faults are made on purpose")
+    path = as_tapped(folder / "TAP.replay", tmp_path / "noted", note="injecting faults")
     capsys.readouterr()
     assert run(["replay", str(path), "--golden-from", str(path), "--", "./plugin"]) == 0
-    assert capsys.readouterr().err == (f"note in {path}, session 1: faults are made on purpose\n")
+    assert capsys.readouterr().err == (f"note in {path}, session 1: injecting faults\n")
 
 
 def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +186,7 @@ def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -
     told(f"{file} --golden-from TAP --only shop/web -- ./plugin", capsys)
     told(f"{file} --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     text = told(f"{file} --golden-from TAP --from 12 -- ./plugin", capsys, 2)
-    assert "told apart by counting events; leave out --where and --from" in text
+    assert "matched by counting events; leave out --where and --from" in text
 
 
 def test_of_a_chain_each_plugin_is_held_against_its_own_answers(
@@ -220,9 +220,8 @@ def test_nothing_is_expected_of_events_that_do_not_come(
 
 def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert told("CHAIN --golden-from CHAIN -- ./plugin", capsys, 2) == (
-        "nri-scope: CHAIN has the answers of 20-plugin (session 1), 30-plugin (session 2), and "
-        "none of them is 10-plugin; say which with --session, or name the plugin so with --index "
-        "and --name\n"
+        "nri-scope: CHAIN has replies of 20-plugin (session 1), 30-plugin (session 2), not of "
+        "10-plugin; select one with --session, or set the plugin's name with --index and --name\n"
     )
     text = told("CHAIN --golden-from CHAIN --session 2 --env REFUSED=sidecar -- ./plugin", capsys)
     assert "replies of 10-plugin equal those of 30-plugin in CHAIN, session 2" in text
@@ -232,7 +231,7 @@ def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("TAP --golden-from FILE -- ./plugin", "FILE: no plugin was tapped in it"),
+        ("TAP --golden-from FILE -- ./plugin", "FILE: contains no replies of a plugin"),
         ("TAP --golden-from NONE -- ./plugin", "NONE"),
         (
             "TAP --golden-from TAP --golden g -- ./plugin",
@@ -242,7 +241,7 @@ def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixtu
             "TAP --golden-from TAP --loop 2 -- ./plugin",
             "--golden-from and --loop exclude each other",
         ),
-        ("CHAIN --golden-from CHAIN --listen s", "which one is replayed?; say which"),
+        ("CHAIN --golden-from CHAIN --listen s", "it is unclear which to compare; select one"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -107,7 +107,7 @@ def test_goldens_are_written_kept_and_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert replay("FILE --golden g.yaml -- ./plugin") == 2
-    assert "there is no golden g.yaml; write it with --update-golden" in capsys.readouterr().err
+    assert "golden g.yaml: no such file; write it with --update-golden" in capsys.readouterr().err
     text = told("FILE --golden g.yaml --update-golden -- ./plugin", capsys)
     assert text.endswith("wrote golden g.yaml\n")
     assert told("FILE --golden g.yaml -- ./plugin", capsys).endswith(
@@ -127,7 +127,7 @@ def test_goldens_are_written_kept_and_missed(
         "FILE --golden g.yaml --profile cri-o -- ./plugin",
     ):
         assert replay(line) == 2
-        assert "write it anew with --update-golden" in capsys.readouterr().err
+        assert "rewrite it with --update-golden" in capsys.readouterr().err
     (tmp_path / "g.yaml").write_text("- [nonsense")
     assert replay("FILE --golden g.yaml -- ./plugin") == 2
     assert "not YAML" in capsys.readouterr().err
@@ -137,7 +137,7 @@ def test_chains_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     text = told("FILE --plugin 10=./plugin --compare-with none", capsys, 1)
     assert 'shop/web/app with the other chain\n  - /process/env/ADDED (was "1")' in text
     text = told("FILE --plugin 10=./plugin --compare-with '30=./plugin -v'", capsys)
-    assert "every container is the same with the other chain" in text
+    assert "both chains result in equal containers" in text
     found = json.loads(
         told("FILE --format json --plugin 10=./plugin --compare-with none", capsys, 1)
     )
@@ -154,12 +154,12 @@ def test_a_run_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     capsys.readouterr()
     assert "4 containers" not in told("run.nriscope.db -- ./plugin", capsys)
     assert replay("FILE -o run.nriscope.db -- ./plugin") == 2
-    assert "there is such a file already" in capsys.readouterr().err
+    assert "file exists" in capsys.readouterr().err
 
 
 def test_children_left_behind_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     text = told("FILE --only shop/web/app --env CHILD=1 -- ./plugin", capsys, 1)
-    assert "10-plugin left a process behind, ended now: /bin/sleep 1000" in text
+    assert "10-plugin left a process behind, which was killed: /bin/sleep 1000" in text
 
 
 def test_everything_is_told_in_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,17 +194,17 @@ def test_everything_is_told_in_time(capsys: pytest.CaptureFixture[str]) -> None:
         ("FILE --env X -- ./plugin", "write NAME=VALUE"),
         ("FILE --env X=1 --listen s", "--env is only valid for launched plugins"),
         ("FILE --expect 2 -- ./plugin", "add --listen SOCK"),
-        ("FILE --session 3 -- ./plugin", "no session 3; there is: 1 (00-nri-scope)"),
+        ("FILE --session 3 -- ./plugin", "no session 3; it has 1 (00-nri-scope)"),
         ("FILE --where pood:x -- ./plugin", 'the nearest is "pod"'),
         ("FILE --from x -- ./plugin", "neither the number of an event nor a time"),
         ("FILE --from 9 --to 9 -- ./plugin", "--from is not before --to"),
-        ("FILE --from 999 -- ./plugin", "no event that you chose"),
+        ("FILE --from 999 -- ./plugin", "is selected"),
         ("FILE --only shop/wbe -- ./plugin", "did you mean shop/web?"),
         ("FILE --profile cri-a -- ./plugin", "did you mean cri-o?"),
         ("FILE --profile x -- ./plugin", "profiles are recorded, containerd-1.7"),
         ("FILE --fault slo:CreateContainer:1s -- ./plugin", "did you mean slow:EVENT:DURATION?"),
         ("FILE --fault split-sync --profile isulad -- ./plugin", "never splits Synchronize"),
-        ("FILE --no-effects --profile cri-o -- ./plugin", "leave one of the two out"),
+        ("FILE --no-effects --profile cri-o -- ./plugin", "leave one of them out"),
         ("FILE --speed 0x -- ./plugin", "write 1x, 10x or 0.5x"),
         ("FILE --speed nan -- ./plugin", "write 1x, 10x or 0.5x"),
         ("FILE --max-idle 1s -- ./plugin", "add --speed 1x"),
@@ -423,7 +423,7 @@ def test_an_update_names_the_matchers_that_do_not_fit_any_more(
         ("replay FILE --golden folder --update-golden -- ./plugin", "folder: "),
         ("replay FILE --golden their-link --update-golden -- ./plugin", "another user"),
         ("replay FILE -o nowhere/x -- ./plugin", "nowhere/x: no such folder"),
-        ("replay FILE -o folder -- ./plugin", "folder: there is such a file already"),
+        ("replay FILE -o folder -- ./plugin", "folder: file exists"),
         ("shrink FILE -o nowhere/x -- ./plugin", "nowhere/x: no such folder"),
         ("shrink FILE --pytest FILE/x -- ./plugin", "FILE/x: cannot be written"),
         ("shrink FILE --pytest locked/a/b -- ./plugin", "locked/a/b: cannot be written"),

@@ -170,7 +170,7 @@ def test_a_golden_is_shrunk_with_the_recording(
 ) -> None:
     assert run(shlex.split("replay FEW --golden g.yaml --update-golden -- ./plugin")) == 0
     assert shrink("FEW --golden g.yaml --pytest cases -o small.db -- ./plugin") == 2
-    assert "nothing fails: every reply is as the golden wants it" in capsys.readouterr().err
+    assert "no check fails: every reply matches the golden" in capsys.readouterr().err
     command = "FEW --golden g.yaml --pytest cases -o small.db --env WRONG=job -- ./plugin"
     assert shrink(command) == 0
     assert "7 events → 2, of 1 pod and 1 container" in capsys.readouterr().out
@@ -232,23 +232,23 @@ def test_what_is_there_is_replaced_when_asked_to(
     assert left(tmp_path / "small") == left(tmp_path / "other")
     capsys.readouterr()
     assert shrink(f"{command.replace('small', 'third')}") == 2
-    assert "there is such a file already" in capsys.readouterr().err
+    assert "file exists" in capsys.readouterr().err
     assert not (tmp_path / "third").exists()
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("FILE -o small -- ./plugin", "FILE: nothing fails: every reply is in order"),
+        ("FILE -o small -- ./plugin", "FILE: no check fails: every reply is valid"),
         ("FILE -- ./plugin", "no result was requested; name a recording with -o"),
         ("FILE -o small", "no plugin was given"),
         ("FILE -o FILE -- ./plugin", "FILE and -o name the same file"),
         ("FILE -o conf -- ./plugin", "conf exists; name another file, or replace it with --force"),
-        ("FILE -o small --golden none -- ./plugin", "there is no golden none"),
+        ("FILE -o small --golden none -- ./plugin", "golden none: no such file"),
         ("none -o small -- ./plugin", "none: no such file"),
-        ("FILE -o small --check 9 --config conf -- ./plugin", "--check 9: 1 fails here"),
+        ("FILE -o small --check 9 --config conf -- ./plugin", "--check 9: only 1 fails"),
         ("FILE -o no/such/small --config conf -- ./plugin", "no/such/small: no such folder"),
-        ("FILE -o small --session 9 -- ./plugin", "FILE: it has no session 9"),
+        ("FILE -o small --session 9 -- ./plugin", "FILE: contains no session 9"),
         (
             "FILE -o s.zip --config conf -- ./plugin",
             "a recording must not be named *.zip; name it s.nriscope.db",

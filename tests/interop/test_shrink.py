@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``shrink`` with a plugin on upstream's library that panics in more than one way."""
+"""``shrink`` with a plugin on upstream's library that has two different panics."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import Casting
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.script import ReplaySelection
-from nri_scope.replay.shrink import Limits, Shrinking, Shrunk, Wanted
+from nri_scope.replay.shrink import Limits, Shrinking, ShrinkJob, Shrunk
 from nri_scope.transport.loop import run
 from tests.interop.build import Variant, build
 from tests.replay.recordings import container, life, recording, run_pod
 
 
 @pytest.mark.parametrize("with_golden", [False, True])
-def test_another_panic_at_the_same_event_is_not_taken_for_it(
+def test_a_different_panic_at_the_same_event_does_not_match(
     variant: Variant, with_golden: bool, tmp_path: Path
 ) -> None:
-    """It panics otherwise when nothing was created before."""
+    """The plugin has a different panic if no container was created before."""
     one, app = container("sidecar"), container("app")
     path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(one), *life(app)])
     golden = None
@@ -40,13 +40,13 @@ def test_another_panic_at_the_same_event_is_not_taken_for_it(
         "CreateContainer app",
     ]
     assert "panic: assignment to entry in nil map at main.(*plugin).panic" in (
-        shrunk.failure.check.says
+        shrunk.failure.check.signature
     )
-    assert shrunk.failure.stable
+    assert shrunk.failure.is_stable
 
 
 def _shrunk(path: Path, variant: Variant, panics: str, golden: Golden | None) -> Shrunk:
-    wanted = Wanted(_job(path, variant, "-panic", panics), golden, 1, Limits())
+    wanted = ShrinkJob(_job(path, variant, "-panic", panics), golden, 1, Limits())
     shrinking = Shrinking(wanted, lambda job, audience: run(replay(job, audience)))
     return shrinking.shrink(shrinking.confirm(), lambda progress: None)
 

@@ -301,16 +301,22 @@ async def test_coroutine(nri_replay, loop):
 @pytest.mark.parametrize(
     ("marker", "words"),
     [
-        ("", "nri_replay has no recording to play; mark the test with @pytest.mark.nri_recor"),
-        ('"none.db"', "there is no recording none.db in "),
-        ('"/no/ne.db"', "there is no recording /no/ne.db"),
-        ('"\\x1b[2Jnone.db"', "there is no recording \\x1b[2Jnone.db in "),
-        ("3", "nri_recording: path=3 is no path"),
-        ('"recordings/web.db", 1', "nri_recording takes one path; give the rest by name"),
-        ('"recordings/web.db", session="1"', "nri_recording: session='1' is no int"),
-        ('"recordings/web.db", session=True', "nri_recording: session=True is no int"),
-        ('"recordings/web.db", sesion=1', "nri_recording does not take sesion; known are path, "),
-        ('"recordings/web.db", session=7', "web.db: it has no session 7; there is: 1 (00-nri-"),
+        ("", "nri_replay has no recording; mark the test with @pytest.mark.nri_recor"),
+        ('"none.db"', "no recording none.db in "),
+        ('"/no/ne.db"', "no recording /no/ne.db"),
+        ('"\\x1b[2Jnone.db"', "no recording \\x1b[2Jnone.db in "),
+        ("3", "nri_recording: path=3 is not a path"),
+        (
+            '"recordings/web.db", 1',
+            "nri_recording takes one positional argument; pass others by keyword",
+        ),
+        ('"recordings/web.db", session="1"', "nri_recording: session='1' is not of type int"),
+        ('"recordings/web.db", session=True', "nri_recording: session=True is not of type int"),
+        (
+            '"recordings/web.db", sesion=1',
+            "nri_recording: unknown argument sesion; known are path, ",
+        ),
+        ('"recordings/web.db", session=7', "web.db: contains no session 7; it has 1 (00-nri-"),
         ('"recordings/web.db", where="event:"', "filter: "),
         ('"recordings/web.db", only="a/b"', "session 1 has no event of a/b"),
         ('"recordings/web.db", profile="docker"', "there is no profile 'docker'; "),
@@ -327,27 +333,33 @@ def test_recording_that_cannot_be_played_is_one_line(suite: Suite, marker: str, 
     [
         ("nri_replay(MyPlugin)", "MyPlugin is a class; pass an instance: MyPlugin()"),
         ("nri_replay(None)", "NoneType has no handlers"),
-        ("nri_replay({})", "there is no plugin to replay to"),
+        ("nri_replay({})", "the mapping of plugins is empty"),
         ("nri_replay({10: MyPlugin()})", "10 is not a plugin index; write it as text"),
         ("nri_replay({'1': MyPlugin()})", "'1' is not a plugin index; write 01"),
-        ("nri_replay({'10': MyPlugin()}, index='10')", "index and name are for one plugin"),
+        (
+            "nri_replay({'10': MyPlugin()}, index='10')",
+            "index and name are not valid with a mapping",
+        ),
         ("nri_replay({'10': MyPlugin(), '10-my': MyPlugin()})", "have the same index and name"),
         ("nri_replay(MyPlugin(), index='x')", "'x' is not a plugin index"),
         ("nri_replay(MyPlugin(), name='a b')", "'a b' is not a plugin name"),
         ("nri_replay(MyPlugin(), config={'20': ''})", "config for '20': no plugin has this index"),
         ("nri_replay([])", "the plugin's command is empty"),
-        ("nri_replay(['./theirs', 3])", "3 is no word of a command"),
+        ("nri_replay(['./theirs', 3])", "3 is not valid in a command"),
         ("nri_replay('\"x')", "no closing quotation"),
         ("nri_replay('./none')", "./none"),
-        ("nri_replay('/bin/false')", "10-false did not come up: "),
-        ("nri_replay(MyPlugin(), faults=['slow'])", "fault 'slow' is not complete"),
+        ("nri_replay('/bin/false')", "10-false failed to start: "),
+        (
+            "nri_replay(MyPlugin(), faults=['slow'])",
+            "fault 'slow' has the wrong number of arguments",
+        ),
         (
             "nri_replay(MyPlugin(), effects=False, profile='cri-o')",
-            "effects=False plays what was recorded as it was",
+            "effects=False and profile=",
         ),
         (
             "nri_replay(MyPlugin()).container('shop/web/ap')",
-            "no container 'shop/web/ap' in this replay; there is shop/web/app",
+            "no container 'shop/web/ap' in this replay; known are shop/web/app",
         ),
     ],
 )
@@ -397,7 +409,7 @@ def test_not_ok_tells_what_is_not_and_where_it_was_raised(suite: Suite) -> None:
     shown = suite.run(RAISES + "\ndef test(nri_replay): nri_replay(Wrong()).assert_ok()\n")
     assert ">       return {}[container.name]" in shown
     assert "The above exception was the direct cause of the following exception:" in shown
-    assert "E   AssertionError: not all is well:" in shown
+    assert "E   AssertionError: the replay has failures:" in shown
     assert "E     CreateContainer shop/web/app: 10-wrong: error: rpc error: code 2: Key" in shown
     assert "serving.py" not in shown.split("Captured log")[0]
 
@@ -407,7 +419,7 @@ def test_plugin_that_crashes_is_told_of(suite: Suite) -> None:
     program.write_text(COMMAND.replace("return Adj", "os._exit(3)\n        return Adj"))
     shown = suite.run("\ndef test(nri_replay): nri_replay('./theirs').assert_ok()\n")
     assert "E     CreateContainer shop/web/app: 10-theirs: crash: " in shown
-    assert "10-theirs was gone after event" in shown
+    assert "10-theirs disconnected after event" in shown
 
 
 def test_containers_that_differ_are_compared_path_by_path(suite: Suite) -> None:
@@ -421,7 +433,7 @@ def test(nri_replay):
     )
     told = [line[4:].strip() for line in shown.splitlines() if line.startswith("E   ")]
     assert told[1:] == [
-        "as it ended up, from left to right:",
+        "resulting spec, from left to right:",
         '~ /process/env/MINE "1" → "2"',
         "owner of /process/env/MINE: 10-my != 20-my",
     ]
@@ -436,7 +448,7 @@ FILE = "tests/goldens/test_it/test.yaml"
 def test_golden_is_written_once_wanted_and_compared_with_then(suite: Suite) -> None:
     right, wrong = GOLDEN.format(value="1"), GOLDEN.format(value="2")
     assert suite.fails("nri_replay(MyPlugin()).assert_golden()") == (
-        f"there is no golden {FILE}; write it with --nri-golden=update"
+        f"golden {FILE}: no such file; write it with --nri-golden=update"
     )
     assert passes(suite.run(wrong, "--nri-golden=none"))
     assert not suite.goldens
@@ -454,7 +466,7 @@ def test_golden_is_written_once_wanted_and_compared_with_then(suite: Suite) -> N
         "10-my shop/web/app CreateContainer: differs in 1 place",
         "expected '1'",
         "got      '2'",
-        "if these replies are right, write them with --nri-golden=update",
+        "if the new replies are correct, write them with --nri-golden=update",
     ):
         assert line in shown
     assert "nri_scope/" not in shown
@@ -474,7 +486,10 @@ def test_matcher_in_a_golden_stays_when_it_is_written_again(suite: Suite) -> Non
     ("golden", "words"),
     [
         ("golden: [", f"golden {FILE}: line 2: not YAML: "),
-        ("{}", f"golden {FILE}: line 1: no golden: the key 'golden' is missing; correct it, or "),
+        (
+            "{}",
+            f"golden {FILE}: line 1: not a golden: the key 'golden' is missing; correct it, or ",
+        ),
     ],
 )
 def test_golden_of_nonsense_is_one_line(suite: Suite, golden: str, words: str) -> None:
@@ -489,8 +504,8 @@ def test_golden_of_another_profile_is_one_line(suite: Suite) -> None:
     suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
     told = suite.fails("nri_replay(MyPlugin(), profile='cri-o').assert_golden()")
     assert told == (
-        f"golden {FILE} is for profile recorded, and the replay for cri-o; replay with "
-        "profile=recorded, or write it anew with --nri-golden=update"
+        f"golden {FILE} is for profile recorded, but the replay uses cri-o; replay with "
+        "profile=recorded, or rewrite it with --nri-golden=update"
     )
 
 
@@ -526,13 +541,13 @@ def test_different(nri_replay):
         "--nri-golden=update",
     )
     assert "1 failed, 1 passed" in shown
-    assert "another result of this test was written to it; give each a golden of its own" in shown
+    assert "this test already wrote another result to this golden; use a separate golden" in shown
 
 
 def test_folder_of_goldens_that_cannot_be_made_is_one_line(suite: Suite) -> None:
     (suite.folder / "tests" / "goldens").write_text("")
     shown = suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
-    assert "its folder cannot be made: not a directory" in shown
+    assert "cannot create its folder: not a directory" in shown
 
 
 # -- whoever does not use it ----------------------------------------------------------------------

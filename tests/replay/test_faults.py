@@ -67,19 +67,22 @@ def test_every_written_form_is_understood() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "there is no fault ''"),
+        ("", "unknown fault ''"),
         ("slo:CreateContainer:3s", "did you mean slow:EVENT:DURATION?"),
-        ("slow:CreateContainer", "not complete, or too long; write it as slow:EVENT:DURATION"),
-        ("split-sync:3", "not complete, or too long"),
+        (
+            "slow:CreateContainer",
+            "has the wrong number of arguments; write it as slow:EVENT:DURATION",
+        ),
+        ("split-sync:3", "has the wrong number of arguments"),
         ("slow:CreatContainer:3s", "did you mean CreateContainer?"),
-        ("slow:CreateContainer:soon", "'soon' is no duration"),
-        ("slow:CreateContainer:0s", "'0s' is no duration"),
-        ("drop-connection:5", "does not say when"),
-        ("drop-connection:after=0", "'0' is no number from 1 to"),
-        ("restart-runtime:after=x", "'x' is no number"),
-        ("huge-sync:100001", "is no number from 1 to 100000"),
-        ("huge-sync:٣", "is no number"),
-        ("skip:Configure", "there is no event 'Configure'"),
+        ("slow:CreateContainer:soon", "'soon' is not a duration"),
+        ("slow:CreateContainer:0s", "'0s' is not a duration"),
+        ("drop-connection:5", "after=N is missing"),
+        ("drop-connection:after=0", "'0' is not a number from 1 to"),
+        ("restart-runtime:after=x", "'x' is not a number"),
+        ("huge-sync:100001", "is not a number from 1 to 100000"),
+        ("huge-sync:٣", "is not a number"),
+        ("skip:Configure", "unknown event 'Configure'"),
     ],
 )
 def test_what_is_no_fault_is_named_with_the_way_out(text: str, words: str) -> None:
@@ -99,7 +102,7 @@ def test_slow_replies_are_flagged_or_late(tmp_path: Path) -> None:
     assert replayed.ok
     peer, replayed = faulty(path, "slow:CreateContainer:1m")
     (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
-    assert (late.verdict, late.problem) == (Verdict.LATE, "no answer within 0.6 s")
+    assert (late.verdict, late.problem) == (Verdict.LATE, "no reply within 0.6 s")
     assert names(peer)[-1] == "CreateContainer"
     assert not replayed.ok
 
@@ -108,7 +111,7 @@ def test_an_event_that_fails_is_undone_and_nobodys_fault(one_life: Path) -> None
     peer, replayed = faulty(one_life, "error:CreateContainer")
     assert names(peer) == ["RunPodSandbox", "CreateContainer", "StopContainer", "RemoveContainer"]
     assert replayed.ok
-    assert "as --fault error wants" in replayed.container("shop/web/app").failure
+    assert "injected by --fault error" in replayed.container("shop/web/app").failure
 
 
 class Quiet:
@@ -234,7 +237,7 @@ def test_a_fault_that_is_behind_the_last_event_is_told(fault: str, one_life: Pat
     replayed = played(one_life, {"10-own": Quiet()}, faults=[f"{fault}:after=99"])
     last = replayed.events[-1]
     assert last.event == fault
-    assert last.fault.startswith("after=99 never came, there were ")
+    assert last.fault.startswith("after=99 was not reached: only ")
     assert not replayed.plugins[0].gone
 
 
@@ -290,7 +293,7 @@ def test_an_event_can_come_twice_or_not_at_all(one_life: Path) -> None:
     ]  # fmt: skip
     assert [one.occurrence for one in replayed.replies() if one.event == "StopContainer"] == [1, 2]
     (skipped,) = [event for event in replayed.events if event.skipped]
-    assert (skipped.event, skipped.skipped) == ("StartContainer", "left out by --fault skip")
+    assert (skipped.event, skipped.skipped) == ("StartContainer", "skipped by --fault skip")
 
 
 def test_reordered_ends_come_after_the_pods(one_life: Path) -> None:
@@ -354,7 +357,7 @@ def test_a_huge_state_is_split(one_life: Path) -> None:
     assert len([one for part in parts for one in part.containers]) > 3000  # type: ignore[attr-defined]
     assert replayed.ok
     (sync,) = [event for event in replayed.events if event.event == "Synchronize"]
-    assert sync.fault == f"the state comes in {len(parts)} parts"
+    assert sync.fault == f"the state is sent in {len(parts)} parts"
 
 
 def test_a_restarted_runtime_tells_the_state_that_is_there_by_then(one_life: Path) -> None:
@@ -373,10 +376,10 @@ def test_a_restarted_runtime_tells_the_state_that_is_there_by_then(one_life: Pat
 def test_a_plugin_that_does_not_connect_again_has_failed(
     one_life: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.replay.plugins.COMES_BACK", 0.05)
+    monkeypatch.setattr("nri_scope.replay.plugins.RECONNECT_TIMEOUT_S", 0.05)
     peer, replayed = faulty(one_life, "restart-runtime:after=4")
     assert len(names(peer)) == 4
     assert not replayed.ok
     (failure,) = replayed.failures()
-    assert failure.startswith("10-peer: it did not connect again: no plugin came to")
+    assert failure.startswith("10-peer: did not reconnect: no plugin connected to")
     assert replayed.tally.events == 7

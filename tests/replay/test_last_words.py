@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.replay.result import PrintedLine
-from nri_scope.replay.shrink.crash_output import LINES_MAX, LastWords
+from nri_scope.replay.shrink.crash_output import LINES_MAX, CrashOutput
 
 LIBRARY = """github.com/containerd/nri/pkg/stub.(*stub).CreateContainer(0xc000, {0x1, 0x2})
 	/root/go/pkg/mod/github.com/containerd/nri@v0.12.0/pkg/stub/stub.go:700 +0x1b
@@ -77,11 +77,11 @@ def rust_in_library(message: str, place: str) -> str:
 
 
 def known(text: str, *more: str) -> str:
-    words = LastWords()
+    words = CrashOutput()
     for one in (text, *more):
         for line in one.splitlines():
-            words.hear(PrintedLine("10-p", "stderr", line, 0))
-    return words.of("10-p")
+            words.add(PrintedLine("10-p", "stderr", line, 0))
+    return words.signature_of("10-p")
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_of_tracebacks_in_a_row_the_last_one_counts() -> None:
 
 
 def test_what_was_printed_before_an_answer_is_forgotten() -> None:
-    words = LastWords()
-    words.hear(PrintedLine("10-p", "stderr", "panic: only quoted", 0))
-    words.hear(PrintedLine("20-q", "stdout", "panic: on stdout", 0))
+    words = CrashOutput()
+    words.add(PrintedLine("10-p", "stderr", "panic: only quoted", 0))
+    words.add(PrintedLine("20-q", "stdout", "panic: on stdout", 0))
     words.forget("10-p")
-    assert words.of("10-p") == words.of("20-q") == ""
+    assert words.signature_of("10-p") == words.signature_of("20-q") == ""
 
 
 @given(st.lists(st.text(max_size=80), max_size=50))

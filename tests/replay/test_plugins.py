@@ -94,7 +94,7 @@ def test_the_rest_of_a_chain_goes_on_without_the_one_that_crashed(one_life: Path
 def test_one_that_hangs_is_late_and_cleaned_up(short_of_time: Path) -> None:
     replayed = launched(short_of_time, doing("import time; time.sleep(1000)"))
     (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
-    assert (late.verdict, late.problem) == (Verdict.LATE, "no answer within 0.6 s")
+    assert (late.verdict, late.problem) == (Verdict.LATE, "no reply within 0.6 s")
     assert not replayed.ok
 
 
@@ -197,7 +197,7 @@ def test_a_reply_to_synchronize_that_is_rubbish_is_a_result_too(one_life: Path) 
 @pytest.mark.parametrize(
     ("plugin_id", "mask", "words"),
     [
-        ("1-peer", 0, "1-peer came to"),
+        ("1-peer", 0, "1-peer connected to"),
         ("x1-peer", 0, "'x1' is not a plugin index"),
         ("10-", 0, "a plugin needs a name"),
         ("10-peer", 1 << 25, "subscribed to events 0x2000000"),
@@ -243,6 +243,6 @@ async def test_a_refusal_is_heard_of_after_more_of_them_than_are_kept(
             await asyncio.sleep(0)
         await join_in_vain(after)
         with pytest.raises(
-            UsageError, match=r"10-peer came to .* and was not accepted: subscribed to events"
+            UsageError, match=r"10-peer connected to .* and was rejected: subscribed to events"
         ):
             await entering

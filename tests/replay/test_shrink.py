@@ -25,8 +25,8 @@ from nri_scope.replay.shrink import (
     Place,
     Progress,
     Shrinking,
+    ShrinkJob,
     Shrunk,
-    Wanted,
     golden_of,
     write_test,
 )
@@ -60,7 +60,7 @@ class Shrinker:
         self._make = make
         self._interrupt_at = interrupt_at
         self.replays = 0
-        wanted = Wanted(job_of(path, make()), golden, check, limits or Limits())
+        wanted = ShrinkJob(job_of(path, make()), golden, check, limits or Limits())
         self.shrinking = Shrinking(wanted, self._play)
         self.progress: list[Progress] = []
 
@@ -261,7 +261,7 @@ def test_the_second_check_can_be_asked_for(tmp_path: Path) -> None:
     assert told(path, Shrinker(path, make, check=2).shrink().numbers)[1:] == [
         "CreateContainer three"
     ]
-    with pytest.raises(UsageError, match="--check 3: 2 fail here"):
+    with pytest.raises(UsageError, match="--check 3: only 2 fail"):
         Shrinker(path, make, check=3).shrink()
 
 
@@ -366,7 +366,7 @@ def test_one_reply_that_does_not_match_the_golden_is_left(tmp_path: Path) -> Non
     shrinker = Shrinker(path, lambda: {"10-mine": Answers("two")}, golden=wanted)
     shrunk = shrinker.shrink()
     assert shrunk.failure.check.text == (
-        "10-mine shop/web/two CreateContainer: the reply is not as the golden wants it"
+        "10-mine shop/web/two CreateContainer: the reply differs from the golden"
     )
     assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
     small = tmp_path / "small.nriscope.db"
@@ -434,7 +434,7 @@ def test_a_golden_of_another_recording_is_refused(tmp_path: Path) -> None:
 
 
 def test_where_nothing_fails_there_is_nothing_to_do() -> None:
-    with pytest.raises(UsageError, match="nothing fails: every reply is in order"):
+    with pytest.raises(UsageError, match="no check fails: every reply is valid"):
         Shrinker(RECORDING, lambda: {"10-mine": Refuses("nobody")}).shrink()
 
 
@@ -450,7 +450,7 @@ def test_a_failure_that_comes_and_goes_is_tried_repeatedly(tmp_path: Path) -> No
 
     shrinker = Shrinker(path, make)
     failure = shrinker.shrinking.confirm()
-    assert (failure.shown, failure.replays, failure.stable) == (2, 3, False)
+    assert (failure.occurrences, failure.replays, failure.is_stable) == (2, 3, False)
     shrunk = shrinker.shrinking.shrink(failure, shrinker.progress.append)
     assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
     assert written(shrinker, shrunk, tmp_path / "small.nriscope.db")
@@ -458,7 +458,10 @@ def test_a_failure_that_comes_and_goes_is_tried_repeatedly(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("limits", "words"),
-    [(Limits(replays=1), "1 replays were made"), (Limits(seconds=0), "0 s are over")],
+    [
+        (Limits(replays=1), "the limit of 1 replays was reached"),
+        (Limits(seconds=0), "the limit of 0 s was reached"),
+    ],
 )
 def test_a_search_ends_where_it_has_to(limits: Limits, words: str) -> None:
     shrinker = Shrinker(RECORDING, lambda: {"10-mine": Refuses()}, limits=limits)
@@ -507,5 +510,5 @@ def test_whatever_a_plugin_says_is_text_in_the_test(tmp_path: Path) -> None:
     assert "\x1b" not in code
     assert place.name == "test_create_container_shop_web"
     assert "effects=False" in code
-    with pytest.raises(UsageError, match="there is such a file already"):
+    with pytest.raises(UsageError, match="file exists"):
         Place.of(tmp_path / "new" / "folder", check)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare replies with goldens: the expected replies of plugins, as YAML.
+"""Compare replies with goldens, which are the expected replies of plugins as YAML.
 
 In: the text of a golden, which may be untrusted, and the replies of a replay. Out: mismatches, and
 updated goldens that keep comments and matchers. This package never runs a plugin and never reads a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of an expected reply with the actual one: differences, and matchers to keep."""
+"""Compare an expected reply with the actual one, and merge its matchers into an update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .reply_values import MOUNT_KEY, UNORDERED, unordered
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One place at which two replies differ."""
+    """Difference of two replies at one path."""
 
     path: str
     """A JSON pointer into the reply; "" for the whole. Mounts are addressed by destination."""
@@ -26,13 +26,11 @@ class Difference:
 
 
 ORDER = "(order)"
-"""Last step of a path if the members are equal but their order differs."""
+"""Last step of a path whose members are equal but in another order."""
 
 
 def differences(expected: Expected, got: Plain, path: str = "") -> tuple[Difference, ...]:
-    """Return every place at which ``got`` differs from the expected value, by path in the order of
-    the reply.
-    """
+    """Return all differences between ``got`` and the expected value, in the order of the reply."""
     return tuple(_differences(expected, got, path))
 
 
@@ -41,11 +39,8 @@ def matches(expected: Expected, got: Plain) -> bool:
     return next(_differences(expected, got, ""), None) is None
 
 
-def kept(expected: Expected, got: Plain) -> Expected:
-    """Return ``got``, with the matchers of ``expected`` that accept the value in their place.
-
-    The result matches ``got``.
-    """
+def merge_matchers(expected: Expected, got: Plain) -> Expected:
+    """Return ``got``, with each value replaced by the matcher of ``expected`` that accepts it."""
     if isinstance(expected, Matcher):
         return expected if expected.accepts(got) else _copy(got)
     if isinstance(expected, dict) and isinstance(got, dict):
@@ -53,14 +48,14 @@ def kept(expected: Expected, got: Plain) -> Expected:
         for key, value in got.items():
             old = expected.get(key)
             if key in UNORDERED:
-                old, value = _sorted(old), _sorted_reply(value)
-            merged[key] = kept(old, value)
+                old, value = _sort_expected(old), _sort_reply(value)
+            merged[key] = merge_matchers(old, value)
         for key, old in expected.items():
             if key not in got and _may_be_absent(old):
                 merged[key] = old
         return merged
     if isinstance(expected, list) and isinstance(got, list):
-        return _kept_list(expected, got)
+        return _merge_lists(expected, got)
     return _copy(got)
 
 
@@ -76,18 +71,18 @@ def matchers_in(expected: Expected | None) -> Iterator[Matcher]:
             yield from matchers_in(value)
 
 
-def _kept_list(expected: list[Expected], got: list[Plain]) -> list[Expected]:
+def _merge_lists(expected: list[Expected], got: list[Plain]) -> list[Expected]:
     old_by_key, new_by_key = _keyed(expected), _keyed(got)
     if old_by_key is not None and new_by_key is not None:
-        return [kept(old_by_key.get(key), item) for key, item in new_by_key.items()]
+        return [merge_matchers(old_by_key.get(key), item) for key, item in new_by_key.items()]
     if len(expected) == len(got):
-        return [kept(old, item) for old, item in zip(expected, got, strict=True)]
-    # Values were added or removed: matchers that still fit are kept in their places.
+        return [merge_matchers(old, item) for old, item in zip(expected, got, strict=True)]
+    # Values were added or removed: keep matchers that accept a value, in order.
     merged: list[Expected] = []
     at = 0
     for item in got:
         found = next((i for i in range(at, len(expected)) if matches(expected[i], item)), None)
-        merged.append(_copy(item) if found is None else kept(expected[found], item))
+        merged.append(_copy(item) if found is None else merge_matchers(expected[found], item))
         at = at if found is None else found + 1
     return merged
 
@@ -113,7 +108,7 @@ def _in_mappings(
     for key in (*expected, *(key for key in got if key not in expected)):
         old, new = expected.get(key), got.get(key)
         if key in UNORDERED:
-            old, new = _sorted(old), _sorted_reply(new)
+            old, new = _sort_expected(old), _sort_reply(new)
         yield from _differences(old, new, _below(path, key))
 
 
@@ -134,7 +129,7 @@ _Item = TypeVar("_Item", Expected, Plain)
 
 
 def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
-    """Return mounts by destination if each occurs once; None for any other list."""
+    """Return mounts by destination; None for other lists, or if a destination is repeated."""
     found: dict[str, _Item] = {}
     for item in items:
         key = item.get(MOUNT_KEY) if isinstance(item, dict) else None
@@ -145,20 +140,20 @@ def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
 
 
 def _may_be_absent(expected: Expected) -> bool:
-    """Return whether the value contains only ``!ignored``."""
+    """Return whether the value consists of ``!ignored`` only."""
     if isinstance(expected, dict):
         return bool(expected) and all(_may_be_absent(item) for item in expected.values())
     return isinstance(expected, Ignored)
 
 
-def _sorted(value: Expected) -> Expected:
-    """Sort a hand-written set into the order of replies; leave one with matchers unchanged."""
+def _sort_expected(value: Expected) -> Expected:
+    """Sort a list that is a set as replies are, unless it contains matchers."""
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
         return unordered(value)
     return value
 
 
-def _sorted_reply(value: Plain) -> Plain:
+def _sort_reply(value: Plain) -> Plain:
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
         return unordered(value)
     return value
@@ -167,7 +162,7 @@ def _sorted_reply(value: Plain) -> Plain:
 def _copy(value: Plain) -> Expected:
     if isinstance(value, dict):
         sets = UNORDERED.intersection(value)
-        return {k: _copy(_sorted_reply(v) if k in sets else v) for k, v in value.items()}
+        return {k: _copy(_sort_reply(v) if k in sets else v) for k, v in value.items()}
     if isinstance(value, list):
         return [_copy(item) for item in value]
     return value

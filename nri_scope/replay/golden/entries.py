@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of a golden: one for each reply, by its subject."""
+"""Entries of a golden, one for each reply."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..replies import Reply, Verdict
 from .reply_values import NameOf, plain_reply
 
 SESSION = "session"
-"""Subject in a golden for replies without a pod: a pod's name has a slash."""
+"""Subject in a golden for replies not about a pod. It has no slash, as pods' subjects have."""
 
 QUIET = "quiet"
-"""Key for the events of a subject that got empty replies; no event has this name."""
+"""Key that lists the events with empty replies; no event has this name."""
 
 _FIRST = ("Configure", "Synchronize")
 _RANKS = {
@@ -29,14 +29,14 @@ _TIMES = re.compile(r"(.*)#([1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 
 
 class Key(NamedTuple):
-    """The subject of a reply, named identically whenever a recording is replayed."""
+    """Key of a reply, equal in every replay of a recording."""
 
     plugin: str
     """``NN-name``."""
     subject: str
     """``namespace/pod``, ``namespace/pod/container`` or `SESSION`."""
     event: str
-    """``CreateContainer``; numbered from the second on, ``CreateContainer#2``."""
+    """Event name; repetitions are numbered, such as ``CreateContainer#2``."""
 
     def __str__(self) -> str:
         return f"{self.plugin} {self.subject} {self.event}"
@@ -48,7 +48,7 @@ class Key(NamedTuple):
 
     @property
     def place(self) -> tuple[str, bool, str, int, str, int]:
-        """Sort key for the order of a golden: events of one subject in the order of its life."""
+        """Sort key of goldens: events of one subject are in the order of its lifecycle."""
         kind, times = _split(self.event)
         rank = _RANKS.get(kind, len(_RANKS) + 1)
         return self.plugin, self.subject != SESSION, self.subject, rank, kind, times
@@ -57,15 +57,15 @@ class Key(NamedTuple):
 def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
     """Return the content of each reply, in the order of a golden; {} for an empty one.
 
-    A failure is entered under its verdict: ``error: TEXT``, ``conflict: TEXT``; only ``late: true``
-    and ``crash: true``, as the delay and the reason of the disconnect may differ each time.
+    A failure has its verdict as key: ``error: TEXT``, ``conflict: TEXT``. ``late: true`` and
+    ``crash: true`` have no text, as delays and reasons of disconnects vary.
     """
     found: dict[Key, dict[str, Plain]] = {}
     for reply in replies:
         times = max(1, reply.occurrence)
         while (key := _key(reply, times)) in found:
             times += 1
-        found[key] = _said(reply, name_of)
+        found[key] = _content(reply, name_of)
     return dict(sorted(found.items(), key=lambda entry: entry[0].place))
 
 
@@ -75,14 +75,14 @@ def is_quiet(entry: object) -> bool:
 
 
 def fingerprint(runtime: str, events: Iterable[tuple[str, str]]) -> str:
-    """Return a fingerprint of a recording: its runtime and (subject, event) in order.
+    """Return a hash of the runtime and the sequence of (subject, event).
 
-    Without ids and times, so that the same test recorded twice has the same fingerprint.
+    It omits ids and times, so that two recordings of the same test have the same fingerprint.
     """
-    seen = blake2b(runtime.encode("utf-8", "surrogatepass"), digest_size=8)
+    digest = blake2b(runtime.encode("utf-8", "surrogatepass"), digest_size=8)
     for subject, event in events:
-        seen.update(f"\0{subject}\0{event}\0".encode("utf-8", "surrogatepass"))
-    return seen.hexdigest()
+        digest.update(f"\0{subject}\0{event}\0".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _key(reply: Reply, times: int) -> Key:
@@ -91,13 +91,13 @@ def _key(reply: Reply, times: int) -> Key:
     return Key(reply.plugin, reply.subject or SESSION, event)
 
 
-def _said(reply: Reply, name_of: NameOf) -> dict[str, Plain]:
-    said = {} if reply.message is None else plain_reply(reply.message, name_of)
+def _content(reply: Reply, name_of: NameOf) -> dict[str, Plain]:
+    content = {} if reply.message is None else plain_reply(reply.message, name_of)
     if reply.verdict in (Verdict.LATE, Verdict.CRASH):
-        said[reply.verdict.value] = True
+        content[reply.verdict.value] = True
     elif reply.verdict is not Verdict.OK:
-        said[reply.verdict.value] = reply.problem
-    return said
+        content[reply.verdict.value] = reply.problem
+    return content
 
 
 def _split(event: str) -> tuple[str, int]:

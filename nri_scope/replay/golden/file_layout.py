@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of a golden: version, recording and profile, then plugins, subjects and events.
+"""Layout of a golden: version, recording and profile, then plugins, subjects and events.
 
 .. code-block:: yaml
 
@@ -46,28 +46,28 @@ _VERSION, _RECORDING, _FINGERPRINT, _PROFILE, _PLUGINS = _KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The recording and profile that a golden belongs to."""
+    """Recording and profile to which a golden belongs."""
 
     recording: str
     """Description for users: runtime and version, number of events and containers."""
     fingerprint: str
-    """The result of `fingerprint`; compared."""
+    """Result of `fingerprint`, checked before a comparison."""
     profile: str
-    """Name of the runtime's profile; compared."""
+    """Name of the runtime's profile, checked before a comparison."""
 
 
 def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Expected]:
     """Return the document for `to_yaml`; ``entries`` in the order of a golden."""
     plugins: dict[str, dict[str, dict[str, Expected]]] = {}
-    silent: dict[tuple[str, str], FlowList[Expected]] = {}
+    empty: dict[tuple[str, str], FlowList[Expected]] = {}
     for key, entry in entries.items():
         events = plugins.setdefault(key.plugin, {}).setdefault(key.subject, {})
         if is_quiet(entry):
-            silent.setdefault((key.plugin, key.subject), FlowList[Expected]()).append(key.event)
+            empty.setdefault((key.plugin, key.subject), FlowList[Expected]()).append(key.event)
         else:
             events[key.event] = entry
-    # After the non-empty replies.
-    for (plugin, subject), quiet in silent.items():
+    # List them after the non-empty replies.
+    for (plugin, subject), quiet in empty.items():
         plugins[plugin][subject][QUIET] = quiet
     return {
         _VERSION: VERSION,
@@ -82,14 +82,14 @@ def read_tree(root: Node) -> tuple[Origin, dict[Key, Expected], dict[Key, int]]:
     """Return origin, entries and their lines. Raises MalformedYaml for other documents."""
     top = _mapping(root, "a golden")
     if _VERSION not in top:
-        raise MalformedYaml(root.line, f"no golden: the key {_VERSION!r} is missing")
+        raise MalformedYaml(root.line, f"not a golden: the key {_VERSION!r} is missing")
     version = top[_VERSION].value
     if version != VERSION or isinstance(version, bool):
         newer = isinstance(version, int) and version > VERSION
         raise MalformedYaml(
             top[_VERSION].line,
-            f"a golden of version {version if isinstance(version, int | str) else '?'}, and this"
-            f" nri-scope reads version {VERSION}",
+            f"golden version {version if isinstance(version, int | str) else '?'} is not supported:"
+            f" this nri-scope reads version {VERSION}",
             "upgrade nri-scope" if newer else "",
         )
     for key, node in top.items():
@@ -109,7 +109,7 @@ def read_tree(root: Node) -> tuple[Origin, dict[Key, Expected], dict[Key, int]]:
             for event, node in _events(events, f"subject {subject[:80]!r}"):
                 key_of = Key(plugin, subject, event)
                 if key_of in nodes:
-                    raise MalformedYaml(node.line, f"{event[:80]!r} is there twice")
+                    raise MalformedYaml(node.line, f"{event[:80]!r} is listed twice")
                 nodes[key_of] = node
     ordered = sorted(nodes.items(), key=lambda entry: entry[0].place)
     return (
@@ -126,31 +126,33 @@ def _events(subject: Node, what: str) -> list[tuple[str, Node]]:
             found.append((event, _entry(node, event)))
             continue
         if not isinstance(node.value, list):
-            raise MalformedYaml(node.line, f"{QUIET!r} is no list of events")
+            raise MalformedYaml(node.line, f"{QUIET!r} is not a list of events")
         for item in node.value:
-            found.append((_text(item, "an event that is quiet"), Node(item.line, {})))
+            found.append((_text(item, f"an entry of {QUIET!r}"), Node(item.line, {})))
     return found
 
 
 def _entry(node: Node, event: str) -> Node:
     if isinstance(node.value, dict | Present | Ignored):
         return node
-    what = node.value.tag if isinstance(node.value, Matcher) else "no mapping"
+    found = node.value.tag if isinstance(node.value, Matcher) else "not a mapping"
     raise MalformedYaml(
-        node.line, f"the reply to {event[:80]!r} is {what}", "it is a mapping, !present or !ignored"
+        node.line,
+        f"the reply to {event[:80]!r} is {found}",
+        "write a mapping, !present or !ignored",
     )
 
 
 def _mapping(node: Node, what: str) -> dict[str, Node]:
     if not isinstance(node.value, dict):
-        raise MalformedYaml(node.line, f"{what} is no mapping")
+        raise MalformedYaml(node.line, f"{what} is not a mapping")
     return node.value
 
 
 def _text(node: Node, what: str) -> str:
-    # A fingerprint of digits only is still valid without its quotes.
+    # A fingerprint of digits may be written without quotes.
     if isinstance(node.value, bool) or not isinstance(node.value, str | int):
-        raise MalformedYaml(node.line, f"{what} is no text")
+        raise MalformedYaml(node.line, f"{what} is not a text")
     return str(node.value)
 
 

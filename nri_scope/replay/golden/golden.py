@@ -19,7 +19,7 @@ from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import to_yaml
 
 from ..replies import Reply
-from .compare import kept, matchers_in
+from .compare import matchers_in, merge_matchers
 from .entries import Key, entries_of
 from .file_layout import Origin, read_tree, write_tree
 from .matchers import Expected, Ignored
@@ -27,8 +27,8 @@ from .mismatch import Mismatch, compare_entries
 from .reply_values import NameOf
 from .yaml_reader import MAX_BYTES, MalformedYaml, parse_yaml
 
-_MEND = "correct it, or delete the file and write it anew with --update-golden"
-_UPDATE = "write it anew with --update-golden"
+_FIX = "correct it, or delete the file and rewrite it with --update-golden"
+_UPDATE = "rewrite it with --update-golden"
 
 HEAD = """\
 # The replies that plugins are expected to give, as `nri-scope replay --update-golden` writes them.
@@ -39,48 +39,49 @@ HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """Expected replies by subject, with the recording and profile that they belong to."""
+    """Expected replies, with the recording and profile to which they belong."""
 
     origin: Origin
     entries: Mapping[Key, Expected]
     """Entries in the order of the file; {} for an empty reply."""
     path: str = ""
-    """The path from which it was loaded, as given by the user."""
+    """Path from which it was loaded, as given by the user."""
     lines: Mapping[Key, int] = field(default_factory=dict[Key, int])
     """Line numbers in the loaded file, from 1."""
     head: str = HEAD
-    """The comment at the beginning of the file."""
+    """Comment at the beginning of the file."""
 
     @classmethod
     def of(cls, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
         """Return a golden that expects exactly these replies."""
         return cls(
-            origin, {key: kept({}, said) for key, said in entries_of(replies, name_of).items()}
+            origin,
+            {key: merge_matchers({}, reply) for key, reply in entries_of(replies, name_of).items()},
         )
 
     @classmethod
     def load(cls, path: str | Path) -> Golden:
         """Read a golden, which may be untrusted.
 
-        Raises UsageError, naming file and line, for a file that does not exist or is not a golden.
+        Raises UsageError with file and line if it does not exist or is not a golden.
         """
         shown = safe(str(path))
         try:
             content = read_regular(Path(path), MAX_BYTES + 1)
         except FileNotFoundError:
             raise UsageError(
-                f"there is no golden {shown}", "write it with --update-golden"
+                f"golden {shown}: no such file", "write it with --update-golden"
             ) from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(f"golden {shown}: cannot be read: {why}") from None
         if len(content) > MAX_BYTES:
-            raise UsageError(f"golden {shown}: larger than {MAX_BYTES >> 20} MiB", _MEND)
+            raise UsageError(f"golden {shown}: larger than {MAX_BYTES >> 20} MiB", _FIX)
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            raise UsageError(f"golden {shown}: line {line}: not UTF-8", _MEND) from None
+            raise UsageError(f"golden {shown}: line {line}: not UTF-8", _FIX) from None
         return cls.parse(text, str(path))
 
     @classmethod
@@ -90,14 +91,14 @@ class Golden:
             origin, entries, lines = read_tree(parse_yaml(text))
         except MalformedYaml as error:
             place = f"line {error.line}: " if error.line else ""
-            hint = error.hint if error.hint else _MEND
+            hint = error.hint if error.hint else _FIX
             named = f"golden {safe(path)}: " if path else "golden: "
             raise UsageError(f"{named}{place}{safe(error.problem)}", safe(hint)) from None
         return cls(origin, entries, path, lines, _head_of(text))
 
     @property
     def text(self) -> str:
-        """The content of the file; byte-identical for equal goldens."""
+        """Content of the file; byte-identical for equal goldens."""
         return self.head + to_yaml(write_tree(self.origin, self.entries), short_lists=True)
 
     @staticmethod
@@ -147,33 +148,31 @@ class Golden:
         named = f"golden {safe(self.path)}" if self.path else "this golden"
         if origin.fingerprint != self.origin.fingerprint:
             raise UsageError(
-                f"{named} is for another recording, or another choice of its events"
-                f" ({safe(self.origin.recording)}) than the one replayed"
+                f"{named} is for another recording or selection of events"
+                f" ({safe(self.origin.recording)}) than the replayed one"
                 f" ({safe(origin.recording)})",
-                f"name the golden of this choice, or {_UPDATE}",
+                f"name the golden of this selection, or {_UPDATE}",
             )
         if origin.profile != self.origin.profile:
             raise UsageError(
-                f"{named} is for profile {safe(self.origin.profile)}, and the replay for"
+                f"{named} is for profile {safe(self.origin.profile)}, but the replay uses"
                 f" {safe(origin.profile)}",
                 f"replay with --profile {safe(self.origin.profile)}, or {_UPDATE}",
             )
 
     def compare(self, replies: Iterable[Reply], name_of: NameOf) -> list[Mismatch]:
-        """Return every mismatch of ``replies`` with this golden, in its order.
+        """Return all mismatches of ``replies`` with this golden, in its order.
 
-        These include replies without an entry and entries without a reply.
+        Includes replies without an entry, and entries without a reply.
         """
         return compare_entries(self.entries, entries_of(replies, name_of), self.lines)
 
     def updated(self, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
-        """Return a golden that these replies match, with those matchers of this one that
-        accept them.
-        """
+        """Return a golden for these replies that keeps the matchers that accept them."""
         entries: dict[Key, Expected] = {}
-        for key, said in entries_of(replies, name_of).items():
+        for key, reply in entries_of(replies, name_of).items():
             old = self.entries.get(key)
-            entries[key] = kept({} if old is None else old, said)
+            entries[key] = merge_matchers({} if old is None else old, reply)
         for key, old in self.entries.items():
             if key not in entries and isinstance(old, Ignored):
                 entries[key] = old
@@ -181,7 +180,7 @@ class Golden:
         return Golden(origin, entries, self.path, {}, self.head)
 
     def lost(self, new: Golden) -> list[str]:
-        """Return the matchers of this golden that ``new`` no longer has, each with its reply."""
+        """Return the matchers of this golden that ``new`` lacks, each with its reply's key."""
         left = Counter(new._matchers())
         lost: list[str] = []
         for one in self._matchers():

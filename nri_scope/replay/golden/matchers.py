@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matchers: a tag in place of a value in a golden, and the values it accepts.
+"""Matchers: tags in place of values in a golden, and the values that they accept.
 
 ======================  =========================================================================
 ``!regex '^a+$'``       a string or number whose text contains the RE2 pattern (anchor it to match
@@ -23,7 +23,7 @@ from nri_scope.filter.re2_patterns import regex
 from nri_scope.nri.plain import Plain
 
 MAX_PATTERN = 4_096
-"""Maximum length of a pattern in characters; it limits the time, while RE2 limits the memory."""
+"""Maximum length of a pattern in characters, to limit the time; RE2 limits the memory."""
 
 _TOLERANCE = re.compile(
     r"\s*(-?[0-9]{1,20})\s*(?:±|\+-|\+/-)\s*([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*(%?)\s*", re.ASCII
@@ -33,7 +33,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """An RE2 pattern that is searched in the text."""
+    """RE2 pattern that is searched in the text."""
 
     pattern: str
     tag = "!regex"
@@ -44,7 +44,7 @@ class Regex:
         return self.pattern
 
     def accepts(self, value: Plain) -> bool:
-        """Return whether ``value`` matches; None for a missing one."""
+        """Return whether ``value`` matches; None is a missing value."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             return False
         return regex(self.pattern).search(str(value))
@@ -65,7 +65,7 @@ class Tolerance:
         return f"{self.expected} ±{self.margin}{'%' * self.percent}"
 
     def accepts(self, value: Plain) -> bool:
-        """Return whether ``value`` matches; None for a missing one."""
+        """Return whether ``value`` matches; None is a missing value."""
         if isinstance(value, str) and _INTEGER.fullmatch(value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -84,7 +84,7 @@ class Present:
     argument = ""
 
     def accepts(self, value: Plain) -> bool:
-        """Return whether ``value`` matches; None for a missing one."""
+        """Return whether ``value`` matches; None is a missing value."""
         return value is not None
 
 
@@ -115,27 +115,31 @@ def parse_matcher(tag: str, argument: str) -> Matcher:
     if tag == Tolerance.tag:
         found = _TOLERANCE.fullmatch(argument)
         if found is None:
-            raise UsageError(f"!tolerance {argument[:80]!r} is none", "write !tolerance 512 ±10%")
+            raise UsageError(
+                f"!tolerance {argument[:80]!r} is invalid", "write !tolerance 512 ±10%"
+            )
         return Tolerance(int(found[1]), found[2], bool(found[3]))
     if tag in (Present.tag, Ignored.tag):
         if argument:
-            raise UsageError(f"{tag} takes no value, but has {argument[:80]!r}")
+            raise UsageError(f"{tag} takes no value, got {argument[:80]!r}")
         return Present() if tag == Present.tag else Ignored()
     nearest = difflib.get_close_matches(tag[:20], _TAGS, n=1, cutoff=0.5)
     if tag.rstrip(",") in _TAGS:
-        hint = "put a space behind a matcher"
+        hint = "put a space after a matcher"
     elif nearest:
         hint = f"did you mean {nearest[0]}?"
     else:
         hint = f"matchers are {', '.join(_TAGS)}"
-    raise UsageError(f"there is no matcher {tag[:80]!r}", hint)
+    raise UsageError(f"unknown matcher {tag[:80]!r}", hint)
 
 
 def _regex(pattern: str) -> Regex:
     if not pattern:
-        raise UsageError("!regex without a pattern", "for any value write !present")
+        raise UsageError("!regex has no pattern", "for any value, write !present")
     if len(pattern) > MAX_PATTERN:
-        raise UsageError(f"a pattern of {len(pattern)} characters", f"{MAX_PATTERN} are the most")
+        raise UsageError(
+            f"!regex: {len(pattern)} characters are too long", f"the maximum is {MAX_PATTERN}"
+        )
     try:
         regex(pattern)
     except FilterError as error:

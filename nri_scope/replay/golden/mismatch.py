@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mismatches of replies with a golden, each with the nearest expected reply."""
+"""Find mismatches of replies with a golden, each with the nearest expected reply."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .entries import Key, is_quiet
 from .matchers import Expected, Ignored
 
 MAX_CANDIDATES = 50
-"""Maximum number of candidates for the nearest entry; more would take long and add little."""
+"""Maximum number of candidates for the nearest entry, to limit the time."""
 MAX_SEARCHES = 100
-"""Maximum number of missing entries with a nearest one; each costs time, and few are read."""
+"""Maximum number of missing entries whose nearest entry is searched, to limit the time."""
 
 
 class MismatchKind(StrEnum):
-    """The kind of a mismatch, in one word."""
+    """Kind of a mismatch."""
 
     DIFFERS = "differs"
     """A reply that differs from its entry."""
     MISSING = "missing"
     """A reply for which the golden has no entry."""
     UNUSED = "unused"
-    """An entry of the golden for which no reply came."""
+    """An entry of the golden without a reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One event whose reply is not as expected."""
+    """Event whose reply is not as expected."""
 
     kind: MismatchKind
     key: Key
@@ -44,13 +44,13 @@ class Mismatch:
     differences: tuple[Difference, ...] = ()
     """Differences between these two, if both exist."""
     nearest: Key | None = None
-    """Key of ``expected``, if it is the entry of another event."""
+    """Key of ``expected`` if that is another event's entry; else None."""
     line: int = 0
-    """Line of ``expected`` in the golden; 0 if that was not loaded from a file."""
+    """Line of ``expected`` in the golden's file; 0 if unknown."""
 
     @property
     def quiet(self) -> bool:
-        """Whether the only mismatch is that an event happened or did not."""
+        """Whether an empty reply is missing or unexpected."""
         return self.kind is not MismatchKind.DIFFERS and is_quiet(
             self.got if self.kind is MismatchKind.MISSING else self.expected
         )
@@ -61,8 +61,8 @@ def compare_entries(
     got: Mapping[Key, dict[str, Plain]],
     lines: Mapping[Key, int],
 ) -> list[Mismatch]:
-    """Return every mismatch, in the order of a golden."""
-    unused = [key for key, entry in expected.items() if key not in got and _must_be(entry)]
+    """Return all mismatches, in the order of a golden."""
+    unused = [key for key, entry in expected.items() if key not in got and _needs_reply(entry)]
     nearest = _Nearest(expected, unused)
     found: list[Mismatch] = []
     for key, reply in got.items():
@@ -93,12 +93,12 @@ def _missing(
     return Mismatch(MismatchKind.MISSING, key, entry, reply, differ, nearest, lines.get(nearest, 0))
 
 
-def _must_be(entry: Expected) -> bool:
+def _needs_reply(entry: Expected) -> bool:
     return not isinstance(entry, Ignored)
 
 
 class _Nearest:
-    """Finds, among non-empty entries, the one that was most likely meant."""
+    """Search for the non-empty entry that is most similar to a reply."""
 
     def __init__(self, expected: Mapping[Key, Expected], unused: Iterable[Key]) -> None:
         self._expected = expected
@@ -122,7 +122,7 @@ class _Nearest:
             key=lambda other: (
                 other.plugin != key.plugin,
                 len(differences(self._expected[other], reply)),
-                # An entry without a reply of its own is more likely this one under another name.
+                # Prefer an entry without a reply: its subject was possibly renamed.
                 other not in self._unused,
                 -_alike(other.subject, key.subject),
                 other.place,
@@ -132,5 +132,5 @@ class _Nearest:
 
 
 def _alike(one: str, other: str) -> int:
-    """Return the number of parts that two names have in common."""
+    """Return the number of equal parts of two names."""
     return sum(a == b for a, b in zip(one.split("/"), other.split("/"), strict=False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short form of requests and replies: the form of goldens, on one line."""
+"""Format requests and replies on one line, in a short version of the golden's form."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from nri_scope.recording.display import many
 from .reply_values import MARK, MOUNT_KEY, REMOVED, NameOf, plain_reply
 
 NOTHING = "{}"
-"""An empty answer: no change."""
+"""Text of an empty reply: no change."""
 
 PARTS_MAX = 24
-"""Maximum parts of one message; `show` prints a long one completely."""
+"""Maximum number of parts shown of one message; `show` prints all."""
 VALUE_MAX = 48
-"""Maximum characters of one value."""
+"""Maximum number of characters of one value."""
 
-# Fields that only wrap the interesting part of an NRI message.
-_FRAMES = frozenset({"adjust", "linux", "resources", "linux_resources"})
-# Members by their keys, with texts as values.
+# Fields that only contain other fields, and are not shown themselves.
+_WRAPPERS = frozenset({"adjust", "linux", "resources", "linux_resources"})
+# Mappings whose values are texts.
 _TEXTS = frozenset({"annotations", "env", "sysctl", "unified"})
-# Members by their keys, of which the key is the most informative part.
+# Mappings and lists of which only the keys are shown.
 _KEYED = frozenset({"devices", "namespaces", "net_devices", "hooks", "CDI_devices"})
-# The subject of a message, which the line already names.
+# The subject of a request, which is already on the line.
 _SUBJECTS = frozenset({"pod", "container", "pods", "containers"})
 _EVENTS_MAX = 3
 
@@ -43,20 +43,20 @@ def request_words(message: Message, name_of: NameOf) -> str:
             config = f", {many(len(message.config), 'character')} of config"
             return runtime + (config if message.config else "")
         case api.SynchronizeRequest():
-            there = (
+            counts = (
                 f"{many(len(message.pods), 'pod')}, {many(len(message.containers), 'container')}"
             )
-            return there + (", more to come" if message.more else "")
+            return counts + (", more parts follow" if message.more else "")
         case api.StateChangeEvent():
             return ""
         case api.ValidateContainerAdjustmentRequest():
-            what = type(message)(adjust=message.adjust, update=message.update)
-            return _words(what, name_of)
-    asked: Message = type(message)()
-    asked.CopyFrom(message)
+            changes = type(message)(adjust=message.adjust, update=message.update)
+            return _words(changes, name_of)
+    content: Message = type(message)()
+    content.CopyFrom(message)
     for name in _SUBJECTS.intersection(message.DESCRIPTOR.fields_by_name):
-        asked.ClearField(name)
-    return _words(asked, name_of)
+        content.ClearField(name)
+    return _words(content, name_of)
 
 
 def reply_words(message: Message, name_of: NameOf) -> str:
@@ -69,9 +69,10 @@ def reply_words(message: Message, name_of: NameOf) -> str:
     return _words(message, name_of) or NOTHING
 
 
-def names_told(request: Message) -> Iterator[tuple[str, str]]:
-    """Yield the ids of all containers in Synchronize, each with ``namespace/pod/container``; a pod
-    missing in the message is shown as ``?``.
+def synchronized_names(request: Message) -> Iterator[tuple[str, str]]:
+    """Yield id and ``namespace/pod/container`` of each container in a Synchronize request.
+
+    A pod missing in the message is shown as ``?``.
     """
     if isinstance(request, api.SynchronizeRequest):
         pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}
@@ -95,14 +96,14 @@ def _listed(parts: list[str]) -> str:
     return ", ".join([*parts[:PARTS_MAX], *([f"and {more} more"] if more > 0 else [])])
 
 
-def _parts(told: dict[str, Plain], path: str = "") -> Iterator[str]:
-    for name, value in told.items():
+def _parts(fields: dict[str, Plain], path: str = "") -> Iterator[str]:
+    for name, value in fields.items():
         if name == UNKNOWN:
             yield f"{path}unknown fields"
-        elif name in _FRAMES and isinstance(value, dict):
+        elif name in _WRAPPERS and isinstance(value, dict):
             yield from _parts(value, path)
         elif name in ("update", "evict") and isinstance(value, dict):
-            yield from _of_others(name, value)
+            yield from _update_parts(name, value)
         elif name == "mounts" and isinstance(value, list):
             yield from (f"mount {_destination(one)}" for one in value)
         elif name in _TEXTS and isinstance(value, dict):
@@ -117,12 +118,12 @@ def _parts(told: dict[str, Plain], path: str = "") -> Iterator[str]:
             yield _assigned(f"{path}{name}", value)
 
 
-def _of_others(name: str, values: dict[str, Plain]) -> Iterator[str]:
-    """Yield the requested updates of other containers, each with its name."""
-    for whom, wanted in values.items():
-        told = wanted if isinstance(wanted, dict) else {}
-        parts = [part for part in _parts(told) if not part.startswith("container_id=")]
-        yield f"{name} {whom} {{{_listed(parts)}}}"
+def _update_parts(name: str, values: dict[str, Plain]) -> Iterator[str]:
+    """Yield requested updates or evictions of containers, each with the container's name."""
+    for container, request in values.items():
+        fields = request if isinstance(request, dict) else {}
+        parts = [part for part in _parts(fields) if not part.startswith("container_id=")]
+        yield f"{name} {container} {{{_listed(parts)}}}"
 
 
 def _kind(name: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mismatches as lines and as data, with the expected and the actual side labelled."""
+"""Format mismatches as lines and as JSON data, with the expected and actual values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
 from .mismatch import Mismatch, MismatchKind
 
 MAX_LINES = 40
-"""Maximum lines of one reply; the differing paths below it are never cut."""
+"""Maximum number of lines of one reply; the list of differing paths is not limited."""
 MAX_WIDTH = 400
 MAX_SHOWN = 50
-"""Maximum mismatches shown individually; a golden of other events would give thousands."""
+"""Maximum number of mismatches listed."""
 
 _CONTEXT = 40
-"""Number of characters shown before the first difference, in values that are too long."""
+"""Number of characters shown before the first difference of two long values."""
 _NOTHING = "nothing"
 
 
@@ -31,16 +31,16 @@ def lines(
     golden: str,
     most: int | None = MAX_SHOWN,
     *,
-    what: str = "golden",
+    label: str = "golden",
 ) -> Iterator[str]:
     """Yield plain lines, safe for a terminal.
 
-    ``golden`` is the file's name as given by the user, ``what`` describes it. Mismatches beyond
-    ``most`` are only counted (None: all are shown).
+    ``golden``: file name as given by the user. ``label``: printed before it. Mismatches beyond
+    ``most`` are only counted; None lists all.
     """
     if not mismatches:
         return
-    file = f"{what} {safe(golden)}"
+    file = f"{label} {safe(golden)}"
     yield f"{_counted(len(mismatches))} (expected: {file}; got: this replay)"
     shown = mismatches[:most]
     for alike, group in groupby(shown, _together):
@@ -66,10 +66,10 @@ def _quiet(mismatches: list[Mismatch], file: str) -> Iterator[str]:
     kind, key = mismatches[0].kind, mismatches[0].key
     events = ", ".join(mismatch.key.event for mismatch in mismatches)
     if kind is MismatchKind.MISSING:
-        what = f"answered with nothing, and not in {file}"
+        problem = f"got an empty reply that has no entry in {file}"
     else:
-        what = f"expected with an empty reply ({file}), and did not happen"
-    yield _cut(f"{safe(key.plugin)} {safe(key.subject)}: {what}: {safe(events)}")
+        problem = f"expected an empty reply ({file}), but the event did not occur"
+    yield _cut(f"{safe(key.plugin)} {safe(key.subject)}: {problem}: {safe(events)}")
 
 
 def _one(mismatch: Mismatch, file: str) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _one(mismatch: Mismatch, file: str) -> Iterator[str]:
             yield f"  expected ({at}):"
             yield from _reply(mismatch.expected)
         case MismatchKind.UNUSED:
-            yield f"{name}: expected, and did not happen (unused entry)"
+            yield f"{name}: expected, but the event did not occur (unused entry)"
             yield f"  expected ({at}):"
             yield from _reply(mismatch.expected)
         case MismatchKind.MISSING:
@@ -133,15 +133,12 @@ def _same(one: str, other: str) -> int:
 
 
 def _cut(line: str) -> str:
-    # The text is already safe; fitting it to a width would escape it again.
+    # `safe` would escape the text a second time.
     return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 1] + "…"
 
 
 def as_data(mismatch: Mismatch) -> dict[str, Plain]:
-    """Return the mismatch for JSON: a missing side is null, a matcher a mapping with one tag.
-
-    ``differences`` is a list even if it is empty.
-    """
+    """Return the mismatch for JSON: a missing value is null, a matcher a mapping with its tag."""
     key, nearest = mismatch.key, mismatch.nearest
     return {
         "kind": mismatch.kind.value,

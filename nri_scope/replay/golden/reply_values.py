@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies in the form of goldens: their meaning, independent of their encoding.
+"""Convert replies to the form of goldens: their meaning, independent of their encoding.
 
-Field names are those of the API. Unlike ``recorder.plain``, which shows a message as it is:
+Field names are those of the API. Differences from `nri.plain`, which shows a message as it is:
 
-- An optional value is the value.
-- Lists whose members have a key are mappings by that key, and thereby unordered: environment,
-  devices, namespaces, rlimits, hugepage limits, updates and evictions. Lists that are sets are
-  sorted. Mounts, hooks, arguments and rules keep their order.
+- An optional value is replaced by its value.
+- Lists whose members have a key become mappings by that key: environment, devices, namespaces,
+  rlimits, hugepage limits, updates and evictions. Lists that are sets are sorted. Mounts, hooks,
+  arguments and rules keep their order.
 - Containers are identified by their names.
-- A removal is ``-KEY: removed``; a removal and a new value, in either order, are
-  ``-KEY: removed`` and ``KEY: value`` together, which means "replaced". Other fields of a
-  removal marker are left out, as runtimes ignore them.
-- Messages that only contain other messages are left out if these are empty, so that an empty
+- A removal is ``-KEY: removed``. A replacement, which is a removal and a new value in either order,
+  is ``-KEY: removed`` and ``KEY: value``. Other fields of a removal marker are omitted, as runtimes
+  ignore them.
+- Messages that only contain other messages are omitted if these are empty, so that an empty
   adjustment is an empty reply.
 
-Lists that do not fit (a key twice, a namespace removed and set, fields unknown to us) are shown
-as lists.
+Lists that a mapping cannot represent stay lists: repeated keys, a namespace both removed and set,
+and unknown fields.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MARK = "-"
 """Prefix of a key: NRI's sign for a removal."""
 
 ALL_EVENTS = "all"
-"""Text for a subscription mask of 0."""
+"""Value for a subscription mask of 0, which means all events."""
 
 MOUNT_KEY = "destination"
 
@@ -57,7 +57,7 @@ _KEYS = {
     "ContainerUpdate": "container_id",
     "ContainerEviction": "container_id",
 }
-# By message and field; a dash at the start of other keys has no meaning.
+# By message and field; in other keys, a leading dash has no meaning.
 _REMOVABLE = frozenset(
     {
         ("ContainerAdjustment", "annotations"),
@@ -68,11 +68,10 @@ _REMOVABLE = frozenset(
         ("LinuxContainerAdjustment", "net_devices"),
     }
 )
-# A runtime processes these one by one, so the order of removing and setting matters; for
-# the others it applies all removals first, regardless of their position.
+# A runtime processes these in order; for the others, it applies all removals first.
 _REMOVED_IN_TURN = frozenset({"LinuxNamespace"})
-# Their presence alone has no effect; that of all others does (pids {} is a limit of 0).
-_FRAMES = frozenset(
+# Empty messages of these types have no effect; others do (pids {} is a limit of 0).
+_WRAPPERS = frozenset(
     {
         "ContainerAdjustment",
         "LinuxContainerAdjustment",
@@ -84,7 +83,7 @@ _FRAMES = frozenset(
         "Hooks",
     }
 )
-# Messages in which an absent number is a 0 that the plugin set.
+# Messages in which an absent number means 0.
 _WITH_ZEROS = frozenset(
     {
         "POSIXRlimit",
@@ -101,12 +100,12 @@ _WITH_ZEROS = frozenset(
 def plain_reply(message: Message, name_of: NameOf) -> dict[str, Plain]:
     """Return the fields that ``message`` sets; {} for an empty one.
 
-    Accepts any reply of a plugin, and UpdateContainersRequest, which a plugin sends by itself. The
-    result contains no None. Equal results mean the same to a runtime.
+    Accepts any reply of a plugin, and UpdateContainersRequest. The result contains no None. Equal
+    results have the same effect on a runtime.
     """
     if isinstance(message, api.ConfigureResponse):
         return _subscription(message)
-    return _Reading(name_of).fields(message)
+    return _Converter(name_of).fields(message)
 
 
 def _subscription(reply: api.ConfigureResponse) -> dict[str, Plain]:
@@ -125,7 +124,7 @@ def _unknown(message: Message) -> dict[str, Plain]:
     return {UNKNOWN: plain(message)[UNKNOWN]}
 
 
-class _Reading:
+class _Converter:
     def __init__(self, name_of: NameOf) -> None:
         self._name_of = name_of
 
@@ -173,7 +172,7 @@ class _Reading:
         told = [self._one(field, item) for item in items]
         if of in _KEYS:
             by_key = _by_key(told, _KEYS[of], removable)
-            if by_key is None or (of in _REMOVED_IN_TURN and _both_ways(by_key)):
+            if by_key is None or (of in _REMOVED_IN_TURN and _has_replacement(by_key)):
                 return told
             return by_key
         if field.name in UNORDERED:
@@ -213,12 +212,12 @@ class _Valued:
 
 
 def unordered(items: list[_Item]) -> list[_Item]:
-    """Sort a list that is a set into the order in which goldens write it."""
+    """Sort a list that is a set, as in goldens: texts first."""
     return sorted(items, key=lambda item: (not isinstance(item, str), str(item)))
 
 
 def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Plain] | None:
-    """Return the items as a mapping; None if that cannot represent them."""
+    """Return the items as a mapping by key; None if a mapping cannot represent them."""
     found: dict[str, Plain] = {}
     for item in items:
         assert isinstance(item, dict)
@@ -239,12 +238,12 @@ def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Pl
     return _in_order(found.items())
 
 
-def _both_ways(by_key: dict[str, Plain]) -> bool:
+def _has_replacement(by_key: dict[str, Plain]) -> bool:
     return any(_is_marker(key) and key.removeprefix(MARK) in by_key for key in by_key)
 
 
 def _in_order(entries: Iterable[tuple[str, Plain]]) -> dict[str, Plain]:
-    """Order the items so that a removal stands right before its replacement."""
+    """Sort entries by key, each removal directly before its new value."""
     return dict(
         sorted(entries, key=lambda entry: (entry[0].removeprefix(MARK), not _is_marker(entry[0])))
     )
@@ -259,7 +258,7 @@ def _has_unknown(value: Plain) -> bool:
 
 
 def _bare_name(item: Plain) -> Plain:
-    """Reduce a CDI device to its name, its only field."""
+    """Return a CDI device's name if that is its only field."""
     if isinstance(item, dict) and list(item) == ["name"]:
         return item["name"]
     return item
@@ -270,7 +269,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _is_frame(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.name in _FRAMES
+    return field.message_type is not None and field.message_type.name in _WRAPPERS
 
 
 def _is_optional_value(message: Message) -> bool:

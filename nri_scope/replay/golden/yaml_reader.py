@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML with matchers, as untrusted input: bounded, without aliases, with line numbers.
+"""Parse YAML with matchers from untrusted input: bounded, without aliases, with line numbers.
 
-The tree is built directly from the parser's events, so depth cannot overflow the stack. The many
-guesses of YAML 1.1 are not applied: only ``true``, ``false`` and integers have a type, everything
-else is text (``no``, ``2026-11-21``, ``0755``, ``1.10``).
+The tree is built from the parser's events, with limited depth. Most implicit types of YAML 1.1 are
+not applied: only ``true``, ``false`` and integers are typed, other scalars are text (``no``,
+``2026-11-21``, ``0755``, ``1.10``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_BYTES = 16 << 20
-"""Maximum size; 10,000 events, each answered with an adjustment, need a quarter of it."""
+"""Maximum size in bytes: four times that of 10,000 events with an adjustment each."""
 MAX_DEPTH = 100
-"""Maximum depth; the deepest reply of the API needs 15, and unknown groups may add levels."""
+"""Maximum depth. The deepest reply of the API needs 15; unknown groups may add levels."""
 MAX_VALUES = 1_000_000
 MAX_MATCHERS = 100_000
 
@@ -35,7 +35,7 @@ _PLAIN_TAGS = _TEXT_TAGS | {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
 class MalformedYaml(UsageError):
-    """A syntax error; ``problem`` is at ``line``, counted from 1; 0 if it is not in one line."""
+    """Syntax error at ``line``, from 1; 0 if it concerns the whole file."""
 
     def __init__(self, line: int, problem: str, hint: str = "") -> None:
         super().__init__(problem, hint)
@@ -45,7 +45,7 @@ class MalformedYaml(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of the document and the line where it, or its key, starts."""
+    """Value of the document, with the line of its key or else its own."""
 
     line: int
     value: bool | int | str | Matcher | list[Node] | dict[str, Node]
@@ -60,24 +60,24 @@ class Node:
 
 
 def parse_yaml(text: str) -> Node:
-    """Parse the one document in ``text``. Raises MalformedYaml, and nothing else."""
+    """Parse the only document in ``text``. Raises only MalformedYaml."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _Building(yaml.parse(text, Loader=loader)).document()
+        return _TreeBuilder(yaml.parse(text, Loader=loader)).document()
     except MalformedYaml:
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        hint = "put a space behind a matcher" if "a tag" in str(error.context) else ""
+        hint = "put a space after a matcher" if "a tag" in str(error.context) else ""
         raise MalformedYaml(mark.line + 1 if mark else 0, _words(error.problem), hint) from None
     except yaml.reader.ReaderError as error:
-        strange = yaml.reader.Reader.NON_PRINTABLE.search(text)
-        line = text.count("\n", 0, strange.start()) + 1 if strange else 0
+        invalid = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        line = text.count("\n", 0, invalid.start()) + 1 if invalid else 0
         raise MalformedYaml(line, _words(error.reason)) from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        # Including numbers in directives that Python rejects.
+        # Includes errors of int() for numbers in directives.
         raise MalformedYaml(0, _words(error)) from None
 
 
@@ -85,7 +85,7 @@ def _words(problem: object) -> str:
     return f"not YAML: {' '.join(str(problem).split())[:200]}"
 
 
-class _Building:
+class _TreeBuilder:
     def __init__(self, events: Iterator[yaml.Event]) -> None:
         self._events = events
         self._values = 0
@@ -98,7 +98,7 @@ class _Building:
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
-                    raise MalformedYaml(_line(event), "a second document begins")
+                    raise MalformedYaml(_line(event), "there is a second document")
                 root = self._node(next(self._events), 0)
         if root is None:
             raise MalformedYaml(0, "the file is empty")
@@ -114,15 +114,17 @@ class _Building:
         if depth > MAX_DEPTH:
             raise MalformedYaml(line, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise MalformedYaml(line, "an anchor or alias", "write the value out")
+            raise MalformedYaml(
+                line, "anchors and aliases are not supported", "write the value out"
+            )
         match event:
             case yaml.ScalarEvent():
                 return Node(line, self._scalar(event, line))
             case yaml.SequenceStartEvent():
-                _untagged(event.tag, line)
+                _check_untagged(event.tag, line)
                 return Node(line, self._sequence(depth + 1))
             case yaml.MappingStartEvent():
-                _untagged(event.tag, line)
+                _check_untagged(event.tag, line)
                 return Node(line, self._mapping(depth + 1))
         raise MalformedYaml(line, "a value is missing")
 
@@ -141,12 +143,12 @@ class _Building:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)
             if not isinstance(event, yaml.ScalarEvent) or event.anchor:
-                raise MalformedYaml(line, "a key that is no plain text")
-            _untagged(event.tag, line)
+                raise MalformedYaml(line, "a key is not plain text")
+            _check_untagged(event.tag, line)
             key: str = event.value
             if key in entries:
-                raise MalformedYaml(line, f"the key {key[:80]!r} is there twice")
-            # Users look for the line of the key.
+                raise MalformedYaml(line, f"the key {key[:80]!r} is listed twice")
+            # Report the line of the key, not that of its value.
             entries[key] = replace(self._node(next(self._events), depth), line=line)
         return entries
 
@@ -177,10 +179,10 @@ def _line(event: yaml.Event) -> int:
     return mark.line + 1 if mark else 0
 
 
-def _untagged(tag: str | None, line: int) -> None:
+def _check_untagged(tag: str | None, line: int) -> None:
     if tag is not None and tag not in _PLAIN_TAGS:
         raise MalformedYaml(
             line,
-            f"{tag[:80]!r} stands before a key, a list or a mapping",
-            "matchers take the whole place",
+            f"{tag[:80]!r} precedes a key, a list or a mapping",
+            "a matcher replaces the whole value",
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A replay's result as one JSON object.
 
-Two replays of the same events to the same plugins give the same bytes, except below the key
-``times``: durations, and the output of plugins.
+Two replays of the same events to the same plugins produce identical bytes, except below the key
+``times``, which contains durations and the output of plugins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..result import ContainerResult, PlayedEvent, Replayed
 
 
 def document(replayed: Replayed) -> dict[str, Plain]:
-    """Return the whole result."""
+    """Return the JSON object of the whole result."""
     name_of = replayed.name_of
     return {
         "schema_version": SCHEMA_VERSION,
@@ -90,7 +90,7 @@ def _container(container: ContainerResult) -> dict[str, Plain]:
 
 
 def change_record(change: Change) -> dict[str, Plain]:
-    """Return one change of an OCI spec."""
+    """Return the JSON object of one change of an OCI spec."""
     return {
         "kind": change.kind,
         "path": change.path,

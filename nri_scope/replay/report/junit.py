@@ -14,10 +14,10 @@ from ..result import PlayedEvent, Replayed
 
 
 def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
-    """Return one suite for each plugin, one case for each reply.
+    """Return JUnit XML with a suite for each plugin and a case for each reply.
 
-    ``mismatches`` are a golden's, in lines; mismatches of other subjects become a case of their
-    own.
+    ``mismatches``: lines of each mismatch with a golden. Mismatches without a reply become cases of
+    a suite named golden.
     """
     left = dict(mismatches)
     root = ElementTree.Element("testsuites", name="nri-scope replay")
@@ -72,6 +72,6 @@ def _title(key: Key) -> str:
 
 
 def _key(reply: Reply) -> Key:
-    """Return the reply's entry in a golden."""
+    """Return the key of the reply's entry in a golden."""
     number = f"#{reply.occurrence}" if reply.occurrence > 1 else ""
     return Key(reply.plugin, reply.subject or SESSION, f"{reply.event}{number}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replay's result as lines for people."""
+"""Format a replay's result as lines for people."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 _SUBJECT_WIDTH = 28
 _INDENT = " " * 8
-_NARROWEST = 20
+_WRAP_WIDTH_MIN = 20
 _VALUE_MAX = 60
-"""Maximum columns of one value; longer ones are in ``--format json``."""
-_PATHS_TOLD = 3
+"""Maximum number of characters of one value; ``--format json`` has all."""
+_PATHS_LISTED = 3
 _SIGNS = {"added": ("+", Style.GOOD), "removed": ("-", Style.BAD), "changed": ("~", Style.WARN)}
 
 
 class Report:
-    """Formats the lines. ``chain``: there are several plugins to distinguish.
+    """Formatter of a replay's result.
 
-    ``plugins`` are their known names, for the width of a column. ``width`` is the maximum length of
-    lines; None does not limit it.
+    ``chain``: show plugins' names, as there are several. ``plugins``: their known names, for the
+    width of a column. ``width``: maximum number of columns; None for no limit.
     """
 
     def __init__(
@@ -57,31 +57,33 @@ class Report:
         """Format a line of a plugin's output."""
         return styled(Style.DIM, safe(_printed(line, chain=self._chain), self._width))
 
-    def _event(self, event: PlayedEvent, wide: int) -> Iterator[str]:
+    def _event(self, event: PlayedEvent, subject_width: int) -> Iterator[str]:
         number = str(event.event_id) if event.event_id else "+"
-        start = f"{number:>6}  {event.event:<{_EVENT_WIDTH}} {event.subject:<{wide}}"
+        start = f"{number:>6}  {event.event:<{_EVENT_WIDTH}} {event.subject:<{subject_width}}"
         if event.fault and (event.replies or not event.subject):
             yield styled(Style.WARN, safe(f"        fault: {event.fault}", self._width))
         if event.skipped:
-            yield from self._laid(start, f"not sent: {event.skipped}", Style.DIM)
+            yield from self._wrapped(start, f"not sent: {event.skipped}", Style.DIM)
         for reply in event.replies:
             yield from self._reply(start, event, reply)
         if not event.replies and (event.changes or event.dropped):
-            # No plugin was asked; the request came from a plugin.
-            asking = [one.plugin for one in event.changes] + [one.plugin for one in event.dropped]
-            for plugin in dict.fromkeys(asking):
+            # The request was sent by a plugin.
+            senders = [one.plugin for one in event.changes] + [one.plugin for one in event.dropped]
+            for plugin in dict.fromkeys(senders):
                 name = f"{plugin:<{self._name_width}}  " if self._chain else ""
-                yield from self._laid(f"{start}  {name}{'':>6}", _asked(event, plugin))
+                yield from self._wrapped(
+                    f"{start}  {name}{'':>6}", _requested_changes(event, plugin)
+                )
         if event.failure:
-            yield from self._laid("", f"fails: {event.failure}", Style.BAD)
+            yield from self._wrapped("", f"fails: {event.failure}", Style.BAD)
         if event.logged:
-            yield from self._laid("", f"logged: {event.logged}", Style.WARN)
+            yield from self._wrapped("", f"logged: {event.logged}", Style.WARN)
         for dropped in event.dropped:
-            what = f"requested {dropped.path}: " if dropped.path else ""
-            yield from self._laid("", f"{dropped.plugin} {what}{dropped.reason}", Style.WARN)
+            request = f"requested {dropped.path}: " if dropped.path else ""
+            yield from self._wrapped("", f"{dropped.plugin} {request}{dropped.reason}", Style.WARN)
 
-    def _laid(self, start: str, words: str, style: Style = Style.PLAIN) -> Iterator[str]:
-        """Append ``words`` to ``start`` or, if they do not fit, put them on lines below it."""
+    def _wrapped(self, start: str, words: str, style: Style = Style.PLAIN) -> Iterator[str]:
+        """Append ``words`` to ``start``; if they do not fit, wrap them on lines below it."""
         start, words = safe(start), safe(words)
         whole = f"{start}  {words}" if start else f"{_INDENT}{words}"
         if self._width is None or columns(whole) <= self._width:
@@ -89,39 +91,39 @@ class Report:
             return
         if start:
             yield styled(style, safe(start.rstrip(), self._width))
-        room = max(self._width - len(_INDENT), _NARROWEST)
+        room = max(self._width - len(_INDENT), _WRAP_WIDTH_MIN)
         for line in textwrap.wrap(words, room, break_on_hyphens=False):
             yield styled(style, safe(f"{_INDENT}{line}", self._width))
 
     def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> Iterator[str]:
         plugin = f"  {reply.plugin:<{self._name_width}}" if self._chain else ""
         if reply.event != event.event:
-            # A validator is asked as part of CreateContainer.
+            # ValidateContainerAdjustment is part of CreateContainer.
             start = start.replace(
-                f"{event.event:<{_EVENT_WIDTH}}", "  it validates".ljust(_EVENT_WIDTH)
+                f"{event.event:<{_EVENT_WIDTH}}", "  validation".ljust(_EVENT_WIDTH)
             )
         took = f"{duration(reply.took_ns):>6}"
-        good = reply.verdict is Verdict.OK
-        words = _in_short(event, reply) if good else f"{reply.verdict}: {reply.problem}"
-        slow = f"  more than half of {reply.deadline_ns / 1e9:.3g} s" if reply.slow else ""
-        style = Style.PLAIN if good and not slow else Style.WARN if good else Style.BAD
-        yield from self._laid(f"{start}{plugin}  {took}", f"{words}{slow}", style)
+        is_ok = reply.verdict is Verdict.OK
+        words = _summary(event, reply) if is_ok else f"{reply.verdict}: {reply.problem}"
+        slow = f"  over half of the deadline, {reply.deadline_ns / 1e9:.3g} s" if reply.slow else ""
+        style = Style.PLAIN if is_ok and not slow else Style.WARN if is_ok else Style.BAD
+        yield from self._wrapped(f"{start}{plugin}  {took}", f"{words}{slow}", style)
 
     # -- containers ---------------------------------------------------------------------------
 
     def containers(self, replayed: Replayed) -> Iterator[str]:
         """Yield the final state of each container that changed."""
         for container in replayed.containers.values():
-            made = container.changes
-            if not made and container.created:
+            changes_made = container.changes
+            if not changes_made and container.created:
                 continue
             yield ""
             yield styled(Style.STRONG, safe(container.name, self._width))
             if not container.created:
                 why = f": {container.failure}" if container.failure else ""
-                yield from self._laid("", f"was not created{why}", Style.BAD)
+                yield from self._wrapped("", f"was not created{why}", Style.BAD)
                 continue
-            for change in made:
+            for change in changes_made:
                 yield self._change(container, change)
 
     def _change(self, container: ContainerResult, change: Change) -> str:
@@ -134,7 +136,7 @@ class Report:
         return styled(style, safe(f"  {sign} {change.path}{_values(change)}{note}", self._width))
 
     def differences(self, ours: Replayed, other: Replayed) -> Iterator[str]:
-        """Yield how the other chain changes each container, as changes from ours to the other."""
+        """Yield the differences of each container, as changes from our chain's to the other's."""
         found = False
         for name, lines in differing(ours, other):
             found = True
@@ -144,26 +146,28 @@ class Report:
                 yield self.change(line) if isinstance(line, Change) else f"  {line}"
         if not found:
             yield ""
-            yield "every container is the same with the other chain"
+            yield "both chains result in equal containers"
 
     # -- summary ------------------------------------------------------------------------------
 
     def summary(self, replayed: Replayed) -> Iterator[str]:
-        """Yield the number of replies of each kind, and the plugins that ended early."""
+        """Yield the number of replies by verdict, and the plugins that ended early."""
         tally = replayed.tally
         counts = [f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items())]
         counts += [f"{tally.slow} slow"] if tally.slow else []
         yield ""
         for plugin in replayed.plugins:
             if plugin.gone:
-                after = f"after event {plugin.gone_after}" if plugin.gone_after else "at once"
-                text = f"{plugin.plugin} was gone {after}: {plugin.gone}"
+                when = (
+                    f"after event {plugin.gone_after}" if plugin.gone_after else "before any event"
+                )
+                text = f"{plugin.plugin} disconnected {when}: {plugin.gone}"
                 yield styled(Style.BAD, safe(text, self._width))
             if plugin.deserted and not (plugin.gone and plugin.deserted.endswith(plugin.gone)):
                 text = f"{plugin.plugin}: {plugin.deserted}"
                 yield styled(Style.BAD, safe(text, self._width))
             for process in plugin.left_behind:
-                text = f"{plugin.plugin} left a process behind, ended now: {process}"
+                text = f"{plugin.plugin} left a process behind, which was killed: {process}"
                 yield styled(Style.BAD, safe(text, self._width))
         replies = sum(tally.verdicts.values())
         not_sent = f" ({tally.skipped} more not sent)" if tally.skipped else ""
@@ -175,35 +179,35 @@ class Report:
         yield styled(Style.GOOD if replayed.ok else Style.BAD, safe(text, self._width))
 
 
-def _count(number: int, of: str) -> str:
-    plural = f"{of[:-1]}ies" if of.endswith("y") else f"{of}s"
-    return f"{number} {of if number == 1 else plural}"
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
-def _in_short(event: PlayedEvent, reply: Reply) -> str:
-    words = "" if reply.event != event.event else _asked(event, reply.plugin)
+def _summary(event: PlayedEvent, reply: Reply) -> str:
+    words = "" if reply.event != event.event else _requested_changes(event, reply.plugin)
     if not words and reply.message is not None and not is_empty_reply(reply.message):
-        words = f"a reply of {reply.message.ByteSize()} bytes and no change"
+        words = f"no change, in a reply of {reply.message.ByteSize()} bytes"
     return words or "ok"
 
 
-def _asked(event: PlayedEvent, plugin: str) -> str:
-    """Describe what a plugin changes, and in which other containers."""
+def _requested_changes(event: PlayedEvent, plugin: str) -> str:
+    """List the paths that a plugin changes, and the other containers that it updates."""
     own = [one for one in event.changes if one.plugin == plugin]
-    here = [one.change.path for one in own if _is(one.container, event.subject)]
-    others = sorted({one.container for one in own if not _is(one.container, event.subject)})
+    here = [one.change.path for one in own if _is_same(one.container, event.subject)]
+    others = sorted({one.container for one in own if not _is_same(one.container, event.subject)})
     parts: list[str] = []
     if here:
-        more = f" and {len(here) - _PATHS_TOLD} more" if len(here) > _PATHS_TOLD else ""
-        parts.append(f"changes {', '.join(here[:_PATHS_TOLD])}{more}")
+        more = f" and {len(here) - _PATHS_LISTED} more" if len(here) > _PATHS_LISTED else ""
+        parts.append(f"changes {', '.join(here[:_PATHS_LISTED])}{more}")
     if others:
-        more = f" and {len(others) - _PATHS_TOLD} more" if len(others) > _PATHS_TOLD else ""
-        parts.append(f"updates {', '.join(others[:_PATHS_TOLD])}{more}")
+        more = f" and {len(others) - _PATHS_LISTED} more" if len(others) > _PATHS_LISTED else ""
+        parts.append(f"updates {', '.join(others[:_PATHS_LISTED])}{more}")
     return "; ".join(parts)
 
 
-def _is(container: str, subject: str) -> bool:
-    """Return whether the names are equal; a container's name in a result may have a number."""
+def _is_same(container: str, subject: str) -> bool:
+    """Return whether the names are equal, ignoring the number of a container in a result."""
     return container == subject or container.rpartition("#")[0] == subject != ""
 
 
@@ -230,25 +234,25 @@ def _printed(line: PrintedLine, *, chain: bool) -> str:
 
 
 def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Change | str]]]:
-    """Yield containers that differ between two chains, with the differences."""
+    """Yield the containers that differ between two chains, with their differences."""
     for name in dict.fromkeys([*ours.containers, *other.containers]):
         one, two = ours.containers.get(name), other.containers.get(name)
         found = next((result for result in (one, two) if result is not None), None)
         if found is not None and found.existed:
-            # In the chain that does not have it, no plugin has changed it.
-            if differences := changes(_made(one, found), _made(two, found)):
+            # A chain without it did not change it.
+            if differences := changes(_spec(one, found), _spec(two, found)):
                 yield name, list(differences)
         elif one is None or two is None or one.created != two.created:
-            there = two is not None and two.created
-            yield name, ["is created there, not here" if there else "is created here, not there"]
+            by_other = two is not None and two.created
+            yield name, [f"is created with {'the other' if by_other else 'this'} chain only"]
         elif one.created and (differences := changes(_sorted(one), _sorted(two))):
             yield name, list(differences)
 
 
-def _made(result: ContainerResult | None, other: ContainerResult) -> Spec:
+def _spec(result: ContainerResult | None, other: ContainerResult) -> Spec:
     return sort_mounts(other.before if result is None else result.spec)
 
 
 def _sorted(result: ContainerResult) -> Spec:
-    # A runtime sorts all mounts if one is adjusted, which is not a difference between chains.
+    # A runtime sorts all mounts if one is adjusted, which is not a difference of the chains.
     return sort_mounts(result.spec)

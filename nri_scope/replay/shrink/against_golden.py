@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies that differ from a golden, also in replays of only some of its events."""
+"""Compare replies with a golden, also in replays of only some of its events."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from ..result import Replayed
 from .failure import Check, Failing
 
 _Place = tuple[str, int, str]
-"""A plugin, the number of a recorded event, and the request sent for it."""
+"""Plugin, number of the recorded event, and request sent for it."""
 
 _WORDS = {
-    MismatchKind.DIFFERS: "the reply is not as the golden wants it",
+    MismatchKind.DIFFERS: "the reply differs from the golden",
     MismatchKind.MISSING: "the golden has no such reply",
-    MismatchKind.UNUSED: "the reply that the golden wants does not come",
+    MismatchKind.UNUSED: "the reply expected by the golden is missing",
 }
 
 
 class AgainstGolden:
-    """Compares replays with the golden of a whole recording.
+    """Comparison of replays with the golden of a whole recording.
 
-    A golden counts events: the second update of a container is ``UpdateContainer#2``. In a replay
-    of fewer events it may be the first one, but is still compared as the second.
+    A golden numbers events: the second update of a container is ``UpdateContainer#2``. In a replay
+    of fewer events it may be the first update, but is still compared as the second.
     """
 
     def __init__(self, golden: Golden, whole: Replayed) -> None:
-        """Compare with a golden; ``whole`` has all events. Raises UsageError for another
-        recording's golden.
-        """
+        """``whole``: a replay of all events. Raises UsageError for another recording's golden."""
         golden.check_origin(whole.origin)
         self.golden = golden
         self._times: dict[_Place, list[int]] = defaultdict(list)
@@ -43,12 +41,12 @@ class AgainstGolden:
                 self._times[_place(reply)].append(reply.occurrence)
         self._numbers = _numbers_of(whole)
 
-    def checks(self, replayed: Replayed, heard: Failing | None = None) -> list[Check]:
-        """Return the mismatches, in order of occurrence, then the failures of plugins as such.
+    def checks(self, replayed: Replayed, failing: Failing | None = None) -> list[Check]:
+        """Return the mismatches in order of occurrence, then plugins' failures between events.
 
-        ``heard`` has the other failures of this replay, and distinguishes crashes.
+        ``failing``: the observer of this replay, which provides the signatures of crashes.
         """
-        heard = heard or Failing()
+        failing = failing or Failing()
         name_of = replayed.name_of
         replies = list(self.as_in_whole(replayed.replies()))
         first: dict[Key, int] = {}
@@ -59,28 +57,28 @@ class AgainstGolden:
             self.golden.compare(replies, name_of),
             key=lambda one: first.get(one.key, len(replies)),
         )
-        there = {played.event_id for played in replayed.events}
+        played_ids = {played.event_id for played in replayed.events}
         found: list[Check] = []
         for one in mismatches:
             answer = replies[first[one.key]] if one.key in first else None
             number = answer.event_id if answer is not None else 0
             if one.kind is MismatchKind.UNUSED:
                 number = self._numbers.get((one.key.subject, one.key.event), 0)
-                if number not in there:
-                    # No plugin was asked: the event is not in this part of the recording.
+                if number not in played_ids:
+                    # The event is not in this part of the recording.
                     continue
-            crash = heard.crash_of(answer) if answer is not None else ""
+            crash = failing.crash_of(answer) if answer is not None else ""
             found.append(_check(one, number, crash))
-        return [*found, *heard.of_plugins(replayed)]
+        return [*found, *failing.of_plugins(replayed)]
 
     def as_in_whole(self, replies: Iterable[Reply]) -> Iterator[Reply]:
-        """Yield the replies, numbered as in the whole recording."""
-        seen: Counter[_Place] = Counter()
+        """Yield the replies with their ordinal numbers in the whole recording."""
+        counts: Counter[_Place] = Counter()
         for reply in replies:
             place = _place(reply)
             times = self._times.get(place, ()) if reply.event_id else ()
-            at = seen[place]
-            seen[place] += 1
+            at = counts[place]
+            counts[place] += 1
             yield replace(reply, occurrence=times[at]) if at < len(times) else reply
 
 
@@ -103,7 +101,7 @@ def _check(one: Mismatch, event_id: int, crash: str) -> Check:
 
 
 def _difference(one: Mismatch) -> str:
-    """Describe the place and kind of the difference. The expected value never varies."""
+    """Describe the actual values; the expected ones are the same in each replay."""
     if one.kind is MismatchKind.DIFFERS:
         return to_json([[each.path, each.got] for each in one.differences])
     return to_json(one.got) if one.kind is MismatchKind.MISSING else ""
@@ -114,15 +112,15 @@ def _place(reply: Reply) -> _Place:
 
 
 def _numbers_of(whole: Replayed) -> dict[tuple[str, str], int]:
-    """Return the recorded events by subject and event, as goldens count them."""
+    """Return event numbers by subject and event, with repetitions named as in goldens."""
     numbers: dict[tuple[str, str], int] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for played in whole.events:
         if not played.event_id:
             continue
-        what = (played.subject or SESSION, played.event)
-        counts[what] += 1
-        times = counts[what]
+        key = (played.subject or SESSION, played.event)
+        counts[key] += 1
+        times = counts[key]
         name = played.event if times == 1 else f"{played.event}#{times}"
-        numbers[what[0], name] = played.event_id
+        numbers[key[0], name] = played.event_id
     return numbers

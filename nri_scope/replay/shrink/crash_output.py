@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output of a crashed program, reduced to what identifies the same crash again.
+"""Reduce the output of a crashed program to a signature that identifies the same crash.
 
-A crash is identified by its message, without the numbers in it, and by the first place in the
-plugin's own code: two Go panics, or two Python tracebacks, end in the same frames of the library
-that called the plugin, and with the same exit status.
+The signature consists of the message, without numbers, and the innermost frame in the plugin's own
+code: unrelated Go panics or Python tracebacks share the frames of the library that called the
+plugin, and the exit status.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from itertools import pairwise
 from ..result import PrintedLine
 
 LINES_MAX = 500
-"""Maximum lines kept from the start of a crash: message and frames of one goroutine or thread."""
+"""Maximum number of lines stored of a crash: message and frames of one goroutine or thread."""
 _MESSAGE_LINES = 20
 _LINE_MAX = 2_000
-"""Maximum characters of a line."""
+"""Maximum number of characters of a line."""
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b|\d+")
 
@@ -35,39 +35,39 @@ _RUST_FRAME = re.compile(r"\s+at (?P<file>\S+?):(?P<line>\d+)(?::\d+)?$")
 _RUST_LIBRARY = re.compile(r"^/rustc/|/\.cargo/|/rustlib/")
 
 
-class LastWords:
-    """Receives the output of plugins, and keeps the lines from each plugin's last crash on."""
+class CrashOutput:
+    """Output of plugins, reduced to the lines of each plugin's last crash."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
 
-    def hear(self, line: PrintedLine) -> None:
+    def add(self, line: PrintedLine) -> None:
         """Process a line that a plugin printed."""
         if line.stream != "stderr":
             return
         text = line.text[:_LINE_MAX]
-        kept = self._lines.get(line.plugin)
-        if _begins(text, kept):
+        lines = self._lines.get(line.plugin)
+        if _is_new_crash(text, lines):
             self._lines[line.plugin] = [text]
-        elif kept is not None and len(kept) < LINES_MAX:
-            kept.append(text)
+        elif lines is not None and len(lines) < LINES_MAX:
+            lines.append(text)
 
     def forget(self, plugin: str) -> None:
-        """Discard the output: the plugin is alive, so it did not crash."""
+        """Discard the output of a plugin that is still running."""
         self._lines.pop(plugin, None)
 
-    def of(self, plugin: str) -> str:
+    def signature_of(self, plugin: str) -> str:
         """Return the signature of the plugin's crash; "" if it printed none."""
         return signature(self._lines.get(plugin, ()))
 
 
-def alike(text: str) -> str:
-    """Return ``text`` without parts that differ between runs: addresses, ids and other numbers."""
+def without_numbers(text: str) -> str:
+    """Replace addresses, ids and other numbers, which differ between runs, with ``#``."""
     return _NUMBERS.sub("#", text)
 
 
 def signature(lines: Sequence[str]) -> str:
-    """Return the message and first own frame of the crash that begins with the first line."""
+    """Return the message and the innermost own frame of a crash; "" without lines."""
     if not lines:
         return ""
     if _GO.match(lines[0]):
@@ -76,16 +76,16 @@ def signature(lines: Sequence[str]) -> str:
         message, place = _rust(lines, panicked["place"])
     else:
         message, place = _python(lines)
-    return f"{alike(message)} at {place}"
+    return f"{without_numbers(message)} at {place}"
 
 
-def _begins(text: str, kept: list[str] | None) -> bool:
+def _is_new_crash(text: str, lines: list[str] | None) -> bool:
     """Return whether a new crash begins, rather than another part of the current one."""
     if _RUST.search(text) or _PYTHON.match(text):
-        # If there are several tracebacks in a row, the last one ends the program.
+        # Of several consecutive tracebacks, the last one is fatal.
         return True
-    # Go prints the signal that caused a fatal error immediately after it.
-    return _GO.match(text) is not None and not (kept and len(kept) < 3 and _GO.match(kept[0]))
+    # Go prints the signal of a fatal error directly after the error.
+    return _GO.match(text) is not None and not (lines and len(lines) < 3 and _GO.match(lines[0]))
 
 
 # -- Go ------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _python(lines: Sequence[str]) -> tuple[str, str]:
 
 
 def _rust(lines: Sequence[str], place: str) -> tuple[str, str]:
-    # Up to Rust 1.72 the message comes first, in quotes.
+    # Until Rust 1.72, the message precedes the place, in quotes.
     quoted, _, after = place.rpartition(", ") if place.startswith("'") else ("", "", place)
     frames = filter(None, map(_RUST_FRAME.match, lines))
     own = (

@@ -14,26 +14,26 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def fewest(items: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Return some of ``items``, in their order, of which no single one can be left out.
+def fewest(items: Sequence[T], has_property: Callable[[Sequence[T]], bool]) -> list[T]:
+    """Return a subset of ``items``, in their order, from which no single item can be removed.
 
-    ``shows`` returns whether some of them have the property; all together have it. ``shows`` is
-    also called with no items. It is called at most about ``len(items)`` squared times, and about
-    twice the logarithm if only one item matters. Its exceptions end the search.
+    ``has_property`` tests a subset, possibly empty; it must be true of all items together. It is
+    called at most about ``len(items)`` squared times, and about twice the logarithm of that length
+    if only one item matters. Its exceptions end the search.
     """
     left = list(items)
-    if not left or shows([]):
+    if not left or has_property([]):
         return []
     parts = min(2, len(left))
     while len(left) > 1:
         chunks = _split(left, parts)
-        smaller = _first(chunks, shows)
+        smaller = _first(chunks, has_property)
         if smaller is not None:
             left, parts = smaller, 2
             continue
         # With two parts, the rest without one part is the other part.
         rests = [_without(chunks, at) for at in range(len(chunks))] if parts > 2 else []
-        smaller = _first(rests, shows)
+        smaller = _first(rests, has_property)
         if smaller is not None:
             left, parts = smaller, max(parts - 1, 2)
         elif parts == len(left):
@@ -53,5 +53,7 @@ def _without(chunks: Sequence[list[T]], left_out: int) -> list[T]:
     return [item for at, chunk in enumerate(chunks) if at != left_out for item in chunk]
 
 
-def _first(candidates: Sequence[list[T]], shows: Callable[[Sequence[T]], bool]) -> list[T] | None:
-    return next((candidate for candidate in candidates if shows(candidate)), None)
+def _first(
+    candidates: Sequence[list[T]], has_property: Callable[[Sequence[T]], bool]
+) -> list[T] | None:
+    return next((candidate for candidate in candidates if has_property(candidate)), None)

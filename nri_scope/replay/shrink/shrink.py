@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a recording with which a plugin fails to the smallest part with which it still fails."""
+"""Reduce a recording with which a plugin fails to a small part with which it still fails."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from .failure import Check, Failing
 from .search import Exhausted, Progress, Search
 
 CONFIRMATIONS = 2
-"""Number of further replays of the whole recording before events are left out."""
+"""Number of additional replays of the whole recording before the search."""
 
 Play = Callable[[Job, Audience], Replayed]
-"""Performs a replay. Its exceptions end the search; KeyboardInterrupt keeps the best so far."""
+"""Performs a replay. Its exceptions end the search; KeyboardInterrupt keeps the best part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a search. A replay in progress is completed."""
+    """Limits of a search. A replay in progress is completed."""
 
     replays: int = 500
-    """Maximum replays, without those that confirm the failure."""
+    """Maximum number of replays, without those that confirm the failure."""
     seconds: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The failure to reproduce."""
+class ShrinkJob:
+    """Recording to reduce, and the failure to reproduce."""
 
     job: Job
-    """The whole recording, and the plugins to replay it to. Its `selection` has only the session."""
+    """The whole recording and the plugins. Only the session of its `selection` is used."""
     golden: Golden | None = None
     check: int = 1
     """Number of the failing check to reproduce, from 1."""
@@ -53,33 +53,33 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of the whole recording."""
+    """Failure of the whole recording."""
 
     check: Check
     checks: Sequence[Check]
     """All failing checks, in order of occurrence."""
-    shown: int
+    occurrences: int
     """Number of `replays` in which it occurred."""
     replays: int
 
     @property
-    def stable(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether it failed each time."""
-        return self.shown == self.replays
+        return self.occurrences == self.replays
 
     @property
     def tries(self) -> int:
-        """Number of replays of a part before it counts as not failing."""
-        return 1 if self.stable else self.replays
+        """Number of replays without a failure after which a part counts as passing."""
+        return 1 if self.is_stable else self.replays
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest part that was found."""
+    """Smallest failing part that was found."""
 
     failure: Failure
     numbers: Sequence[int]
-    """Its events in the recording, including Synchronize if its whole list is needed."""
+    """Numbers of its events, including Synchronize if its whole list is needed."""
     before: int
     """Number of events of the session without Configure and Synchronize."""
     after: int
@@ -88,69 +88,68 @@ class Shrunk:
     """Number of replays, without those that confirm the failure."""
     seconds: float
     ended: str = ""
-    """Why the search ended early, in words; "" if no more events can be left out."""
+    """Reason if the search ended early; "" if no more events can be removed."""
     interrupted: bool = False
-    """Whether it was ended by the interrupt key, or a similar signal."""
+    """Whether the search was ended by a stop signal."""
     against: AgainstGolden | None = None
 
 
 class Shrinking:
-    """Makes a recording smaller. Call `confirm`, then `shrink`, then `write`."""
+    """Reduction of a recording. Call `confirm`, then `shrink`, then `write`."""
 
-    def __init__(self, wanted: Wanted, play: Play) -> None:
+    def __init__(self, shrink_job: ShrinkJob, play: Play) -> None:
         """Open the recording. Raises UsageError and RecordingError if it cannot be replayed."""
-        self._wanted = wanted
+        self._shrink_job = shrink_job
         self._play = play
-        with Recording.open(wanted.job.recording) as recording:
-            session = Script(recording, wanted.job.selection).session.id
-        self._job = replace(wanted.job, keep=wanted.golden is not None, output=None)
+        with Recording.open(shrink_job.job.recording) as recording:
+            session = Script(recording, shrink_job.job.selection).session.id
+        self._job = replace(shrink_job.job, keep=shrink_job.golden is not None, output=None)
         self._selection = ReplaySelection(session=session)
         self._against: AgainstGolden | None = None
         self._replays = 0
 
     def confirm(self) -> Failure:
-        """Replay the whole recording repeatedly. Raises `UsageError` if nothing fails."""
+        """Replay the whole recording repeatedly. Raises `UsageError` if no check fails."""
         checks = self._checks(*self._played(self._job.recording))
-        wanted = self._wanted.check
+        number = self._shrink_job.check
         if not checks:
-            what = "as the golden wants it" if self._wanted.golden else "in order"
+            state = "matches the golden" if self._shrink_job.golden else "is valid"
             raise UsageError(
-                f"{self._job.recording}: nothing fails: every reply is {what}, so there is nothing "
-                "to look for",
-                "see `replay` for what is answered, or name a golden that is not met with --golden",
+                f"{self._job.recording}: no check fails: every reply {state}",
+                "inspect the replies with `replay`, or use --golden with a golden that fails",
             )
-        if wanted > len(checks):
+        if number > len(checks):
             raise UsageError(
-                f"--check {wanted}: {len(checks)} {'fails' if len(checks) == 1 else 'fail'} here",
-                "choose one of those",
+                f"--check {number}: only {len(checks)} {'fails' if len(checks) == 1 else 'fail'}",
+                "choose a lower number",
             )
-        check = checks[wanted - 1]
-        shown = sum(
+        check = checks[number - 1]
+        repeated = sum(
             check in self._checks(*self._played(self._job.recording)) for _ in range(CONFIRMATIONS)
         )
-        return Failure(check, checks, 1 + shown, 1 + CONFIRMATIONS)
+        return Failure(check, checks, 1 + repeated, 1 + CONFIRMATIONS)
 
     def shrink(self, failure: Failure, on_progress: Callable[[Progress], None]) -> Shrunk:
-        """Leave out events until no more can be left out, or a limit is reached.
+        """Remove events until no more can be removed, or a limit is reached.
 
-        The interrupt key ends it with the best part so far. Raises `RecordingError`.
+        KeyboardInterrupt ends the search with the best part so far. Raises `RecordingError`.
         """
         began = time.monotonic()
-        limits = self._wanted.limits
+        limits = self._shrink_job.limits
         stage = ""
         ended, interrupted = "", False
 
-        def told() -> None:
+        def report() -> None:
             on_progress(Progress(self._replays, stage, search.count(search.best)))
 
-        def shows(path: Path) -> bool:
+        def fails(path: Path) -> bool:
             for _ in range(failure.tries):
                 if self._replays >= limits.replays:
-                    raise Exhausted(f"{limits.replays} replays were made")
+                    raise Exhausted(f"the limit of {limits.replays} replays was reached")
                 if time.monotonic() - began >= limits.seconds:
-                    raise Exhausted(f"{limits.seconds:g} s are over")
+                    raise Exhausted(f"the limit of {limits.seconds:g} s was reached")
                 self._replays += 1
-                told()
+                report()
                 with suppress(UsageError):
                     if failure.check in self._checks(*self._played(path)):
                         return True
@@ -159,11 +158,11 @@ class Shrinking:
         def begin(name: str) -> None:
             nonlocal stage
             stage = name
-            told()
+            report()
 
         with tempfile.TemporaryDirectory(prefix="nri-scope-shrink-") as folder:
             session = self._selection.session or 0
-            search = Search(self._job.recording, session, Path(folder), shows)
+            search = Search(self._job.recording, session, Path(folder), fails)
             try:
                 search.run(begin, failure.check.event_id)
             except Exhausted as error:
@@ -171,7 +170,7 @@ class Shrinking:
             except KeyboardInterrupt:
                 ended, interrupted = "the search was interrupted", True
             else:
-                told()
+                report()
         return Shrunk(
             failure,
             sorted(search.best),
@@ -185,40 +184,38 @@ class Shrinking:
         )
 
     def write(self, shrunk: Shrunk, output: Path) -> Extracted:
-        """Write the part as a recording of its own. Raises RecordingError if
-        that fails.
-        """
+        """Write the part as a new recording. Raises RecordingError."""
         with Recording.open(self._job.recording) as recording:
             return extract(recording, output, Selection(numbers=shrunk.numbers, bare=True))
 
     def replay(self, failure: Failure, path: Path) -> tuple[Replayed, bool]:
-        """Replay a part that was written, and return whether it fails in the same way.
+        """Replay a written part; return the result and whether it fails in the same way.
 
-        A failure that occurs only sometimes gets as many tries as before.
+        An unstable failure is tried as often as during the search.
         """
-        replayed, shown = self._replay(failure, path)
+        replayed, failed = self._replay(failure, path)
         for _ in range(failure.tries - 1):
-            if shown:
+            if failed:
                 break
-            replayed, shown = self._replay(failure, path)
-        return replayed, shown
+            replayed, failed = self._replay(failure, path)
+        return replayed, failed
 
     def _replay(self, failure: Failure, path: Path) -> tuple[Replayed, bool]:
-        replayed, heard = self._played(path, keep=True)
-        return replayed, failure.check in self._checks(replayed, heard)
+        replayed, failing = self._played(path, keep=True)
+        return replayed, failure.check in self._checks(replayed, failing)
 
     def _played(self, path: Path, *, keep: bool = False) -> tuple[Replayed, Failing]:
-        heard = Failing()
+        failing = Failing()
         job = replace(
             self._job, recording=path, selection=self._selection, keep=self._job.keep or keep
         )
-        return self._play(job, heard), heard
+        return self._play(job, failing), failing
 
-    def _checks(self, replayed: Replayed, heard: Failing) -> list[Check]:
-        golden = self._wanted.golden
+    def _checks(self, replayed: Replayed, failing: Failing) -> list[Check]:
+        golden = self._shrink_job.golden
         if golden is None:
-            return heard.checks(replayed)
+            return failing.checks(replayed)
         if self._against is None:
-            # The first replay is one of the whole recording.
+            # The first replay is of the whole recording.
             self._against = AgainstGolden(golden, replayed)
-        return self._against.checks(replayed, heard)
+        return self._against.checks(replayed, failing)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A failing replay as a ready test case for `nri_scope.pytest_plugin`."""
+"""Write a failing replay as a test case for `nri_scope.pytest_plugin`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nri_scope.text.escape import safe
 
 from ..chain import Command
 from ..golden import Golden, Key, entries_of
-from ..golden.compare import kept
+from ..golden.compare import merge_matchers
 from ..golden.matchers import Expected
 from ..replies import Reply
 from ..result import Replayed
@@ -27,49 +27,47 @@ from .against_golden import AgainstGolden, key_of
 from .failure import Check
 
 _NAME_MAX = 80
-"""Maximum characters of a test's name."""
+"""Maximum number of characters of a test's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The paths of one test case's files."""
+    """Paths of a test case's files."""
 
     folder: Path
     name: str
-    """Name of the test, contained in the names of all files."""
+    """Name of the test, with which the names of all files begin."""
 
     @property
     def test(self) -> Path:
-        """The path of the test itself."""
+        """Path of the test itself."""
         return self.folder / f"{self.name}.py"
 
     @property
     def recording(self) -> Path:
-        """The path of the recording."""
+        """Path of the recording."""
         return self.folder / f"{self.name}.nriscope.db"
 
     @property
     def golden(self) -> Path:
-        """The path of the golden, where the fixture expects it."""
+        """Path of the golden, where the fixture expects it."""
         return self.folder / "goldens" / self.name / f"{self.name}.yaml"
 
     def config(self, index: str) -> Path:
-        """Return the path of a plugin's configuration; ``index`` "" for the one of all plugins."""
+        """Return the path of a plugin's configuration; of all plugins' for ``index`` ""."""
         return self.folder / f"{self.name}.{index or 'all'}.conf"
 
     @classmethod
     def of(cls, folder: Path, check: Check, *, force: bool = False) -> Place:
-        """Name the test after the failure. Raises UsageError if such a test exists and must not be
-        overwritten.
-        """
+        """Name the test after the failure. Raises UsageError if files exist, unless ``force``."""
         words = f"{check.event} {check.subject}" if check.event else f"{check.plugin} {check.kind}"
-        apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", words).lower()
-        name = re.sub(r"[^a-z0-9]+", "_", f"test {apart}").strip("_")[:_NAME_MAX]
+        separated = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", words).lower()
+        name = re.sub(r"[^a-z0-9]+", "_", f"test {separated}").strip("_")[:_NAME_MAX]
         place = cls(folder, name)
         for path in (place.test, place.recording, place.golden):
             if os.path.lexists(path) and not force:
                 raise UsageError(
-                    f"{path}: there is such a file already",
+                    f"{path}: file exists",
                     "name another folder after --pytest, or add --force",
                 )
         return place
@@ -86,8 +84,8 @@ def write_test(
 ) -> None:
     """Write the test, and the configuration of its plugins. Raises `UsageError`.
 
-    ``faults`` are in the syntax of ``--fault``. The recording, and a golden, are written by
-    the caller. ``force``: overwrite existing files.
+    ``faults``: in the syntax of ``--fault``. ``force``: overwrite existing files. The caller writes
+    the recording and the golden.
     """
     last = f"    result.{'assert_golden' if has_golden else 'assert_ok'}()"
     try:
@@ -104,42 +102,42 @@ def write_test(
 
 
 def golden_of(against: AgainstGolden, check: Check, replayed: Replayed) -> Golden:
-    """Return the golden for a part of a recording: the entries of the whole one's golden.
+    """Return the golden for a part of a recording, from the golden of the whole.
 
-    Except for the failing check, replies that differ only because of omitted events are accepted.
-    ``replayed`` has the current replies to the part.
+    Current replies that differ because of removed events are accepted, but not the failing check.
+    ``replayed``: a replay of the part.
     """
     entries: dict[Key, Expected] = {}
-    wanted, failing = against.golden.entries, key_of(check)
+    expected, failing = against.golden.entries, key_of(check)
     replies = list(replayed.replies())
     differ = {key_of(one) for one in against.checks(replayed) if one.kind.startswith("golden ")}
     for reply, as_whole in zip(replies, against.as_in_whole(replies), strict=True):
-        key, said = _entry(reply, replayed)
+        key, content = _entry(reply, replayed)
         old, _ = _entry(as_whole, replayed)
-        if old == failing and old not in wanted:
-            # A reply that should not exist at all.
+        if old == failing and old not in expected:
+            # This reply must not occur.
             continue
         entries[key] = (
-            wanted[old] if old in wanted and (old == failing or old not in differ) else said
+            expected[old] if old in expected and (old == failing or old not in differ) else content
         )
     if check.kind == "golden unused":
-        entries[failing] = wanted[failing]
+        entries[failing] = expected[failing]
     entries = dict(sorted(entries.items(), key=lambda entry: entry[0].place))
     return replace(against.golden, origin=replayed.origin, entries=entries, path="", lines={})
 
 
 def _entry(reply: Reply, replayed: Replayed) -> tuple[Key, Expected]:
-    ((key, said),) = entries_of([reply], replayed.name_of).items()
-    return key, kept({}, said)
+    ((key, content),) = entries_of([reply], replayed.name_of).items()
+    return key, merge_matchers({}, content)
 
 
 # -- the test itself ---------------------------------------------------------------------------
 
 
 def _head(check: Check) -> Iterator[str]:
-    yield f'"""{_told(check)}'
+    yield f'"""{_docstring_text(check)}'
     yield ""
-    yield "Made by `nri-scope shrink`; it fails until the plugin is corrected."
+    yield "Written by `nri-scope shrink`; it fails until the plugin is fixed."
     yield '"""'
     yield ""
     yield "from pathlib import Path"
@@ -157,7 +155,7 @@ def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
         argv = plugin.argv if isinstance(plugin, Command) else ()
         yield f"    {_text(plugin.id)}: ["
         for at, word in enumerate(argv):
-            # A program without a slash is searched in PATH.
+            # A program without a slash is looked up in PATH.
             is_path = "/" in word or (at > 0 and "." in word)
             yield f"        {_word(word, place.folder) if is_path else _text(word)},"
         yield "    ],"
@@ -195,25 +193,25 @@ def _arguments(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
 
 
 def _mapping(name: str, items: Mapping[str, str]) -> Iterator[str]:
-    """Yield an argument, one line per item. Values are code."""
+    """Yield a keyword argument, one line per item. Values are code."""
     yield f"{name}={{"
     yield from (f"    {_text(key)}: {value}," for key, value in items.items())
     yield "},"
 
 
 def _word(word: str, folder: Path) -> str:
-    """Return a word of a command; files are named relative to the test."""
+    """Return code for a word of a command, with paths of files relative to the test."""
     if Path(word).is_absolute() or not os.path.lexists(word):
         return _text(word)
     return f"str(HERE / {_text(os.path.relpath(word, folder))})"
 
 
 def _text(text: str) -> str:
-    """Return a Python string literal for any text."""
+    """Return a Python string literal for ``text``."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
 
 
-def _told(check: Check) -> str:
-    """Return the text of a check, made safe for a docstring."""
+def _docstring_text(check: Check) -> str:
+    """Return the text of a check, safe in a docstring."""
     text = safe(check.text, 90).replace("\\", "/").replace('"', "'")
     return text if text.endswith((".", "…")) else f"{text}."

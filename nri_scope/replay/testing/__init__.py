@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run replays in a test, for `nri_scope.pytest_plugin` and for other frameworks.
+"""Run replays in tests, for `nri_scope.pytest_plugin` and for other frameworks.
 
 In: plugins as objects or commands, a recording, a golden. Out: a `Result` with assertions; a
-failure is an AssertionError whose text explains it. This package never knows pytest.
+failed assertion is an AssertionError with an explanation. This package never imports pytest.
 """
 
 from .container_comparison import explain as explain
 from .error_wording import problem as problem
-from .failure_report import story as story
+from .failure_report import failure_report as failure_report
 from .goldens import CHECK as CHECK
 from .goldens import NONE as NONE
 from .goldens import UPDATE as UPDATE

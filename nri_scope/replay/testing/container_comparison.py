@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explanation of the differences between two containers, for a failed comparison in a test."""
+"""Explain a failed comparison of two containers in a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..result import ContainerResult
 
 
 def explain(operator: str, left: object, right: object) -> list[str] | None:
-    """Explain ``left == right`` of two containers in lines; None for anything else."""
+    """Return lines that explain why ``left == right`` fails; None if they are not containers."""
     if operator != "==":
         return None
     if not isinstance(left, ContainerResult) or not isinstance(right, ContainerResult):
@@ -24,13 +24,13 @@ def explain(operator: str, left: object, right: object) -> list[str] | None:
 def _differences(left: ContainerResult, right: ContainerResult) -> Iterator[str]:
     report = Report()
     if left.created != right.created:
-        yield f"{'left' if left.created else 'right'} is created, the other is not"
-    for what, one, other in (
-        ("as created without plugins", left.before, right.before),
-        ("as it ended up", left.spec, right.spec),
+        yield f"only the {'left' if left.created else 'right'} container was created"
+    for label, one, other in (
+        ("spec without plugins", left.before, right.before),
+        ("resulting spec", left.spec, right.spec),
     ):
         if found := changes(one, other):
-            yield f"{what}, from left to right:"
+            yield f"{label}, from left to right:"
             yield from (report.change(change) for change in found)
     ours, theirs = left.owners, right.owners
     for path in sorted(ours.keys() | theirs.keys()):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wording of errors for a test, which has arguments instead of the command's options."""
+"""Reword errors for a test, which has arguments in place of command-line options."""
 
 from __future__ import annotations
 
 from nri_scope.errors import NriScopeError
 from nri_scope.text.escape import safe
 
-_INSTEAD = {
+_ARGUMENTS = {
     "--update-golden": "--nri-golden=update",
     "--no-effects": "effects=False",
     "--profile ": "profile=",
@@ -17,8 +17,8 @@ _INSTEAD = {
 
 
 def problem(error: NriScopeError) -> str:
-    """Return one line that names the problem and the way out, safe for a terminal."""
+    """Return the error as one line with its hint, safe for a terminal."""
     text = str(error)
-    for option, argument in _INSTEAD.items():
+    for option, argument in _ARGUMENTS.items():
         text = text.replace(option, argument)
     return safe(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a replay, to find out why a test failed."""
+"""Report a replay in a failed test."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from ..report import Report
 from ..result import PlayedEvent
 from .result import Result
 
-_EVENTS = 60
-"""Maximum lines of events; the first ones are the most informative."""
-_CONTAINERS = 60
-_TRACEBACK = 40
+_EVENT_LINES = 60
+"""Maximum number of lines of events; the first ones are the most informative."""
+_CONTAINER_LINES = 60
+_TRACEBACK_LINES = 40
 
 
-def story(result: Result) -> Iterator[str]:
-    """Yield lines, safe for a terminal: the events with non-empty replies, tracebacks of handlers,
-    changes to containers, and the summary.
+def failure_report(result: Result) -> Iterator[str]:
+    """Yield lines, safe for a terminal: notable events, the first handler's traceback, changes to
+    containers, and the summary.
     """
     replayed = result.replayed
     report = Report(chain=len(replayed.plugins) > 1)
     yield safe(f"{replayed.source}, as profile {replayed.profile}")
-    told = (line for event in replayed.events if _tells(event) for line in report.event(event))
-    yield from _some(told, _EVENTS)
+    lines = (
+        line for event in replayed.events if _is_notable(event) for line in report.event(event)
+    )
+    yield from _first(lines, _EVENT_LINES)
     for error in result.handler_errors[:1]:
         yield ""
         yield safe(error.where)
-        yield from (f"  {safe(line)}" for line in _some(error.lines(), _TRACEBACK))
-    yield from _some(report.containers(replayed), _CONTAINERS)
+        yield from (f"  {safe(line)}" for line in _first(error.lines(), _TRACEBACK_LINES))
+    yield from _first(report.containers(replayed), _CONTAINER_LINES)
     yield from report.summary(replayed)
 
 
-def _tells(event: PlayedEvent) -> bool:
+def _is_notable(event: PlayedEvent) -> bool:
     return bool(
         event.changes
         or event.dropped
@@ -48,7 +50,7 @@ def _tells(event: PlayedEvent) -> bool:
     )
 
 
-def _some(lines: Iterable[str], most: int) -> Iterator[str]:
+def _first(lines: Iterable[str], most: int) -> Iterator[str]:
     lines = iter(lines)
     yield from islice(lines, most)
     left = sum(1 for _ in lines)

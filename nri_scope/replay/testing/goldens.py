@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goldens of one test: compared, updated, or ignored."""
+"""Compare the results of a test with its goldens, or update them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from ..golden.golden import HEAD
 from ..result import Replayed
 
 CHECK, UPDATE, NONE = "check", "update", "none"
-"""What to do with goldens."""
+"""Modes: compare with goldens, write them, or ignore them."""
 
 _HEAD = HEAD.replace("nri-scope replay --update-golden", "pytest --nri-golden=update")
 
 
 class Goldens:
-    """Handles the goldens; ``usual`` is the test's own, others are relative to ``folder``."""
+    """Goldens of one test. ``default``: its own golden; other paths are relative to ``folder``."""
 
-    def __init__(self, folder: Path, usual: Path, mode: str = CHECK) -> None:
+    def __init__(self, folder: Path, default: Path, mode: str = CHECK) -> None:
         self._folder = folder
-        self._usual = usual
+        self._default = default
         self._mode = mode
         self._updated: set[Path] = set()
         self.written: list[Path] = []
-        """Files that were changed."""
+        """Paths of the goldens that were written."""
 
     def problem_of(self, replayed: Replayed, file: str | Path = "") -> str:
-        """Describe the mismatches with the golden in lines; "" if there are none.
+        """Return the mismatches with the golden as lines; "" if there are none.
 
-        Raises `UsageError` if the golden is missing or invalid.
+        In update mode, write the golden instead. Raises `UsageError` if it is missing or invalid.
         """
         if self._mode == NONE:
             return ""
-        path = self._folder / file if str(file) else self._usual
-        # A second result of one test is compared with the first, which it must not overwrite.
+        path = self._folder / file if str(file) else self._default
+        # A second result of the test must not overwrite the first, so it is compared with it.
         if self._mode == UPDATE and path not in self._updated:
             self._update(replayed, path)
             return ""
@@ -49,11 +49,11 @@ class Goldens:
             return ""
         if path in self._updated:
             hint = (
-                "another result of this test was written to it; give each a golden of its own: "
-                "assert_golden(FILE)"
+                "this test already wrote another result to this golden; use a separate golden for "
+                "each result: assert_golden(FILE)"
             )
         else:
-            hint = "if these replies are right, write them with --nri-golden=update"
+            hint = "if the new replies are correct, write them with --nri-golden=update"
         return "\n".join([*lines(mismatches, _shown(path)), hint])
 
     def _update(self, replayed: Replayed, path: Path) -> None:
@@ -70,7 +70,7 @@ class Goldens:
             except OSError as error:
                 why = error.strerror or str(error)
                 raise UsageError(
-                    f"golden {safe(str(path))}: its folder cannot be made: {why.lower()}"
+                    f"golden {safe(str(path))}: cannot create its folder: {why.lower()}"
                 ) from error
             new.save(path)
             self.written.append(path)
@@ -78,7 +78,7 @@ class Goldens:
 
 
 def _shown(path: Path) -> str:
-    """Shorten the path relative to the current folder where possible."""
+    """Return the path, relative to the current folder if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

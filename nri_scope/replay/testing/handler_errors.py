@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of handlers in this process, of which plugins send only one line."""
+"""Collect exceptions of handlers in this process, as replies contain only one line of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OURS = str(Path(nri_scope.plugin.__file__).parent)
 
 
 class HandlerError(NamedTuple):
-    """One exception raised by a handler."""
+    """Exception raised by a handler."""
 
     where: str
     """Handler and subject: ``create_container shop/web/app``."""
@@ -26,14 +26,14 @@ class HandlerError(NamedTuple):
     """Its traceback begins in the handler."""
 
     def lines(self) -> Iterator[str]:
-        """Return its traceback, as Python prints it."""
+        """Yield its traceback as Python prints it."""
         for text in traceback.format_exception(self.error):
             yield from text.splitlines()
 
 
 @contextmanager
-def caught() -> Iterator[list[HandlerError]]:
-    """Collect exceptions of handlers meanwhile. They are still logged and answered as usual."""
+def collect_handler_errors() -> Iterator[list[HandlerError]]:
+    """Collect exceptions of handlers in the block. They are still logged, and sent as errors."""
     found: list[HandlerError] = []
     level, effective = _LOG.level, _LOG.getEffectiveLevel()
 
@@ -41,7 +41,7 @@ def caught() -> Iterator[list[HandlerError]]:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             found.append(HandlerError(record.getMessage(), _from_handler(error)))
-        # Records below the level set before this handler was added are not passed on.
+        # Drop records below the level in effect before.
         return record.levelno >= effective
 
     _LOG.addFilter(collect)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of a test: objects, commands, or several of them by their indices."""
+"""Parse the plugins of a test: objects with handlers, or commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..chain import DEFAULT_INDEX, Command, command
 from ..plugins import Casting, InProcess
 
 Find = Callable[[str], str]
-"""Returns the path of a file that is named relative to a test."""
+"""Returns the path of a file given relative to a test."""
 
 
 def casting_of(
@@ -29,25 +29,26 @@ def casting_of(
     environment: Mapping[str, str] | None = None,
     find: Find = str,
 ) -> Casting:
-    """Parse ``plugin``: one plugin, or a mapping of several by ``NN`` or ``NN-name``.
+    """Parse ``plugin``: one plugin, or a mapping from ``NN`` or ``NN-name`` to plugins.
 
-    One plugin is an object with handlers, or a command: a list, a path, or a string in shell
-    quoting. ``config`` is for all, or a mapping by index. Raises `UsageError`.
+    A plugin is an object with handlers, or a command: a list, a path, or a string in shell quoting.
+    ``config`` is for all plugins, or a mapping by index. Raises `UsageError`.
     """
     if isinstance(plugin, Mapping):
         several = cast("Mapping[object, object]", plugin)
         if not several:
-            raise UsageError("there is no plugin to replay to", "put one into the mapping")
+            raise UsageError("the mapping of plugins is empty", "add a plugin")
         if index or name:
             raise UsageError(
-                "index and name are for one plugin", 'several have theirs as keys: "10-mine"'
+                "index and name are not valid with a mapping of plugins",
+                'use its keys, for example "10-mine"',
             )
         plugins = tuple(_one(one, *_place(key), find) for key, one in several.items())
     else:
         plugins = (_one(plugin, index, name, find),)
     configs = {"": config} if isinstance(config, str) else dict(config)
-    for wanted in configs.keys() - {one.index for one in plugins} - {""}:
-        raise UsageError(f"config for {wanted!r}: no plugin has this index")
+    for unknown in configs.keys() - {one.index for one in plugins} - {""}:
+        raise UsageError(f"config for {unknown!r}: no plugin has this index")
     return Casting(plugins, configs, dict(environment or {}))
 
 
@@ -61,7 +62,7 @@ def _place(key: object) -> tuple[str, str]:
 def _one(plugin: object, index: str, name: str, find: Find) -> Command | InProcess:
     argv = _argv(plugin)
     if argv is None:
-        # Also refuses other objects, before waiting for them to register.
+        # Raises UsageError for objects without handlers, which would never register.
         Handlers.of(plugin)
         return InProcess(
             check_index(index or DEFAULT_INDEX), check_name(name or _name_of(plugin)), plugin
@@ -73,7 +74,7 @@ def _one(plugin: object, index: str, name: str, find: Find) -> Command | InProce
 
 
 def _argv(plugin: object) -> tuple[str, ...] | None:
-    """Return a command's words; None for other objects."""
+    """Return the words of a command; None if ``plugin`` is not a command."""
     match plugin:
         case str():
             try:
@@ -92,14 +93,12 @@ def _word(word: object) -> str:
         return word
     path = os.fspath(cast("os.PathLike[str]", word)) if isinstance(word, os.PathLike) else None
     if not isinstance(path, str):
-        raise UsageError(f"{word!r} is no word of a command", "a command is made of text and paths")
+        raise UsageError(f"{word!r} is not valid in a command", "use texts and paths")
     return path
 
 
 def _name_of(plugin: object) -> str:
-    """Derive device-injector from ``DeviceInjector``, my from ``MyPlugin``: names rarely end in
-    plugin.
-    """
+    """Derive a name from the class: my-device from ``MyDevice``, my from ``MyPlugin``."""
     words = re.sub(
         r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+", "-", type(plugin).__name__
     )

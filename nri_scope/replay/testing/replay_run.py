@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a replay in a test, which may be a coroutine."""
+"""Run a replay in a test, which may be a coroutine."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from nri_scope.transport.loop import run
 
 from ..result import Replayed
 from ..run import Job, replay
-from .handler_errors import HandlerError, caught
+from .handler_errors import HandlerError, collect_handler_errors
 
 
 def perform(job: Job) -> tuple[Replayed, list[HandlerError]]:
-    """Replay to the end; also return the exceptions of handlers of plugins in this process.
+    """Replay; return the result, and exceptions of handlers in this process.
 
-    If an event loop is running in this thread, the replay runs in another thread with its own
-    loop. Raises the same errors as `replay`.
+    If an event loop is running in this thread, the replay runs in another thread with its own loop.
+    Raises the errors of `replay`.
     """
-    with caught() as errors:
+    with collect_handler_errors() as errors:
         return _in_thread(job) if _in_coroutine() else run(replay(job)), errors
 
 
@@ -37,14 +37,14 @@ def _in_coroutine() -> bool:
 def _in_thread(job: Job) -> Replayed:
     done = Future[Replayed]()
     cancel: list[Callable[[], object]] = []
-    begin, given_up = Event(), Event()
+    begin, cancelled = Event(), Event()
 
     async def main() -> Replayed:
         task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         assert task is not None
         cancel.append(lambda: loop.call_soon_threadsafe(task.cancel))
-        if given_up.is_set():
+        if cancelled.is_set():
             raise asyncio.CancelledError
         return await replay(job)
 
@@ -52,21 +52,22 @@ def _in_thread(job: Job) -> Replayed:
         begin.wait()
         try:
             done.set_result(run(main()))
-        except BaseException as error:  # noqa: BLE001 - for the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
             done.set_exception(error)
 
-    # Handlers get the context of the calling test, as they do without a thread.
+    # Handlers run in the context of the calling test, as they do without a thread.
     thread = Thread(target=copy_context().run, args=(work,), name="nri_replay", daemon=True)
     thread.start()
     try:
-        # Only now: an exception raised here during the start would leave the thread running.
+        # Inside the try block, as an exception before it would leave the replay running.
         begin.set()
-        # Do not join the thread: up to Python 3.12 an interrupted join takes it for ended.
+        # Wait for the result, not the thread: until Python 3.12, an interrupted join marks the
+        # thread as ended.
         return done.result()
     finally:
         if not done.done():
-            # ^C reaches the test's thread only; it must not leave plugins running.
-            given_up.set()
+            # ^C is raised in the test's thread only, and must not leave plugins running.
+            cancelled.set()
             for one in cancel:
                 one()
             wait([done])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a replay for a test's assertions."""
+"""Result of a replay, with assertions for tests."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .error_wording import problem
 from .goldens import Goldens
 from .handler_errors import HandlerError
 
-_SHOWN = 50
-"""Maximum number of failures listed individually; a thousand more would add nothing."""
+_LISTED = 50
+"""Maximum number of failures or containers listed in a failed assertion."""
 
 
 class Timing(NamedTuple):
-    """The time of one reply."""
+    """Response time of one reply."""
 
     plugin: str
     event: str
@@ -34,7 +34,7 @@ class Timing(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The used share of the deadline: 0.5 is half of it; 0 if there was none."""
+        """Share of the deadline that was used, such as 0.5; 0 without a deadline."""
         return self.took_ns / self.deadline_ns if self.deadline_ns else 0.0
 
 
@@ -45,7 +45,7 @@ class Result:
         self, replayed: Replayed, goldens: Goldens, handler_errors: Sequence[HandlerError] = ()
     ) -> None:
         self.replayed = replayed
-        """The complete result, as the command reports it."""
+        """The complete result."""
         self.handler_errors = tuple(handler_errors)
         """Exceptions of handlers in this process."""
         self._goldens = goldens
@@ -69,7 +69,7 @@ class Result:
 
     @property
     def containers(self) -> Mapping[str, ContainerResult]:
-        """Containers by ``namespace/pod/container``, in the order of their arrival."""
+        """Containers by ``namespace/pod/container``, in the order of their first appearance."""
         return self.replayed.containers
 
     @property
@@ -79,7 +79,7 @@ class Result:
 
     @property
     def conflicts(self) -> Sequence[str]:
-        """The conflicts that the runtime refused, in its own words."""
+        """The runtime's error for each conflict."""
         return tuple(self.replayed.conflicts)
 
     @property
@@ -94,7 +94,7 @@ class Result:
 
     @property
     def timings(self) -> Sequence[Timing]:
-        """The time of each reply."""
+        """The response time of each reply."""
         return tuple(
             Timing(one.plugin, one.event, one.subject, one.took_ns, one.deadline_ns)
             for one in self.replayed.replies()
@@ -112,27 +112,27 @@ class Result:
 
     @property
     def failures(self) -> Sequence[str]:
-        """The errors, late replies, crashes and conflicts, a line each."""
+        """Errors, late replies, crashes and conflicts, one line each."""
         return tuple(safe(line) for line in self.replayed.failures())
 
     def assert_ok(self) -> None:
-        """Assert that every reply was in time, and that the runtime accepts its requests."""
+        """Assert that no reply is an error, late, or rejected, and that no plugin crashed."""
         __tracebackhide__ = True
         failures = self.failures
         if not failures:
             return
-        shown = [*failures[:_SHOWN]]
-        if len(failures) > _SHOWN:
-            shown.append(f"… and {len(failures) - _SHOWN} more")
-        text = "not all is well:\n" + "\n".join(f"  {line}" for line in shown)
+        shown = [*failures[:_LISTED]]
+        if len(failures) > _LISTED:
+            shown.append(f"… and {len(failures) - _LISTED} more")
+        text = "the replay has failures:\n" + "\n".join(f"  {line}" for line in shown)
         cause = self.handler_errors[0].error if self.handler_errors else None
         raise AssertionError(text) from cause
 
     def assert_golden(self, file: str | Path = "") -> None:
         """Assert that the replies match the test's golden.
 
-        That is ``goldens/TEST_FILE/TEST.yaml`` beside the test's file, or ``file``, relative to
-        that folder.
+        The golden is ``goldens/TEST_FILE/TEST.yaml`` in the folder of the test's file, or ``file``,
+        relative to that folder.
         """
         __tracebackhide__ = True
         try:
@@ -143,8 +143,8 @@ class Result:
             raise AssertionError(text)
 
 
-def _no_container(name: str, there: Mapping[str, object]) -> NoReturn:
+def _no_container(name: str, containers: Mapping[str, object]) -> NoReturn:
     __tracebackhide__ = True
-    names = difflib.get_close_matches(name, there, n=1) or list(there)[:_SHOWN]
-    hint = f"there is {', '.join(names)}" if names else "nor any other"
+    names = difflib.get_close_matches(name, containers, n=1) or list(containers)[:_LISTED]
+    hint = f"known are {', '.join(names)}" if names else "it has no containers"
     raise AssertionError(safe(f"no container {name!r} in this replay; {hint}"))

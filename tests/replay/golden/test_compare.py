@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.nri.plain import Plain
-from nri_scope.replay.golden.compare import differences, kept, matches
+from nri_scope.replay.golden.compare import differences, matches, merge_matchers
 from nri_scope.replay.golden.matchers import Expected, Ignored, Present, Regex, Tolerance
 from nri_scope.replay.golden.reply_values import UNORDERED
 
@@ -46,9 +46,9 @@ def test_only_equal_values_match(one: Plain, other: Plain) -> None:
 
 @given(expecteds, plains)
 def test_what_is_kept_matches_and_is_kept_again(expected: Expected, got: Plain) -> None:
-    result = kept(expected, got)
+    result = merge_matchers(expected, got)
     assert matches(result, got)
-    assert kept(result, got) == result
+    assert merge_matchers(result, got) == result
 
 
 @given(plains, st.randoms(use_true_random=False))
@@ -62,9 +62,9 @@ def test_matchers_that_accept_all_stay_where_nothing_changed(value: Plain, rando
         return random.choice([value, Present(), Ignored()])
 
     expected = loosened(value)
-    assert kept(kept(expected, value), value) == kept(expected, value)
+    assert merge_matchers(merge_matchers(expected, value), value) == merge_matchers(expected, value)
     if not any(name in str(value) for name in UNORDERED):
-        assert kept(expected, value) == expected
+        assert merge_matchers(expected, value) == expected
 
 
 def test_a_difference_has_its_path_and_both_sides() -> None:
@@ -107,7 +107,7 @@ def test_sets_may_be_written_in_any_order() -> None:
 def test_a_mapping_of_ignored_values_may_be_absent() -> None:
     expected: Expected = {"linux": {"resources": {"cpu": {"shares": Ignored()}}}}
     assert matches(expected, {})
-    assert kept(expected, {}) == expected
+    assert merge_matchers(expected, {}) == expected
     assert not matches({"linux": {"a": Ignored(), "b": Present()}}, {})
     assert not matches({"pids": {}}, {})
 
@@ -122,7 +122,7 @@ def test_matchers_stay_where_they_still_fit() -> None:
         "plain": "old",
     }
     new: Plain = {"shares": 510, "quota": 700, "note": "v9", "plain": "new", "more": [1]}
-    assert kept(old, new) == {
+    assert merge_matchers(old, new) == {
         "shares": Tolerance(500, "10", True),
         "quota": 700,
         "note": Regex("^v[0-9]"),
@@ -137,6 +137,11 @@ def test_matchers_stay_with_their_member_of_a_list() -> None:
     others: list[Plain] = [{"destination": "/c"}, {"destination": "/b"}]
     new: Plain = [*others, {"destination": "/a", "source": "/x1"}]
     with_matcher: Expected = {"destination": "/a", "source": Regex("^/x")}
-    assert kept(old, new) == [*others, with_matcher]
-    assert kept(["a", Regex("^b"), "c"], ["new", "a", "b1", "c"]) == ["new", "a", Regex("^b"), "c"]
-    assert kept([Regex("^a"), "x"], ["a1", "y"]) == [Regex("^a"), "y"]
+    assert merge_matchers(old, new) == [*others, with_matcher]
+    assert merge_matchers(["a", Regex("^b"), "c"], ["new", "a", "b1", "c"]) == [
+        "new",
+        "a",
+        Regex("^b"),
+        "c",
+    ]
+    assert merge_matchers([Regex("^a"), "x"], ["a1", "y"]) == [Regex("^a"), "y"]

@@ -49,8 +49,8 @@ def test_accepts(tag: str, argument: str, value: Plain, accepted: bool) -> None:
     [
         ("!regex", "(", "bad regular expression"),
         ("!regex", "(?=a)", "bad regular expression"),
-        ("!regex", "", "for any value write !present"),
-        ("!regex", "a" * (MAX_PATTERN + 1), "4096 are the most"),
+        ("!regex", "", "for any value, write !present"),
+        ("!regex", "a" * (MAX_PATTERN + 1), "the maximum is 4096"),
         ("!regex", "((((a{1,100}){1,100}){1,100}){1,100})", "bad"),
         ("!tolerance", "", "write !tolerance 512 ±10%"),
         ("!tolerance", "512", "write !tolerance 512 ±10%"),
@@ -60,7 +60,7 @@ def test_accepts(tag: str, argument: str, value: Plain, accepted: bool) -> None:
         ("!present", "x", "takes no value"),
         ("!ignored", "x", "takes no value"),
         ("!ignore", "", "did you mean !ignored?"),
-        ("!present,", "", "put a space behind a matcher"),
+        ("!present,", "", "put a space after a matcher"),
         ("tag:yaml.org,2002:binary", "aGk=", "matchers are !regex, !tolerance, !present, !ignored"),
     ],
 )

@@ -75,7 +75,10 @@ def test_a_missing_entry_shows_the_nearest_expected_reply() -> None:
     text = shown(golden, *replied)
     assert "shop/web/app CreateContainer: got a reply that has no entry in golden g.yaml" in text
     assert "nearest expected (golden g.yaml): 10-mine shop/web/app-5d9f CreateContainer" in text
-    assert "shop/web/app-5d9f CreateContainer: expected, and did not happen (unused entry)" in text
+    assert (
+        "shop/web/app-5d9f CreateContainer: expected, but the event did not occur (unused entry)"
+        in text
+    )
 
 
 def test_the_nearest_is_looked_for_at_another_plugin_last() -> None:
@@ -93,10 +96,10 @@ def test_empty_replies_are_told_in_one_line_for_each_pod_or_container() -> None:
     text = shown(golden, *(a_reply(event, api.Empty(), subject="a/b/c") for event in events))
     assert text.splitlines() == [
         "6 mismatches (expected: golden g.yaml; got: this replay)",
-        "10-mine a/b/c: answered with nothing, and not in golden g.yaml: "
+        "10-mine a/b/c: got an empty reply that has no entry in golden g.yaml: "
         "StartContainer, PostStartContainer, StopContainer",
-        "10-mine shop/web/app: expected with an empty reply (golden g.yaml), and did not happen: "
-        "StartContainer, PostStartContainer, StopContainer",
+        "10-mine shop/web/app: expected an empty reply (golden g.yaml), but the event did not "
+        "occur: StartContainer, PostStartContainer, StopContainer",
     ]
 
 

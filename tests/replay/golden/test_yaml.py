@@ -124,17 +124,17 @@ def test_a_value_knows_the_line_of_its_key() -> None:
         ("", 0, "empty"),
         ("a: [", 2, "not YAML"),
         ("a: 1\nb: 'x", 2, "not YAML"),
-        ("a: &x 1\nb: *x\n", 1, "anchor or alias"),
-        ("&x a: 1\n", 1, "no plain text"),
-        ("b: *x\n", 1, "anchor or alias"),
-        ("a: 1\na: 2\n", 2, "'a' is there twice"),
-        ("? [a]\n: 1\n", 1, "a key that is no plain text"),
+        ("a: &x 1\nb: *x\n", 1, "anchors and aliases"),
+        ("&x a: 1\n", 1, "not plain text"),
+        ("b: *x\n", 1, "anchors and aliases"),
+        ("a: 1\na: 2\n", 2, "'a' is listed twice"),
+        ("? [a]\n: 1\n", 1, "a key is not plain text"),
         ("a: 1\n---\nb: 1\n", 2, "a second document"),
         ("a:\nb: 1\n", 1, "a value is missing"),
         ("a: 1\nb: null\n", 2, "a value is missing"),
-        ("a: !!python/object/apply:os.system ['x']\n", 1, "before a key"),
-        ("a: !!python/name:os.system x\n", 1, "no matcher"),
-        ("a: !regex [x]\n", 1, "before a key, a list or a mapping"),
+        ("a: !!python/object/apply:os.system ['x']\n", 1, "precedes a key"),
+        ("a: !!python/name:os.system x\n", 1, "unknown matcher"),
+        ("a: !regex [x]\n", 1, "precedes a key, a list or a mapping"),
         ("a: !regex '('\n", 1, "bad regular expression"),
         ("a: 1\n\nb: \x07\n", 3, "not YAML"),
         ("%YAML 1." + "9" * 5000 + "\n---\na: 1\n", 0, "not YAML"),
@@ -159,7 +159,7 @@ def test_what_is_no_document_is_refused_with_its_line(
 def test_a_matcher_that_swallows_a_comma_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     # libyaml takes the comma for what it is meant to be.
     monkeypatch.setattr(yaml, "CSafeLoader", yaml.SafeLoader, raising=False)
-    with pytest.raises(MalformedYaml, match="put a space behind a matcher"):
+    with pytest.raises(MalformedYaml, match="put a space after a matcher"):
         parse_yaml("a: {b: !present, c: 1}\n")
 
 
