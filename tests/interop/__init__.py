@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our plugin and runtime against programs built on the upstream Go packages."""
+"""Tests of nri-scope's plugin and runtime roles against programs on upstream's Go packages."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each source of evidence has to say of each case."""
+"""ExpectedChange attribution of each case by each source of evidence."""
 
 from __future__ import annotations
 
@@ -13,101 +13,107 @@ from nri_scope.nri.versions import V0_7, V0_12, NriVersion
 from tests.interop.attribution_cases import (
     FIRST,
     SECOND,
-    Asker,
+    Action,
     Case,
-    Did,
     UpdateCase,
+    UpdateTrigger,
     steps_between,
 )
 from tests.interop.attribution_found import ALL, AROUND, BOTH, FEW, PROBED, REPLIES, VALIDATED
 from tests.interop.attribution_run import Run
-from tests.interop.attribution_said import Said
-from tests.interop.attribution_truth import by_chance, lost, of_update, refused, shown
+from tests.interop.attribution_said import ReportedChange
+from tests.interop.attribution_truth import (
+    is_lost,
+    is_order_random,
+    is_refused,
+    of_update,
+    shown_states,
+)
 
 CHAIN = ("00-probe", "10-probe", FIRST, "30-probe", SECOND, "50-probe", "99-probe")
-ANYBODY = f"one of {', '.join(CHAIN)}"
+ANY_PLUGIN = f"one of {', '.join(CHAIN)}"
 
 
-def expected_of(case: Case, view: str, seen: Run) -> list[Said]:
-    """What this view has to say of the creation itself."""
-    over = refused(case, seen.version)
+def expected_of(case: Case, view: str, seen: Run) -> list[ReportedChange]:
+    """ExpectedChange changes in the creation, as seen by a view."""
+    over = is_refused(case, seen.version)
     match view:
         case "replies" | "everything":
             steps = [*_by_plugin(case.states, (FIRST, SECOND), case, seen.version)]
             return [*steps, *_beyond_the_chain(case, seen, view)] if _kept(case, seen) else steps
         case "probes":
             owners = ("one of 11–29", "one of 31–49")
-            return [*_by_plugin(shown(case), owners, case, seen.version)]
+            return [*_by_plugin(shown_states(case), owners, case, seen.version)]
         case "probes and validator":
             owners = ("one of 11–29", "one of 31–49") if over else (FIRST, SECOND)
-            steps = [*_by_plugin(shown(case), owners, case, seen.version)]
+            steps = [*_by_plugin(shown_states(case), owners, case, seen.version)]
             return steps if over else [*steps, *_beyond_the_chain(case, seen, view)]
         case "first and last" if not over:
-            before, _, after = shown(case)
-            return [Said(*step) for step in steps_between("one of 01–98", before, after)]
-        case "validator" if not over and not lost(case):
+            before, _, after = shown_states(case)
+            return [ReportedChange(*step) for step in steps_between("one of 01–98", before, after)]
+        case "validator" if not over and not is_lost(case):
             before, between, after = case.states
-            if by_chance(case):
+            if is_order_random(case):
                 after = between
-            owner = _told(case, seen, view)
-            return [Said(*step) for step in steps_between(owner, before, after)]
+            owner = _validator_owner(case, seen, view)
+            return [ReportedChange(*step) for step in steps_between(owner, before, after)]
     return []
 
 
 def _by_plugin(
     states: tuple[oci.Spec, ...], owners: tuple[str, str], case: Case, version: NriVersion
-) -> Iterator[Said]:
-    """From one plugin to the next, as far as the chain went."""
-    culprit = _culprit(case, version) if refused(case, version) else ""
+) -> Iterator[ReportedChange]:
+    """ExpectedChange changes by each plugin, up to the end of the chain."""
+    culprit = _culprit(case, version) if is_refused(case, version) else ""
     for plugin, owner, (before, after) in zip(
         (FIRST, SECOND), owners, pairwise(states), strict=True
     ):
-        if plugin == culprit or (plugin == SECOND and by_chance(case)):
+        if plugin == culprit or (plugin == SECOND and is_order_random(case)):
             return
-        yield from (Said(*step) for step in steps_between(owner, before, after))
+        yield from (ReportedChange(*step) for step in steps_between(owner, before, after))
 
 
 def _kept(case: Case, seen: Run) -> bool:
-    """Whether the container keeps what a plugin removed; before NRI 0.7 mounts, too."""
-    mount = case.entry.name == "mounts" and case.did is Did.REMOVE
-    return lost(case) or (mount and seen.version < V0_7)
+    """Whether the runtime ignores a plugin's removal; before NRI 0.7 also of mounts."""
+    mount = case.entry.name == "mounts" and case.action is Action.REMOVE
+    return is_lost(case) or (mount and seen.version < V0_7)
 
 
 def _culprit(case: Case, version: NriVersion) -> str:
-    """The plugin whose reply the runtime cannot merge."""
+    """The plugin whose reply fails to merge."""
     panics = case.entry.name == "linux.sysctl" and version < V0_12
     return min(case.replies) if panics else SECOND
 
 
-def _beyond_the_chain(case: Case, seen: Run, view: str) -> Iterator[Said]:
-    """What validators are told that no connection was shown."""
-    after = shown(case)[-1]
+def _beyond_the_chain(case: Case, seen: Run, view: str) -> Iterator[ReportedChange]:
+    """Changes that only the request to validators contains."""
+    after = shown_states(case)[-1]
     real = case.states[0] if _kept(case, seen) else case.states[2]
-    if by_chance(case):
+    if is_order_random(case):
         return
-    if case.entry.name == "linux.resources.hugepage_limits" and case.did is Did.REPLACE:
+    if case.entry.name == "linux.resources.hugepage_limits" and case.action is Action.REPLACE:
         return
-    owner = "runtime" if _kept(case, seen) else _told(case, seen, view)
+    owner = "runtime" if _kept(case, seen) else _validator_owner(case, seen, view)
     if not oci.same(after, real):
-        yield from (Said(*step) for step in steps_between(owner, after, real))
+        yield from (ReportedChange(*step) for step in steps_between(owner, after, real))
 
 
-def _told(case: Case, seen: Run, view: str) -> str:
-    """The owner that validators are told of, as far as the word can be taken."""
+def _validator_owner(case: Case, seen: Run, view: str) -> str:
+    """The owner in the request to validators, or a range if that is not reliable."""
     if case.entry.field is known.DEVICE_RULES:
-        return ANYBODY
+        return ANY_PLUGIN
     if case.entry.field is known.HOOKS and seen.version < V0_12:
-        return ANYBODY
-    names = sorted({*names_in(seen.validations[case.name].owners.owners[case.container.id])})
+        return ANY_PLUGIN
+    names = sorted({*owner_names(seen.validations[case.name].owners.owners[case.container.id])})
     if not names:
-        # The removal of what the container came with has no owner.
+        # The removal of a value from the original container has no owner.
         unseen = [each for each in CHAIN if view == VALIDATED or each not in AROUND]
         return f"one of {', '.join(unseen)}"
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
-def names_in(owners: api.FieldOwners) -> Iterator[str]:
-    """Whoever is named as an owner of anything."""
+def owner_names(owners: api.FieldOwners) -> Iterator[str]:
+    """Names of all owners of a container's fields."""
     texts = [*owners.simple.values()]
     for compound in owners.compound.values():
         texts += compound.owners.values()
@@ -116,12 +122,12 @@ def names_in(owners: api.FieldOwners) -> Iterator[str]:
 
 
 def real_spec(case: Case, seen: Run | None) -> oci.Spec:
-    """What the OCI runtime is given in the end; without `seen`, were there no plugins."""
+    """The spec passed to the OCI runtime; without `seen`, the spec without plugins."""
     spec = oci.spec_of(case.container)
     if seen is not None:
         reply = api.CreateContainerResponse.FromString(seen.answers[case.name].reply)
         spec = oci.adjust(spec, reply.adjust)
-    # Names of CDI devices and of classes are not OCI's: the node says what they stand for.
+    # Names of CDI devices and of classes are not part of OCI: the node resolves them.
     real = {key: value for key, value in spec.items() if key not in ("cdiDevices", "nri")}
     linux = real.get("linux")
     resources = linux.get("resources") if isinstance(linux, dict) else None
@@ -136,21 +142,21 @@ def real_spec(case: Case, seen: Run | None) -> oci.Spec:
 
 
 def fails(case: UpdateCase) -> bool:
-    """Whether the runtime refuses the event."""
+    """Whether the event fails because of a conflict."""
     return case.conflict and case.entry.field not in NOT_OWNED
 
 
 NOT_OWNED = (known.DEVICE_RULES, known.PIDS_LIMIT)
-"""What updates may set twice: upstream's merging does not look at these at all."""
+"""Fields that two updates may set: upstream's merging ignores them."""
 
 
-def expected_of_update(case: UpdateCase, view: str) -> list[Said]:
-    """What this view has to say of the event in whose reply the update was."""
+def expected_of_update(case: UpdateCase, view: str) -> list[ReportedChange]:
+    """ExpectedChange changes in the event with the update, as seen by a view."""
     if fails(case):
         return []
     moments = of_update(case).moments
     plugin = case.plugins[0]
-    own = case.asker is Asker.UPDATE and case.subject is None
+    own = case.trigger is UpdateTrigger.UPDATE and case.subject is None
     owner = ""
     if view in (REPLIES, ALL):
         owner = plugin
@@ -158,8 +164,11 @@ def expected_of_update(case: UpdateCase, view: str) -> list[Said]:
         owner = "one of 11–29" if plugin == FIRST else "one of 31–49"
     elif view == FEW and own:
         owner = "one of 01–98"
-    elif view in (VALIDATED, BOTH) and case.asker is Asker.CREATE:
+    elif view in (VALIDATED, BOTH) and case.trigger is UpdateTrigger.CREATE:
         owner = plugin
     if not owner:
         return []
-    return [Said(*step) for step in steps_between(owner, moments[0].wanted, moments[-1].wanted)]
+    return [
+        ReportedChange(*step)
+        for step in steps_between(owner, moments[0].wanted, moments[-1].wanted)
+    ]

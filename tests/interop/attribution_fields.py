@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every adjustable field with three values: how each is set, and what an OCI spec shows of it.
+"""Every adjustable field with three values: how to set them, and their form in an OCI spec.
 
-What a spec shows is written down here by hand, so that it owes nothing to the code under test.
+The OCI form is written by hand here, independently of the code under test.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from nri_scope.oci import Json, Spec
 from tests.interop.merge_rules import REMOVALS
 
 Adjust: TypeAlias = Callable[[api.ContainerAdjustment, int], object]
-Give: TypeAlias = Callable[[api.Container, int], object]
+SetInitial: TypeAlias = Callable[[api.Container, int], object]
 Limit: TypeAlias = Callable[[api.LinuxResources, int], object]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One field. Value 0 is the container's own, 1 and 2 are what plugins ask for."""
+    """A field. Value 0 is the container's own, values 1 and 2 are requested by plugins."""
 
     name: str
-    """As in ``merge_rules.FIELDS``."""
+    """Key in ``merge_rules.FIELDS``."""
     field: known.Field
     adjust: Adjust
-    give: Give | None
-    """How a container has it from the beginning; None where NRI's Container cannot say so."""
+    set_initial: SetInitial | None
+    """Sets the field in a container; None if NRI's Container lacks the field."""
     spec: Callable[[int], Spec]
-    """What the spec has of it, and nothing else."""
+    """Returns a spec with the field only."""
     update: Limit | None = None
-    """How an update sets it, for a resource."""
+    """Sets the field in an update; None if it is no resource."""
     appends: bool = False
-    """What plugins ask for comes on top of what the container has."""
+    """Whether requested values are added to the container's."""
     shared: bool = False
-    """Several plugins may set it, without being in each other's way."""
+    """Whether several plugins may set the field without a conflict."""
     single: bool = False
-    """It has no value besides its key: there is nothing to replace."""
+    """Whether the field has only a key, and therefore no value to replace."""
 
     def remove(self, adjustment: api.ContainerAdjustment) -> None:
-        """Ask for its removal, where `removable`."""
+        """Request the removal of the field, if `removable`."""
         if self.name.startswith("linux.rdt."):
             adjustment.linux.rdt.remove = True
         else:
@@ -50,16 +50,16 @@ class Entry:
 
     @property
     def replaceable(self) -> bool:
-        """Whether a plugin can put its own in the place of another plugin's."""
+        """Whether a plugin can replace another plugin's value."""
         return self.name in REMOVALS or self.name.startswith("linux.rdt.")
 
     @property
     def removable(self) -> bool:
-        """Whether a plugin can take it away. (Arguments are only ever replaced.)"""
+        """Whether a plugin can remove the field. (Arguments can only be replaced.)"""
         return self.replaceable and self.name != "args"
 
     def state(self, *numbers: int) -> Spec:
-        """What the spec has of it once these values were set in turn; of none: nothing."""
+        """The spec after these values were set in turn; empty without values."""
         if not self.appends:
             return self.spec(numbers[-1]) if numbers else {}
         state: Spec = {}
@@ -69,7 +69,7 @@ class Entry:
 
 
 def joined(one: Spec, other: Spec) -> Spec:
-    """Both, with their arrays one behind the other; of limits for one page size the last counts."""
+    """Both specs merged, with concatenated arrays; the last limit of a page size wins."""
     both = dict(one)
     for key, value in other.items():
         before = both.get(key)
@@ -95,7 +95,7 @@ def _resources(key: str, value: Json) -> Spec:
 
 
 def _number(group: str, name: str, values: tuple[int, int, int], field: known.Field) -> Entry:
-    """One of the optional numbers of LinuxMemory and LinuxCPU."""
+    """An optional number of LinuxMemory or LinuxCPU."""
 
     def limit(resources: api.LinuxResources, number: int) -> None:
         getattr(getattr(resources, group), name).value = values[number]
@@ -143,7 +143,7 @@ def _set_scheduler(to: api.LinuxScheduler, number: int) -> None:
 
 
 def _set_io_priority(to: api.LinuxIOPriority, number: int) -> None:
-    setattr(to, "class", api.IOPRIO_CLASS_BE)  # a keyword of Python
+    setattr(to, "class", api.IOPRIO_CLASS_BE)  # "class" is a keyword
     to.priority = number
 
 
@@ -361,4 +361,4 @@ ENTRIES = (
         lambda n: _linux("intelRdt", {"closID": f"class{n}"}),
     ),
 )
-"""All of them."""
+"""All adjustable fields."""

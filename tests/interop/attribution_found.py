@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differ says of the runs, seen by one choice of connections or another."""
+"""The differ's results for recorded runs, by view: a selection of connections."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ VIEWS = {
 _T = TypeVar("_T")
 _own = tempfile.TemporaryDirectory(prefix="nri-")
 folder = Path(_own.name)
-"""Where runs are kept; the tests' conftest names one that all workers of a test run share."""
+"""Folder for runs; conftest.py replaces it by one that all workers of a test run share."""
 
 
 @dataclass
 class Found:
-    """All that the differ says of one recording."""
+    """The differ's results for one recording."""
 
     rounds: list[RoundDiff]
     histories: dict[str, History]
     steps: dict[str, list[ChangeStep]] = field(default_factory=lambda: defaultdict(list))
-    """By the container's id."""
+    """By container id."""
     asked: dict[str, list[PluginRequest]] = field(default_factory=lambda: defaultdict(list))
     about: dict[tuple[str, str], RoundDiff] = field(default_factory=dict)
-    """By event and container."""
+    """First round by event name and container."""
 
     @classmethod
     def of(cls, recording: Path) -> Found:
-        """Read it."""
+        """Run the differ on a recording."""
         with Recording.open(recording) as opened:
             differ = Differ(opened.sessions())
             found = cls(list(rounds(opened, differ=differ)), differ.histories)
@@ -70,7 +70,7 @@ class Found:
 
 
 def _once(path: Path, make: Callable[[], _T]) -> _T:
-    """Make it, or load what another process of this test run has made."""
+    """Return the result of `make`, cached in a file for all processes of this test run."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
@@ -84,12 +84,12 @@ def _once(path: Path, make: Callable[[], _T]) -> _T:
 
 
 @cache
-def seen_by(release: Merger) -> Run:
-    """One run, for all tests of this version. Raises Unavailable."""
+def run_of(release: Merger) -> Run:
+    """The run of a version, cached for all its tests. Raises Unavailable."""
     build_programs(release)
 
     def make() -> Run:
-        # 107 bytes are all that a socket's path may have.
+        # A short folder: socket paths are limited to 107 bytes.
         with tempfile.TemporaryDirectory(prefix="nri-") as short:
             seen = asyncio.run(run(release, Path(short)))
             kept = folder / f"{release.name}.nriscope.db"
@@ -101,11 +101,11 @@ def seen_by(release: Merger) -> Run:
 
 
 @cache
-def found_in(release: Merger, view: str) -> Found:
-    """What the differ makes of what this view has of it."""
+def findings_for(release: Merger, view: str) -> Found:
+    """The differ's results for a view of a version's run."""
     name = f"{release.name}-{list(VIEWS).index(view)}"
 
     def make() -> Found:
-        return Found.of(write(seen_by(release), VIEWS[view], folder / f"{name}.nriscope.db"))
+        return Found.of(write(run_of(release), VIEWS[view], folder / f"{name}.nriscope.db"))
 
     return _once(folder / f"{name}.found", make)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases on a real chain: Go runtime, two Go plugins, our passive connections around them."""
+"""Runs of the cases on a real chain: Go runtime, two Go plugins and passive connections."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tests.interop.attribution_cases import (
     FIRST,
     POD,
     SECOND,
-    Asker,
     Case,
     UpdateCase,
+    UpdateTrigger,
     cases,
     update_cases,
 )
@@ -47,7 +47,7 @@ from tests.interop.reference import (
 
 PROBES = ("00-probe", "10-probe", "30-probe", "50-probe", "99-probe")
 VALIDATING = "50-probe"
-"""The probe that is also a validator, where there are any."""
+"""The probe that is also a validator, in versions with validators."""
 PLUGINS = (FIRST, SECOND)
 ALL_EVENTS = 0x7FF
 RUNTIMES = {
@@ -57,18 +57,18 @@ RUNTIMES = {
     Merger.NRI_0_11: "v2.2.1",
     Merger.NRI_0_12: "v2.4.0",
 }
-"""The containerd that each version is part of: that is how versions are told before 0.12."""
+"""A containerd version with each NRI version, which is inferred from it before NRI 0.12."""
 
 VALIDATE = "ValidateContainerAdjustment"
 
 
 @dataclass
 class Tee:
-    """A recorder that lets us look at what goes into it."""
+    """Recorder that also stores sessions and calls in memory."""
 
     recorder: Recorder
     log: list[tuple[int, CapturedCall]]
-    """What every session was asked, in order."""
+    """Session and call, in order."""
     starts: dict[int, SessionStart] = field(default_factory=dict)
 
     def begin_session(self, start: SessionStart) -> int:
@@ -94,7 +94,7 @@ class Tee:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request to one connection, of a plugin or ours."""
+    """One request to one connection, of a plugin or a probe, and its reply."""
 
     plugin: str
     method: str
@@ -104,23 +104,23 @@ class Asked:
 
 @dataclass
 class Run:
-    """What happened, by everybody's own account."""
+    """All requests and results of a run, as received by each connection."""
 
     version: NriVersion
     recording: Path
-    """As our recorder wrote it meanwhile."""
+    """Written by the recorder during the run."""
     starts: dict[str, SessionStart] = field(default_factory=dict)
-    """Of our connections."""
+    """Starts of the probes' sessions, by plugin."""
     asked: list[Asked] = field(default_factory=list)
-    """In the order in which the runtime asked."""
+    """In the order of the runtime's requests."""
     answers: dict[str, Answer] = field(default_factory=dict)
-    """What became of each case, by its name, as the runtime says."""
+    """The runtime's result of each case, by the case's name."""
     validations: dict[str, api.ValidateContainerAdjustmentRequest] = field(default_factory=dict)
-    """What the runtime told the validator, by the container's name."""
+    """Requests to the validator, by container name."""
 
     @cached_property
     def creations(self) -> dict[str, dict[str, api.CreateContainerRequest]]:
-        """What everybody was asked at a container's creation: by its name, by plugin."""
+        """CreateContainer requests by container name and plugin."""
         found: dict[str, dict[str, api.CreateContainerRequest]] = {}
         for one in self.asked:
             if one.method == "CreateContainer":
@@ -130,7 +130,7 @@ class Run:
 
 
 async def run(merger: Merger, folder: Path) -> Run:
-    """Let the plugins do to containers what all cases of this version say."""
+    """Play all cases of a version."""
     version = NriVersion.parse(merger.nri_version)
     assert version is not None
     creations, updates = cases(version), update_cases(version)
@@ -166,14 +166,14 @@ class _Chain:
     plugins: dict[str, ReferencePlugin]
     tee: Tee
     requests: dict[str, TextIO]
-    """What the plugins write down of what they are asked, as far as that was not read yet."""
+    """Files with the plugins' requests, positioned after the last request read."""
     version: NriVersion
     asked: list[Asked] = field(default_factory=list)
     answers: dict[str, Answer] = field(default_factory=dict)
     seen: int = 0
 
     async def create(self, case: Case) -> None:
-        """A container's creation, and what follows."""
+        """Create a container and send the events that follow."""
         answer = await self.send("CreateContainer", case.container)
         self.answers[case.name] = answer
         if answer.error:
@@ -183,16 +183,16 @@ class _Chain:
             await self.send("PostCreateContainer", adjusted(case.container, reply.adjust))
 
     async def _undo(self, container: api.Container) -> None:
-        # As containerd does, which tells plugins of the end of what never began.
+        # containerd sends these events for containers whose creation failed.
         await self.send("StopContainer", container)
         await self.send("RemoveContainer", container)
 
     async def update(self, case: UpdateCase) -> None:
-        """A container's creation, and its update by a plugin."""
+        """Create a container and let a plugin update it."""
         await self.send("CreateContainer", case.target)
         await self.send("PostCreateContainer", case.target)
         subject = case.subject or case.target
-        if case.subject is not None and case.asker is not Asker.CREATE:
+        if case.subject is not None and case.trigger is not UpdateTrigger.CREATE:
             await self.send("CreateContainer", subject)
             await self.send("PostCreateContainer", subject)
         if case.asked is not None:
@@ -202,24 +202,24 @@ class _Chain:
             assert (told["failed"], told["error"]) == (0, "")
             self.asked.append(Asked(plugin, "UpdateContainers", payload, b""))
         else:
-            self.answers[case.name] = answer = await self.send(case.asker, subject)
-            if answer.error and case.asker is Asker.CREATE:
+            self.answers[case.name] = answer = await self.send(case.trigger, subject)
+            if answer.error and case.trigger is UpdateTrigger.CREATE:
                 await self._undo(subject)
-            if case.asker is Asker.UPDATE and not answer.error:
+            if case.trigger is UpdateTrigger.UPDATE and not answer.error:
                 after = updated_by(case) if case.subject is None else subject
                 await self.send("PostUpdateContainer", after)
-        # The next that is heard of the container shows what became of it.
+        # The next event with the container shows the result.
         await self.send("StopContainer", case.target if case.conflict else updated_by(case))
 
     async def send(self, event: str, container: api.Container | None = None) -> Answer:
-        """Send an event, and collect what everybody was asked."""
+        """Send an event, and collect the requests to all connections."""
         answer = await self.runtime.send(*self._request(event, container))
         self.collect()
         return answer
 
     def _request(self, event: str, container: api.Container | None) -> tuple[str, bytes]:
         dedicated = hasattr(api, f"{event}Request") and (
-            self.version >= V0_12 or event in set(Asker) - {"UpdateContainers"}
+            self.version >= V0_12 or event in set(UpdateTrigger) - {"UpdateContainers"}
         )
         message: Message
         if dedicated:
@@ -232,7 +232,7 @@ class _Chain:
         return event if dedicated else "StateChange", message.SerializeToString()
 
     def collect(self) -> None:
-        """Sort what was asked since the last time: the chain is in the order of indices."""
+        """Append the requests since the last call, in chain order."""
         fresh = [
             Asked(_name(self.tee.starts[session]), item.method, item.request, item.reply)
             for session, item in self.tee.log[self.seen :]
@@ -286,7 +286,7 @@ async def _chain(
             await runtime.admit(number)
             if one in PLUGINS:
                 chain.requests[one] = stack.enter_context(requests.open())
-            # Up to NRI 0.6 that is a moment too early.
+            # Up to NRI 0.6 the runtime reports a plugin before it sends events to it.
             async with asyncio.timeout(PATIENCE):
                 while (await chain.send("RunPodSandbox")).requests < number:
                     pass
@@ -294,7 +294,7 @@ async def _chain(
 
 
 def _script(folder: Path, plugin: str, all_cases: Iterable[Case | UpdateCase]) -> Path:
-    """The plugin's replies as a file."""
+    """Write a file with the plugin's replies and return its path."""
     replies: dict[str, dict[str, str]] = {}
     for case in all_cases:
         reply = case.replies.get(plugin)
@@ -303,7 +303,7 @@ def _script(folder: Path, plugin: str, all_cases: Iterable[Case | UpdateCase]) -
         if isinstance(case, Case):
             method, about = "CreateContainer", case.container
         else:
-            method, about = str(case.asker), case.subject or case.target
+            method, about = str(case.trigger), case.subject or case.target
         payload = base64.b64encode(reply.SerializeToString()).decode()
         replies.setdefault(method, {})[about.id] = payload
     path = folder / f"{plugin}.replies"
@@ -312,12 +312,12 @@ def _script(folder: Path, plugin: str, all_cases: Iterable[Case | UpdateCase]) -
 
 
 def updated_by(case: UpdateCase) -> api.Container:
-    """The target as the runtime shows it once it was updated."""
+    """The target in the runtime's requests after the update."""
     assert case.entry.update is not None
-    wanted = api.ContainerUpdate()
-    case.entry.update(wanted.linux.resources, 1)
-    made = updated(case.target, wanted)
-    # One limit for each page size, the last one that was set.
+    update = api.ContainerUpdate()
+    case.entry.update(update.linux.resources, 1)
+    made = updated(case.target, update)
+    # For each page size, only the last limit counts.
     sizes = {one.page_size: one for one in made.linux.resources.hugepage_limits}
     limits = [api.HugepageLimit.FromString(one.SerializeToString()) for one in sizes.values()]
     del made.linux.resources.hugepage_limits[:]
@@ -327,22 +327,22 @@ def updated_by(case: UpdateCase) -> api.Container:
 
 @dataclass(frozen=True)
 class View:
-    """What somebody sees of a run: some of its connections."""
+    """A selection of a run's connections."""
 
     probes: tuple[str, ...] = ()
     validator: bool = False
     taps: tuple[str, ...] = ()
     real: Callable[[str], oci.Spec | None] | None = None
-    """What the CRI tells of a container, by its name, once it is created. None: nobody asks."""
+    """Function from a container's name to the CRI's spec after the creation; None without CRI."""
 
 
 def write(seen: Run, view: View, path: Path) -> Path:
-    """A recording of what the view has, in the order of the run."""
+    """Write a recording of a view's connections, in the order of the run."""
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
     chosen = {*view.probes, *view.taps} | ({VALIDATING} if view.validator else set())
     for number, one in enumerate(seen.asked):
-        if one.plugin not in chosen or not _wanted(one, view):
+        if one.plugin not in chosen or not _is_in_view(one, view):
             continue
         at_ns = 1_700_000_000 * 10**9 + number * 10**6
         if one.plugin not in sessions:
@@ -368,7 +368,7 @@ def _ask_cri(
     after: Asked,
     at_ns: int,
 ) -> None:
-    """ContainerStatus, once a container is created."""
+    """Record a ContainerStatus after a PostCreateContainer."""
     if after.method != "PostCreateContainer":
         return
     container = api.PostCreateContainerRequest.FromString(after.request).container
@@ -398,7 +398,7 @@ def _ask_cri(
     )  # fmt: skip
 
 
-def _wanted(one: Asked, view: View) -> bool:
+def _is_in_view(one: Asked, view: View) -> bool:
     if one.plugin in view.taps:
         return True
     if one.method == VALIDATE:

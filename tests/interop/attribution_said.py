@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differ tells, in a form to compare; and a failure that tells what is wrong."""
+"""Comparable form of the differ's changes, and a failure that lists the wrong cases."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nri_scope.differ.attribution.attributed_changes import ChangeStep
 from nri_scope.oci import Json
 
 
-class Said(NamedTuple):
-    """One change as the differ tells it."""
+class ReportedChange(NamedTuple):
+    """One change, as reported by the differ."""
 
     owner: str
     path: str
@@ -21,16 +21,16 @@ class Said(NamedTuple):
     after: Json
 
 
-def said(steps: Iterable[ChangeStep]) -> list[Said]:
-    """Without what only differs from run to run."""
+def reported(steps: Iterable[ChangeStep]) -> list[ReportedChange]:
+    """Convert steps to changes without the details that differ between runs."""
     return [
-        Said(str(step.owner), step.change.path, step.change.before, step.change.after)
+        ReportedChange(str(step.owner), step.change.path, step.change.before, step.change.after)
         for step in steps
     ]
 
 
-def none_of(wrong: Mapping[str, object]) -> None:
-    """Fail if there is any, and tell what is wrong case by case."""
+def fail_if_any(wrong: Mapping[str, object]) -> None:
+    """Fail with one line for each wrong case, if there is one."""
     if wrong:
-        text = "\n".join(f"{name}: {what}" for name, what in wrong.items())
+        text = "\n".join(f"{name}: {problem}" for name, problem in wrong.items())
         pytest.fail(f"{len(wrong)} cases\n{text}", pytrace=False)

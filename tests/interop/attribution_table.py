@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/diff.md: which source of evidence sees what. Run it to print the table.
+"""Generate the tables in docs/diff.md: the changes that each source of evidence detects.
 
-python -m tests.interop.attribution_table
+python -m tests.interop.attribution_table   # updates docs/diff.md
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from nri_scope import oci
 from tests.interop.attribution_cases import (
     FIRST,
     SECOND,
-    Asker,
+    Action,
     Case,
-    Did,
     UpdateCase,
+    UpdateTrigger,
     cases,
     update_cases,
 )
 from tests.interop.attribution_expected import expected_of, expected_of_update, real_spec
 from tests.interop.attribution_fields import ENTRIES, Entry
-from tests.interop.attribution_found import PROBED, REPLIES, VALIDATED, seen_by
+from tests.interop.attribution_found import PROBED, REPLIES, VALIDATED, run_of
 from tests.interop.attribution_run import Run
-from tests.interop.attribution_truth import of_creation, refused
+from tests.interop.attribution_truth import is_refused, of_creation
 from tests.interop.build import Merger
 
 NEWEST = Merger.NRI_0_12
@@ -34,19 +34,19 @@ HEAD = (
     "|---|---|---|---|---|---|---|---|"
 )
 CAN = {
-    Did.ADD: "add",
-    Did.REPLACE: "replace",
-    Did.REMOVE: "remove",
-    Did.REMOVE_OTHERS: "remove",
-    Did.CONFLICT: "conflict",
+    Action.ADD: "add",
+    Action.REPLACE: "replace",
+    Action.REMOVE: "remove",
+    Action.REMOVE_OTHERS: "remove",
+    Action.CONFLICT: "conflict",
 }
-SETTING = (Did.ADD, Did.REPLACE, Did.REPLACE_OTHERS, Did.ADD_BOTH)
-REMOVING = (Did.REMOVE,)
+SETTING = (Action.ADD, Action.REPLACE, Action.REPLACE_OTHERS, Action.ADD_BOTH)
+REMOVING = (Action.REMOVE,)
 
 
 def table() -> str:
-    """By what the tests expect of the newest version."""
-    seen = seen_by(NEWEST)
+    """The table of fields, from the expected results for the newest version."""
+    seen = run_of(NEWEST)
     every = cases(seen.version)
     lines = (
         _line(entry, [case for case in every if case.entry is entry], seen) for entry in ENTRIES
@@ -57,11 +57,11 @@ def table() -> str:
 def _line(entry: Entry, own: list[Case], seen: Run) -> str:
     other = any(one.field.path == entry.field.path for one in ENTRIES if one is not entry)
     what = f"`{entry.field.path}`{' by its class' if other and not entry.removable else ''}"
-    done = [case for case in own if not refused(case, seen.version)]
+    done = [case for case in own if not is_refused(case, seen.version)]
     can = dict.fromkeys(
-        "add" if entry.appends and case.did is Did.REPLACE else CAN[case.did]
+        "add" if entry.appends and case.action is Action.REPLACE else CAN[case.action]
         for case in own
-        if case.did in CAN
+        if case.action in CAN
     )
     cells = (
         what,
@@ -75,10 +75,10 @@ def _line(entry: Entry, own: list[Case], seen: Run) -> str:
 
 
 def _both(done: Iterable[Case], seen: Run, view: str) -> str:
-    """How exactly it is seen: set, and removed where that is another thing."""
+    """Precision of the attribution of set values, and of removals if it differs."""
     done = tuple(done)
-    sets = {_how(case, view, seen) for case in done if case.did in SETTING}
-    removals = {_how(case, view, seen) for case in done if case.did in REMOVING}
+    sets = {_how(case, view, seen) for case in done if case.action in SETTING}
+    removals = {_how(case, view, seen) for case in done if case.action in REMOVING}
     return _cell(sets, removals)
 
 
@@ -100,7 +100,7 @@ def _how(case: Case, view: str, seen: Run) -> str:
 
 
 def _what_shows(done: Iterable[Case], seen: Run, *, cri: bool) -> str:
-    """Whether the container shows it in the end: in events, or in the runtime's own spec."""
+    """Whether the change is visible afterwards: in later events, or in the CRI's spec."""
     sets, removals = set(), set()
     for case in done:
         moments = of_creation(case, seen).moments
@@ -108,37 +108,38 @@ def _what_shows(done: Iterable[Case], seen: Run, *, cri: bool) -> str:
         if cri:
             before, after = real_spec(case, None), real_spec(case, seen)
         shows = "yes" if not oci.same(before, after) else "–"
-        if case.did in SETTING:
+        if case.action in SETTING:
             sets.add(shows)
-        elif case.did in REMOVING:
+        elif case.action in REMOVING:
             removals.add(shows)
     return _cell(sets, removals)
 
 
 UPDATES = (
-    "| who is updated, and in the reply to what | probes | validator | replies |\n|---|---|---|---|"
+    "| updated container, and event with the update | probes | validator | replies |\n"
+    "|---|---|---|---|"
 )
 ASKED = {
-    "the container itself, UpdateContainer": (Asker.UPDATE, False),
-    "another container, CreateContainer": (Asker.CREATE, True),
-    "another container, UpdateContainer": (Asker.UPDATE, True),
-    "another container, StopContainer": (Asker.STOP, True),
-    "any container, in no reply (UpdateContainers)": (Asker.UNASKED, False),
+    "the event's container, UpdateContainer": (UpdateTrigger.UPDATE, False),
+    "another container, CreateContainer": (UpdateTrigger.CREATE, True),
+    "another container, UpdateContainer": (UpdateTrigger.UPDATE, True),
+    "another container, StopContainer": (UpdateTrigger.STOP, True),
+    "any container, unsolicited (UpdateContainers)": (UpdateTrigger.UNSOLICITED, False),
 }
 
 
 def table_of_updates() -> str:
-    """The same for updates."""
-    every = update_cases(seen_by(NEWEST).version)
+    """The table of updates, from the expected results for the newest version."""
+    every = update_cases(run_of(NEWEST).version)
     lines = []
-    for what, (asker, other) in ASKED.items():
+    for label, (trigger, other) in ASKED.items():
         own = [
             case
             for case in every
-            if case.asker is asker and (case.subject is not None) == other and not case.conflict
+            if case.trigger is trigger and (case.subject is not None) == other and not case.conflict
         ]
         cells = (_of_updates(own, view) for view in (PROBED, VALIDATED, REPLIES))
-        lines.append(f"| {what} | {' | '.join(cells)} |")
+        lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join((UPDATES, *lines))
 
 
@@ -150,11 +151,11 @@ def _of_updates(own: Iterable[UpdateCase], view: str) -> str:
 
 
 def inserted(page: str) -> str:
-    """The page with the tables between their marks."""
+    """Return the page with updated tables between their markers."""
     for mark, rows in (("sources", table()), ("updates", table_of_updates())):
         before, begin, rest = page.partition(f"<!-- {mark} -->\n")
         _, end, after = rest.partition(f"<!-- end of {mark} -->\n")
-        assert begin and end, f"the page lacks a mark for its {mark}"
+        assert begin and end, f"the page lacks a marker for {mark}"
         page = f"{before}{begin}\n{rows}\n\n{end}{after}"
     return page
 

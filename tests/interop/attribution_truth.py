@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What really happened to a container, step by step, and whether what the differ says is true.
+"""Actual changes of a container, step by step, and the check of the differ's claims.
 
-"What plugins are shown", "what a plugin asked for" and "what becomes of it" are three things with
-upstream's adaptation; where they differ is written down here.
+In upstream's adaptation, the container shown to later plugins, the requested adjustment and the
+final container can differ; this module defines where.
 """
 
 from __future__ import annotations
@@ -19,93 +19,93 @@ from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.nri.merging import adjusted
 from nri_scope.nri.versions import V0_10, V0_11, V0_12, NriVersion
 from nri_scope.oci import Json, Spec
-from tests.interop.attribution_cases import FIRST, SECOND, Case, Did, UpdateCase, container_named
+from tests.interop.attribution_cases import FIRST, SECOND, Action, Case, UpdateCase, container_named
 from tests.interop.attribution_fields import joined
 from tests.interop.attribution_run import Run, updated_by
 
 RUNTIME = "the runtime"
 
 NEVER_SHOWN = frozenset({"/cdiDevices", "/linux/intelRdt", "/linux/memoryPolicy"})
-"""What earlier plugins set here, later ones are never shown."""
+"""Paths whose values from earlier plugins are never shown to later ones."""
 
 REMOVAL_NOT_SHOWN = frozenset({"annotations", "linux.sysctl", "linux.net_devices"})
-"""What earlier plugins remove of these, later ones are still shown. The runtime does remove it."""
+"""Fields that are still shown to later plugins after a removal; the runtime does remove them."""
 
 REMOVAL_LOST = frozenset({"env", "linux.devices"})
-"""What plugins remove of these from what the container came with, later ones are not shown any
-more; but the merged reply does not say it, so that the runtime leaves it as it is."""
+"""Fields whose removal from the original container is shown to later plugins, but is missing from
+the merged reply, so that the runtime keeps the values."""
 
-_REMOVALS = (Did.REMOVE, Did.REMOVE_OTHERS)
+_REMOVALS = (Action.REMOVE, Action.REMOVE_OTHERS)
 
 
 def shown_to_later(case: Case) -> bool:
-    """Whether later plugins see what the case does."""
+    """Whether later plugins see the change."""
     path = case.entry.field.path
     if case.entry.name != "linux.resources.rdt_class" and any(
         path.startswith(hidden) for hidden in NEVER_SHOWN
     ):
         return False
-    return not (case.did in _REMOVALS and case.entry.name in REMOVAL_NOT_SHOWN)
+    return not (case.action in _REMOVALS and case.entry.name in REMOVAL_NOT_SHOWN)
 
 
-def by_chance(case: Case) -> bool:
-    """Whether the merged reply says both, the value and its removal: the runtime does them in the
+def is_order_random(case: Case) -> bool:
+    """Whether the merged reply has both the value and its removal, which the runtime applies in the
     random order of a Go map.
     """
-    return case.did is Did.REMOVE_OTHERS and case.entry.name in REMOVAL_NOT_SHOWN
+    return case.action is Action.REMOVE_OTHERS and case.entry.name in REMOVAL_NOT_SHOWN
 
 
-def shown(case: Case) -> tuple[Spec, Spec, Spec]:
-    """What plugins are shown of the field: the first, those after it, those after the second."""
+def shown_states(case: Case) -> tuple[Spec, Spec, Spec]:
+    """The field as shown to the first plugin, after the first, and after the second."""
     before, between, after = case.states
-    if case.entry.name == "linux.resources.hugepage_limits" and case.did is Did.REPLACE:
-        # Upstream adds the limit to those that are there; the runtime then keeps the last one.
+    if case.entry.name == "linux.resources.hugepage_limits" and case.action is Action.REPLACE:
+        # Upstream appends the limit to the existing ones; the runtime then keeps the last one.
         both = joined(case.entry.spec(0), case.entry.spec(1))
         between, after = (
             both if state == case.entry.spec(1) else state for state in (between, after)
         )
     if shown_to_later(case):
         return before, between, after
-    if by_chance(case):
+    if is_order_random(case):
         return before, between, between
     return before, before, before
 
 
-def lost(case: Case) -> bool:
-    """Whether the runtime does not do what the plugin asked for."""
-    return case.did is Did.REMOVE and case.entry.name in REMOVAL_LOST
+def is_lost(case: Case) -> bool:
+    """Whether the runtime ignores the request."""
+    return case.action is Action.REMOVE and case.entry.name in REMOVAL_LOST
 
 
-def refused(case: Case, version: NriVersion) -> bool:
+def is_refused(case: Case, version: NriVersion) -> bool:
     """Whether the creation fails."""
-    others = case.did in (Did.REMOVE_OTHERS, Did.REPLACE_OTHERS)
+    others = case.action in (Action.REMOVE_OTHERS, Action.REPLACE_OTHERS)
     if case.entry.name == "linux.namespaces" and others and version >= V0_10:
-        # Upstream looks for the mark of removal where it has cut it off already.
+        # Upstream looks for the removal mark after having removed it.
         return True
     if case.entry.name == "linux.sysctl" and V0_11 <= version < V0_12:
-        # It writes to a map that is not there, and takes the whole runtime with it.
-        return case.did not in (Did.REMOVE, Did.IGNORED)
-    return case.did is Did.CONFLICT
+        # Upstream writes to a nil map and panics, which ends the runtime.
+        return case.action not in (Action.REMOVE, Action.IGNORED)
+    return case.action is Action.CONFLICT
 
 
 class Moment(NamedTuple):
-    """What a container is, and who made it so."""
+    """State of a container after a plugin or the runtime."""
 
     actor: str
     wanted: Spec
-    """By what was asked for."""
+    """As requested."""
     shown: Spec
-    """By what the next plugin is shown."""
+    """As shown to the next plugin."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """A container from its request to its end."""
+    """States of a container in order."""
 
     moments: tuple[Moment, ...]
 
     def actors(self, step: ChangeStep) -> frozenset[str]:
-        """Who can be meant by a step; nobody: nothing like that ever happened."""
+        """Return the possible authors of a step; empty if the change never happened."""
         path, change = step.change.path, step.change
         for kind in ("wanted", "shown"):
             values = [value_or_none(getattr(moment, kind), path) for moment in self.moments]
@@ -121,7 +121,7 @@ class Truth:
         return frozenset()
 
     def _of_device(self, path: str) -> frozenset[str]:
-        """Who had a device added, whose rule for the cgroup the runtime adds with it."""
+        """Return the plugins that added a device: the runtime adds its cgroup rule."""
         if not path.startswith("/linux/resources/devices/"):
             return frozenset()
         return frozenset(
@@ -133,13 +133,13 @@ class Truth:
 
 
 def value_or_none(spec: Spec, path: str) -> Json:
-    """What is there; None for nothing."""
+    """The value at a path; None if it is absent."""
     value = oci.value_at(spec, path)
     return None if isinstance(value, oci.Absent) else value
 
 
 def of_creation(case: Case, seen: Run) -> Truth:
-    """What happened in one creation, by what was configured and by what the runtime says."""
+    """The states of a created container, from the configured replies and the runtime's result."""
     base = oci.spec_of(container_named(case.name))
     asked = seen.creations[case.name]
     shown = {plugin: oci.spec_of(message.container) for plugin, message in asked.items()}
@@ -158,7 +158,7 @@ def of_creation(case: Case, seen: Run) -> Truth:
 
 
 def of_update(case: UpdateCase) -> Truth:
-    """What happened to the container that was updated."""
+    """The states of the updated container."""
     before, after = oci.spec_of(case.target), oci.spec_of(updated_by(case))
     moments = [Moment(RUNTIME, before, before)]
     if not case.conflict:
@@ -167,7 +167,7 @@ def of_update(case: UpdateCase) -> Truth:
 
 
 def admits(owner: Owner, actor: str) -> bool:
-    """Whether `owner` leaves room for this being the one."""
+    """Whether `owner` includes an actor."""
     if owner.who is OwnerKind.UNKNOWN:
         return True
     if actor == RUNTIME:
@@ -180,15 +180,18 @@ def admits(owner: Owner, actor: str) -> bool:
     return within or actor[:2] in owner.ties
 
 
-def lies(steps: Sequence[ChangeStep], truth: Truth) -> Iterator[str]:
-    """Steps that never were, or whose owner is somebody else."""
+def false_claims(steps: Sequence[ChangeStep], truth: Truth) -> Iterator[str]:
+    """Yield a description of each step that never happened or has a wrong owner."""
     for step in steps:
         actors = truth.actors(step)
         change = step.change
         if not actors:
-            yield f"{change.path}: {change.before!r} -> {change.after!r} never was ({step.owner})"
+            yield (
+                f"{change.path}: {change.before!r} -> {change.after!r} by {step.owner} "
+                "never happened"
+            )
         elif not any(admits(step.owner, actor) for actor in actors):
             yield (
-                f"{change.path}: {change.before!r} -> {change.after!r} was {', '.join(actors)}, "
-                f"not {step.owner} by {', '.join(step.evidence)}"
+                f"{change.path}: {change.before!r} -> {change.after!r} by {', '.join(actors)}, "
+                f"not {step.owner} (evidence: {', '.join(step.evidence)})"
             )

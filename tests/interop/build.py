@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the reference programs in ``go/`` once per state of their sources.
+"""Build the reference programs in ``go/``, cached by a digest of their sources.
 
-The binaries go to ``.cache/interop`` in the project's folder, which git ignores.
+Binaries are stored in ``.cache/interop`` below the project's folder, which git ignores.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 SOURCES = Path(__file__).parent / "go"
 CACHE = Path(__file__).parents[2] / ".cache"
 LINK = "-ldflags=-s -w"
-"""Without what only a debugger reads, a program is linked in half the time."""
+"""Without symbol tables and debug information, linking takes half the time."""
 
 
 class Variant(Enum):
@@ -43,14 +43,14 @@ class Variant(Enum):
 
     @property
     def dedicated(self) -> bool:
-        """Whether each event has its own request, or most travel as StateChange."""
+        """Whether each event has its own request; otherwise most travel as StateChange."""
         return self is Variant.NRI_0_12
 
 
 class Merger(Enum):
     """The NRI versions that refmerge is built on, with the ``go build`` options of each.
 
-    Merging is not the same in any two of them.
+    Merging differs between all of them.
     """
 
     NRI_0_6 = ("-modfile=go.nri-0.6.mod",)
@@ -89,8 +89,7 @@ class Programs:
 def build(variant: Variant) -> Programs:
     """Return the programs of ``variant``, built if their sources changed. Raises Unavailable.
 
-    Where the environment says CI, a missing Go or module is a RuntimeError: there it must not
-    go unnoticed.
+    With CI set in the environment, a missing Go or module raises RuntimeError instead.
     """
     folder = _built(variant.name.lower(), variant.value, "refruntime", "refplugin")
     return Programs(runtime=folder / "refruntime", plugin=folder / "refplugin")
@@ -98,16 +97,15 @@ def build(variant: Variant) -> Programs:
 
 @cache
 def build_merger(merger: Merger) -> Path:
-    """Return the program that merges with this version, as ``build`` does."""
+    """Return the merging program for a version, built like ``build`` does."""
     return _built(f"merge_{merger.name.lower()}", merger.value, "refmerge") / "refmerge"
 
 
 @cache
 def build_programs(merger: Merger) -> Programs:
-    """Return a runtime with this version, and a plugin that it takes, as ``build`` does.
+    """Return a runtime with a version, and a compatible plugin, built like ``build`` does.
 
-    The plugin is built on the nearer of 0.8 and 0.12: replies of a script pass through either as
-    they are.
+    The plugin is built on the nearer of 0.8 and 0.12: both pass scripted replies through unchanged.
     """
     old = merger in (Merger.NRI_0_6, Merger.NRI_0_8)
     plugin = build(Variant.NRI_0_8 if old else Variant.NRI_0_12).plugin
@@ -119,8 +117,9 @@ def build_programs(merger: Merger) -> Programs:
 
 @cache
 def build_oldest() -> Programs:
-    """Return a runtime with NRI 0.3, the first that has pods and containers as they are now, and a
-    plugin that it takes, as ``build`` does.
+    """Return a runtime with NRI 0.3, the first with today's messages, and a compatible plugin.
+
+    Both are built like ``build`` does.
     """
     tags = "-tags=nri_statechange,nri_no_block,nri_no_client_options"
     folder = _built("runtime_nri_0_3", ("-modfile=go.nri-0.3.mod", tags), "refruntime")
@@ -132,22 +131,22 @@ def _built(name: str, options: tuple[str, ...], *programs: str) -> Path:
         return _build(name, options, programs)
     except Unavailable as error:
         if os.environ.get("CI"):
-            raise RuntimeError(f"CI is set, so this is no reason to skip: {error}") from error
+            raise RuntimeError(f"must not be skipped, as CI is set: {error}") from error
         raise
 
 
 def _build(name: str, options: tuple[str, ...], programs: tuple[str, ...]) -> Path:
-    """The folder with the programs."""
+    """Return the folder with the programs."""
     go = find_go(_needed_go(options))
     version = go_version(go)
     folder = CACHE / "interop" / f"{name}-{_digest(version)}"
     if folder.exists():
         return folder
     packages = [f"./{program}" for program in programs]
-    # Separate from the build, so that a machine without a network is told from a broken program.
+    # Separate from the build, to distinguish a missing network from a broken program.
     listed = _run(go, "list", *options, "-deps", *packages)
     if listed.returncode:
-        raise Unavailable(f"Go modules are not to be had: {listed.stderr.strip().splitlines()[-1]}")
+        raise Unavailable(f"Go modules unavailable: {listed.stderr.strip().splitlines()[-1]}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     (CACHE / ".gitignore").write_text("*\n")
     with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
@@ -175,7 +174,7 @@ def _module_file(options: tuple[str, ...]) -> list[str]:
 
 
 def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    # A toolchain that was fetched as a module must not look for the one it was fetched with.
+    # GOROOT would point a toolchain fetched as a module to the installed one.
     environment = {name: value for name, value in os.environ.items() if name != "GOROOT"}
     return subprocess.run(
         command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False

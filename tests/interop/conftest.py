@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference programs, built once, and a place for sockets with short names."""
+"""Fixtures: the reference programs, built once, and a folder with a short path for sockets."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pytest
 from nri_scope.nri.versions import V0_10
 from tests.amount import EXAMPLES
 from tests.interop import attribution_found
-from tests.interop.attribution_found import ALL, BOTH, FEW, SINGLE, VIEWS, seen_by
+from tests.interop.attribution_found import ALL, BOTH, FEW, SINGLE, VIEWS, run_of
 from tests.interop.attribution_run import RUNTIMES
 from tests.interop.build import Merger, Unavailable, Variant, build
 
 IN_BETWEEN = list(RUNTIMES)[1:-1]
 PARTS_OF_ANOTHER = (FEW, SINGLE, BOTH, ALL)
-"""Views whose evidence is a part of another one's, or several of them together."""
+"""Views whose evidence is a subset or a combination of other views."""
 
 
 def _left_out(item: pytest.Item) -> bool:
-    """Whether CI leaves it out: these views are of the oldest and the newest version there."""
+    """Whether CI skips a test: it runs these views only for the oldest and the newest version."""
     chosen = getattr(getattr(item, "callspec", None), "params", {})
     return bool(
         EXAMPLES and chosen.get("release") in IN_BETWEEN and chosen.get("view") in PARTS_OF_ANOTHER
@@ -50,7 +50,7 @@ def _one_run_for_all_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(params=list(Variant), ids=lambda variant: variant.name)
 def variant(request: pytest.FixtureRequest) -> Variant:
-    """Each NRI version that the reference programs are built on; skips without Go."""
+    """Each NRI version of the reference programs; skips without Go."""
     chosen: Variant = request.param
     try:
         build(chosen)
@@ -59,13 +59,13 @@ def variant(request: pytest.FixtureRequest) -> Variant:
     return chosen
 
 
-# Of the session, so that those of one come together, in one process that reads its recording.
+# Session scope groups the tests of a version in one process, which reads its recording once.
 @pytest.fixture(scope="session", params=list(RUNTIMES), ids=lambda release: release.name)
 def release(request: pytest.FixtureRequest) -> Merger:
-    """Each NRI version that shows changes in another way; skips without Go."""
+    """Each NRI version with different visibility of changes; skips without Go."""
     chosen: Merger = request.param
     try:
-        seen_by(chosen)
+        run_of(chosen)
     except Unavailable as error:
         pytest.skip(f"the Go reference cannot be built: {error}")
     return chosen
@@ -73,21 +73,21 @@ def release(request: pytest.FixtureRequest) -> Merger:
 
 @pytest.fixture(scope="session", params=list(VIEWS))
 def view(request: pytest.FixtureRequest, release: Merger) -> str:
-    """Each choice of connections that this version allows."""
+    """Each view that the version supports."""
     name: str = request.param
-    if VIEWS[name].validator and seen_by(release).version < V0_10:
+    if VIEWS[name].validator and run_of(release).version < V0_10:
         pytest.skip("this version has no validators")
     return name
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A temporary folder whose path leaves room for a socket's name (107 bytes in all)."""
+    """A temporary folder with a short path: socket paths are limited to 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="nri-") as path:
         yield Path(path)
 
 
 @pytest.fixture
 def socket(folder: Path) -> Path:
-    """Where the runtime of this test listens."""
+    """Path of the runtime's socket."""
     return folder / "nri.sock"

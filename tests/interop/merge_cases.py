@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of replies to merge: by the thousand, always the same ones.
+"""Thousands of generated chains of replies to merge; deterministic.
 
-Keys come from small sets, so that plugins meet at some of them, and most values are set seldom, so
-that most chains do not end at the first plugin. Among the keys are ones that only a broken plugin
-would use: empty, nothing but the mark of a removal, twice marked.
+Keys come from small sets, so that some are used by several plugins, and most values are set rarely,
+so that most chains do not fail at the first plugin. Some keys are invalid: empty, only the removal
+mark, or marked twice.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Case:
 
     @property
     def event(self) -> str:
-        """As in ``CreateContainer``."""
+        """Name of the event, such as ``CreateContainer``."""
         return type(self.request).__name__.removesuffix("Request")
 
 
 @cache
 def generated(count: int) -> tuple[Case, ...]:
-    """So many cases."""
+    """Return ``count`` cases."""
     return tuple(_case(number) for number in range(count))
 
 
@@ -99,7 +99,7 @@ _HOOKS = (
 class _Maker:
     def __init__(self, random: Random) -> None:
         self.random = random
-        # How much plugins do here, and how often they meet.
+        # How much plugins change, and how often they use the same keys.
         self.busy = random.choice((0.05, 0.15, 0.4))
         self.meeting = random.choice((0.0, 0.1, 0.5))
 
@@ -107,13 +107,16 @@ class _Maker:
         return self.random.random() < probability
 
     def some(self, choices: tuple[str, ...]) -> list[str]:
-        """Some of the choices, most often none, in any order."""
+        """Return some of the choices, usually none, in random order."""
         if not self.chance(self.busy):
             return []
         return self.random.sample(choices, self.random.randint(1, len(choices)))
 
     def keys(self, choices: tuple[str, ...], plugin: int, both: float = 0.25) -> Iterator[str]:
-        """Keys that this plugin sets, removes or (so often) both; now and then a strange one."""
+        """Yield keys that a plugin sets, removes or (with probability ``both``) both.
+
+        One in a hundred calls also yields a malformed key.
+        """
         for choice in self.some(choices):
             key = choice if self.chance(self.meeting) else f"{choice}{plugin}"
             kind = self.random.random()
@@ -129,7 +132,7 @@ class _Maker:
     def value(self) -> str:
         return f"v{self.random.randint(1, 1000)}"
 
-    # What runtimes send.
+    # Requests of runtimes.
 
     def pod(self) -> api.PodSandbox:
         return api.PodSandbox(id="pod", name="web", namespace="shop")
@@ -170,7 +173,7 @@ class _Maker:
     def stop(self) -> Request:
         return api.StopContainerRequest(pod=self.pod(), container=self.container(CREATED))
 
-    # What plugins reply.
+    # Replies of plugins.
 
     def create_reply(self, plugin: int) -> Reply:
         reply = api.CreateContainerResponse()
@@ -204,8 +207,8 @@ class _Maker:
         update.ignore_failure = self.chance(0.4)
         if self.chance(0.1):
             return update
-        # In an update whose failure is ignored, upstream keeps what was claimed before the
-        # conflict, and walks through the map in random order: so with one key only.
+        # In an update whose failure is ignored, upstream keeps the fields claimed before the
+        # conflict, and iterates over the map in random order: therefore use one key only.
         unified = 1 if update.ignore_failure else 3
         self.resources(update.linux.resources, self.busy / 3, plugin, unified)
         return update
@@ -283,7 +286,7 @@ class _Maker:
     def simple(
         self, linux: api.LinuxContainerAdjustment, plugin: int
     ) -> Iterator[tuple[Message, Callable[[], object]]]:
-        """The messages that are set as a whole, each with something in it."""
+        """Yield messages that are set as a whole, each with a function that fills it."""
 
         def seccomp() -> None:
             linux.seccomp_policy.default_action = "SCMP_ACT_ALLOW"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of merging, each as the smallest chain that shows it."""
+"""Rules of merging, each with a minimal chain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESOURCES: dict[str, Update] = {
     "pids": lambda to: setattr(to.pids, "limit", 100),
     "devices": lambda to: to.devices.add(allow=True, type="c", access="r"),
 }
-"""How to set each field of resources."""
+"""Functions that set each field of resources."""
 
 
 def _of_resources(update: Update) -> Adjust:
@@ -72,7 +72,7 @@ FIELDS: dict[str, Adjust] = {
     "linux.memory_policy": lambda to: setattr(to.linux.memory_policy, "nodes", "0"),
     **{f"linux.resources.{name}": _of_resources(update) for name, update in RESOURCES.items()},
 }
-"""How to set each field of an adjustment."""
+"""Functions that set each field of an adjustment."""
 
 REMOVALS: dict[str, Adjust] = {
     "annotations": lambda to: to.annotations.update({"-a": ""}),
@@ -85,11 +85,11 @@ REMOVALS: dict[str, Adjust] = {
     "linux.net_devices": lambda to: to.linux.net_devices["-eth0"].SetInParent(),
     "linux.rdt.clos_id": lambda to: setattr(to.linux.rdt, "remove", True),
 }
-"""How to remove what ``FIELDS`` sets, where it can be removed."""
+"""Functions that remove the removable values of ``FIELDS``."""
 
 
 def container() -> api.Container:
-    """One that has everything that ``FIELDS`` sets, with other values."""
+    """A container with other values for the keys in ``FIELDS``."""
     made = api.Container(id=CREATED, args=["sleep"], env=["PATH=/bin", "HOME=/root"])
     made.annotations["a"] = "0"
     made.mounts.add(destination="/proc", type="proc")
@@ -102,7 +102,7 @@ def container() -> api.Container:
 
 
 def create(name: str, *replies: tuple[Adjust, ...]) -> Case:
-    """A CreateContainer; each reply does some things to its adjustment."""
+    """A CreateContainer case; each reply is built by several functions."""
     made = []
     for reply in replies:
         response = api.CreateContainerResponse()
@@ -121,7 +121,7 @@ def _update(container_id: str, *do: Update, ignore: bool = False) -> api.Contain
 
 
 def _updates(name: str, *replies: list[api.ContainerUpdate]) -> Iterator[Case]:
-    """The same updates in replies to each of the events."""
+    """Yield cases with the same updates in replies to each event."""
     yield Case(
         f"{name}, in CreateContainer",
         api.CreateContainerRequest(container=container()),
@@ -190,7 +190,7 @@ def _update_rules() -> Iterator[Case]:
         for second in (True, False):
             one, two = _update("b", shares, ignore=first), _update("b", quota, ignore=second)
             yield from _updates(f"failures ignored: {first} and {second}", [one], [two])
-    # What was claimed before an ignored conflict stays claimed: quota, though it was not set.
+    # A field claimed before an ignored conflict remains claimed: quota, although it was not set.
     both = _update("b", shares, quota, RESOURCES["memory.limit"], ignore=True)
     conflict = _update("b", RESOURCES["memory.swap"], RESOURCES["cpu.period"], quota)
     yield from _updates("ignored, then in the way", [_update("b", shares)], [both], [conflict])

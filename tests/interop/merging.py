@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merges cases with the Go reference and with ours, to outcomes that can be compared."""
+"""Merge cases with the Go reference and with nri-scope, with comparable outcomes."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _CHAIN = tuple(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case, in canonical form; messages are serialised."""
+    """Result of a case, with messages as canonical text."""
 
     seen: tuple[str, ...]
-    """The request that each plugin got."""
+    """Request to each plugin."""
     response: str
-    """What the runtime was told."""
+    """Merged reply for the runtime."""
     validation: str
-    """What a validator was asked, owners included; "" where the version has no validators."""
+    """Request to validators, with owners; "" in versions without validators."""
     error: str
 
 
 def canonical(message: Message | None) -> str:
-    """A message as text that is the same for all orders in which Go's maps may come out.
+    """Format a message as text that does not depend on the random order of Go's maps.
 
-    That random order shows in three places. Maps themselves: here they are sorted. Namespaces, that
-    upstream collects in a map: they are sorted by type. Removals of mounts by one plugin, which
-    upstream adds in the order of a map: neighbours are sorted among themselves.
+    That order affects maps, which the text format sorts; namespaces, which upstream collects in a
+    map and which are sorted by type here; and removals of mounts by one plugin, which upstream adds
+    in the order of a map: adjacent removals are sorted.
     """
     if message is None:
         return ""
@@ -78,7 +78,7 @@ def _removals_in_order(mounts: Sequence[api.Mount]) -> Iterator[api.Mount]:
 
 
 def merge_with_reference(program: Path, cases: Sequence[Case]) -> list[Outcome]:
-    """Let the Go program merge all of them."""
+    """Merge cases with the Go program."""
     lines = "".join(
         json.dumps(
             {
@@ -129,7 +129,7 @@ def _decode(kind: type[Message], payload: object) -> Message | None:
 
 
 def merge_with_ours(case: Case, version: NriVersion) -> Outcome:
-    """Merge one as the runtime would that has this NRI version."""
+    """Merge a case with nri-scope, like a runtime with this NRI version."""
     merging: Creation | Updating | Stopping
     if isinstance(case.request, api.CreateContainerRequest):
         merging = Creation(case.request, version=version)
@@ -158,7 +158,7 @@ def merge_with_ours(case: Case, version: NriVersion) -> Outcome:
 
 
 def apply(merging: Creation | Updating | Stopping, reply: Reply, plugin: str) -> None:
-    """Apply a reply to the merging of its own event."""
+    """Apply a reply to the merging object of its event."""
     if isinstance(merging, Creation):
         assert isinstance(reply, api.CreateContainerResponse)
         merging.apply(reply, plugin)
@@ -171,10 +171,10 @@ def apply(merging: Creation | Updating | Stopping, reply: Reply, plugin: str) ->
 
 
 def agree(case: Case, ours: Outcome, theirs: Outcome, version: NriVersion) -> bool:
-    """Whether upstream could have come to our outcome.
+    """Whether the outcomes are equivalent.
 
-    Only one thing is left to luck after ``canonical``: when several keys of one map are in
-    conflict, which of them is reported. Then theirs has to be what we report for that key alone.
+    After ``canonical``, only one difference is random: if several keys of a map are in conflict,
+    upstream reports any of them. Its outcome must then equal nri-scope's for that key alone.
     """
     if ours == theirs:
         return True
@@ -190,7 +190,7 @@ def _field(error: str) -> str:
 
 
 def _one_key_each(case: Case, position: int) -> Iterator[Case]:
-    """The case with all but one key of one map left out of the reply at `position`."""
+    """Yield variants of a case with only one key in a map of the reply at `position`."""
     for number, entries in enumerate(_maps(case.replies[position])):
         for key in entries:
             reply = deepcopy(case.replies[position])

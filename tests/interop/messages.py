@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests compared as messages: Go puts maps in another order each time it serialises one."""
+"""Comparison of requests as messages, as Go serialises maps in random order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.interop.reference import Request
 
 
 def parse(method: str, payload: bytes) -> Message:
-    """The request message of a method of the Plugin service."""
+    """Parse the request of a method of the Plugin service."""
     name = "StateChangeEvent" if method == "StateChange" else f"{method}Request"
     message = getattr(api_pb2, name)()
     assert isinstance(message, Message)
@@ -21,10 +21,10 @@ def parse(method: str, payload: bytes) -> Message:
 
 
 def normal(method: str, payload: bytes) -> bytes:
-    """The request, serialised with its maps in order."""
+    """Serialise a request with sorted maps."""
     return parse(method, payload).SerializeToString(deterministic=True)
 
 
 def exchanges(requests: Iterable[Request]) -> list[tuple[str, bytes]]:
-    """Method and normal form of every request that was delivered."""
+    """Return method and normal form of every delivered request."""
     return [(item.method, normal(item.method, item.request)) for item in requests if not item.error]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives the reference runtime and plugin: JSON lines in, JSON lines out."""
+"""Drivers of the reference runtime and plugin, which communicate in JSON lines."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from typing import NamedTuple, Self
 from tests.amount import amount
 from tests.interop.build import Variant, build
 
-# A program that says nothing for so long hangs; everything it is asked for takes seconds.
+# Timeout in seconds for a report of a program; every command takes seconds at most.
 PATIENCE = 120.0
 
-# Seconds a plugin has for an answer where lateness is not the subject: the machine may be busy.
-# It takes as many bytes in a message as the 2 s of real runtimes.
+# Request deadline in seconds for tests that do not test lateness: the machine may be busy. Its
+# encoding has as many bytes as the 2 s of real runtimes.
 UNHURRIED = 20.0
 
-# Lengths of ttRPC messages, header included, at which implementations break: the least, those
-# around the buffer of Go's ttRPC, and large ones below the limit of 4 MiB.
+# Critical lengths of ttRPC messages, header included: the smallest, those around the buffer size of
+# Go's ttRPC, and large ones below the limit of 4 MiB.
 SIZES = (100, 4095, 4096, 4097, 100_000, 3_000_000)
 STATE = amount(2000, 1200)
-"""Pods with a container each, too many for one message."""
+"""Number of pods with one container each, too many for one message."""
 
 Report = Mapping[str, object]
 
 
 class Request(NamedTuple):
-    """A request as the reference runtime sent it or the reference plugin received it."""
+    """A request sent by the reference runtime or received by the reference plugin."""
 
     method: str
     request: bytes
     reply: bytes
     error: str = ""
-    """Why there is no reply."""
+    """Error if there is no reply, else ""."""
     status: int = 0
     timeout_ns: int = 0
     message_bytes: int = 0
@@ -46,13 +46,13 @@ class Request(NamedTuple):
 
 
 def read_requests(path: Path) -> list[Request]:
-    """The file that either program writes when told to."""
+    """Read a file of requests written by either program."""
     with path.open() as lines:
         return list(parse_requests(lines))
 
 
 def parse_requests(lines: Iterable[str]) -> Iterator[Request]:
-    """The lines of such a file."""
+    """Parse the lines of a file of requests."""
     for line in lines:
         item = json.loads(line)
         yield Request(
@@ -68,15 +68,15 @@ def parse_requests(lines: Iterable[str]) -> Iterator[Request]:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What the reference runtime measured. Event calls include every plugin's answer."""
+    """Measurements of the reference runtime. Event calls include every plugin's reply."""
 
     events: int
     requests: int
-    """Requests to plugins; fewer than events where a plugin was gone or not subscribed."""
+    """Requests to plugins; fewer than events if a plugin was disconnected or not subscribed."""
     failures: int
     """Requests without a reply, or with an error status."""
     wire_bytes: int
-    """Written to plugins' sockets: mux headers, ttRPC headers and requests, but no replies."""
+    """Bytes written to plugins' sockets: mux headers, ttRPC headers and requests."""
     p50_ns: int
     p90_ns: int
     p99_ns: int
@@ -85,13 +85,13 @@ class Played:
     wall_ns: int
     events_per_s: float
     lag_ns: int
-    """How far behind its schedule a run at a set rate was, at worst."""
+    """Longest delay behind schedule, for runs at a fixed rate."""
     errors: tuple[str, ...]
-    """Of event calls, the first hundred."""
+    """First hundred errors of event calls."""
 
     @classmethod
     def of(cls, report: Report) -> Self:
-        """Take the fields from the program's report."""
+        """Convert a report of the program."""
         values = {field.name: report[field.name] for field in fields(cls)}
         errors = values.pop("errors")
         assert isinstance(errors, list)
@@ -99,26 +99,26 @@ class Played:
 
 
 class Answer(NamedTuple):
-    """What the reference runtime makes of one request."""
+    """Result of one request of the reference runtime."""
 
     reply: bytes
-    """The plugins' replies, merged; empty for an event that has none, and with an error."""
+    """Merged replies of the plugins; empty for events without a reply, and after an error."""
     error: str
     requests: int
-    """How many plugins were asked."""
+    """Number of plugins that received the request."""
 
 
 class Program:
-    """One running reference program."""
+    """A running reference program."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
         self.heard: list[Report] = []
-        """Everything the program has said so far."""
+        """All reports received so far."""
 
     @classmethod
     async def start(cls, program: Path, *options: str) -> Self:
-        """Run ``program``; its messages on stderr are the test's."""
+        """Run ``program``; it shares the test's stderr."""
         process = await asyncio.create_subprocess_exec(
             program, *options, stdin=PIPE, stdout=PIPE, limit=1 << 20
         )
@@ -131,26 +131,26 @@ class Program:
         await self.process.stdin.drain()
 
     async def hear(self, event: str) -> Report:
-        """Wait for the next report of this kind. Raises EOFError when the program ends first."""
+        """Wait for the next report of a kind. Raises EOFError if the program ends first."""
         assert self.process.stdout is not None
         while True:
             line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)
             if not line:
-                raise EOFError(f"ended without {event!r}; it said {self.heard}")
+                raise EOFError(f"the program ended without {event!r}, after {self.heard}")
             report: Report = json.loads(line)
             self.heard.append(report)
             if report["event"] == event:
                 return report
 
     async def ended(self) -> int:
-        """Hear everything until the program ends by itself; returns its exit status."""
+        """Wait until the program ends, store its reports, and return its exit status."""
         output, _ = await asyncio.wait_for(self.process.communicate(), PATIENCE)
         self.heard += map(json.loads, output.splitlines())
         assert self.process.returncode is not None
         return self.process.returncode
 
     def said(self, event: str) -> Report:
-        """The last report of this kind heard so far."""
+        """Return the last received report of a kind."""
         return [report for report in self.heard if report["event"] == event][-1]
 
     async def __aenter__(self) -> Self:
@@ -163,7 +163,7 @@ class Program:
 
 
 class ReferenceRuntime(Program):
-    """The runtime on upstream's ``adaptation``."""
+    """The runtime that uses upstream's ``adaptation``."""
 
     @classmethod
     async def listen(
@@ -180,10 +180,10 @@ class ReferenceRuntime(Program):
         plugin_config: Path | None = None,
         program: Path | None = None,
     ) -> Self:
-        """Start it and wait until it listens (and plugins in ``plugins`` were launched).
+        """Start the runtime; wait until it listens and has launched the plugins in ``plugins``.
 
-        ``state`` pods with a container each exist already. ``sent`` is the file for what it
-        sends, see ``read_requests``. ``program`` takes the place of the one of `variant`.
+        ``state`` pods with one container each exist from the start. ``sent`` is the file for its
+        requests, see ``read_requests``. ``program`` replaces the program of `variant`.
         """
         options = [f"-socket={socket}", f"-name={name}", f"-version={version}", f"-state={state}"]
         options.append(f"-request-timeout={round(request_timeout * 1e9)}ns")
@@ -195,7 +195,7 @@ class ReferenceRuntime(Program):
         return self
 
     async def admit(self, plugins: int = 1) -> None:
-        """Wait until so many plugins have ever been synchronized."""
+        """Wait until ``plugins`` plugins have been synchronized since the start."""
         await self.say("wait", plugins=plugins)
         await self.hear("ready")
 
@@ -211,11 +211,11 @@ class ReferenceRuntime(Program):
         workloads: int = 20,
         pod_updates: bool = False,
     ) -> Played:
-        """Play lifecycles of a pod with a container: so many, or for so long.
+        """Play lifecycles of a pod with a container, limited by their number or by time.
 
-        ``rate`` is in events/s, 0 for as fast as plugins answer. With ``sizes`` there is instead
-        one lifecycle for each, whose every ttRPC message has that length, header included.
-        ``workloads`` is the number of different environments among the containers.
+        ``rate`` is in events/s, 0 for as fast as plugins reply. With ``sizes`` there is instead one
+        lifecycle for each size, in which every ttRPC message has that length, header included.
+        ``workloads`` is the number of different container environments.
         """
         await self.say(
             "play",
@@ -247,13 +247,13 @@ class ReferenceRuntime(Program):
         return Played.of(await self.hear("fed"))
 
     async def stop(self) -> None:
-        """End it; its connections close."""
+        """Stop the runtime, which closes its connections."""
         await self.say("stop")
         await self.ended()
 
 
 class ReferencePlugin(Program):
-    """The plugin on upstream's ``stub``."""
+    """The plugin that uses upstream's ``stub``."""
 
     @classmethod
     async def connect(
@@ -274,16 +274,16 @@ class ReferencePlugin(Program):
         replies: Path | None = None,
         program: Path | None = None,
     ) -> Self:
-        """Start it; it connects at once, but may not have been synchronized yet.
+        """Start the plugin, which connects immediately, but is not synchronized yet.
 
-        ``adjust`` is the JSON of a ContainerAdjustment for every container, ``update_before`` that
-        of LinuxResources that each creation gives to the container that was created before.
+        ``adjust`` is the JSON of a ContainerAdjustment for every container, ``update_before`` the
+        JSON of LinuxResources with which each creation updates the previously created container.
 
-        ``replies`` is a JSON file of replies to give, in base64: by method, then by the id of the
-        container. ``program`` takes the place of the plugin of `variant`.
+        ``replies`` is a JSON file of replies in base64, by method and container id. ``program``
+        replaces the plugin of `variant`.
 
-        ``delay``: an event, how many of these are answered at once, seconds before later ones
-        are. ``events`` is a mask, 0 for all that it knows.
+        ``delay`` is an event, the number of immediate replies to it, and the delay of all later
+        replies in seconds. ``events`` is a mask, 0 for all known events.
         """
         options = [f"-socket={socket}", f"-index={index}", f"-name={name}", f"-events={events}"]
         options += [f"-annotation={annotation}", f"-env={env}"]
@@ -300,11 +300,11 @@ class ReferencePlugin(Program):
         return await cls.start(program or build(variant).plugin, *options)
 
     async def update(self, container: str) -> Report:
-        """Ask the runtime, unasked, to update a container."""
+        """Send an unsolicited update of a container."""
         await self.say("update", container=container)
         return await self.hear("updated")
 
     async def ask(self, request: bytes) -> Report:
-        """Send the runtime, unasked, an UpdateContainersRequest."""
+        """Send an unsolicited UpdateContainersRequest."""
         await self.say("update", request_b64=base64.b64encode(request).decode())
         return await self.hear("updated")

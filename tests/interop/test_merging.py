@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merging is upstream's: the same requests to plugins, results, owners and conflicts."""
+"""Merging matches upstream: requests to plugins, results, owners and conflicts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.interop.merge_rules import RULES
 from tests.interop.merging import Outcome, agree, merge_with_ours, merge_with_reference
 
 GENERATED = amount(5000, 1000)
-"""A thousand of them take a second for each version."""
+"""Number of generated cases; a thousand take a second for each version."""
 
 pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(params=list(Merger), ids=lambda merger: merger.name)
 def merger(request: pytest.FixtureRequest) -> Merger:
-    """Each NRI version whose merging is a different one; skips without Go."""
+    """Each NRI version with different merging; skips without Go."""
     chosen: Merger = request.param
     try:
         build_merger(chosen)
@@ -42,7 +42,7 @@ def assert_equal(merger: Merger, cases: Sequence[Case]) -> list[Outcome]:
     for case, theirs in zip(cases, outcomes, strict=True):
         ours = merge_with_ours(case, version)
         if not agree(case, ours, theirs, version):
-            # Field by field, so that pytest shows what is different.
+            # Field by field, so that pytest shows the difference.
             assert ours.error == theirs.error, case
             assert ours.seen == theirs.seen, case
             assert ours.response == theirs.response, case
@@ -50,23 +50,23 @@ def assert_equal(merger: Merger, cases: Sequence[Case]) -> list[Outcome]:
     return outcomes
 
 
-def test_every_rule_of_merging_is_upstreams(merger: Merger) -> None:
+def test_every_rule_matches_upstream(merger: Merger) -> None:
     assert len({case.name for case in RULES}) == len(RULES)
     assert_equal(merger, RULES)
 
 
-def test_any_chain_is_merged_as_upstream_does(merger: Merger) -> None:
+def test_generated_chains_match_upstream(merger: Merger) -> None:
     outcomes = assert_equal(merger, generated(GENERATED))
-    # The cases are worth something: many chains end in a conflict, more do not, and every event
-    # and length of chain is there.
+    # The cases are varied: many chains end in a conflict, more do not, and every event and chain
+    # length occurs.
     failed = sum(bool(outcome.error) for outcome in outcomes)
     assert 0.03 * GENERATED < failed < 0.5 * GENERATED
     kinds = Counter((case.event, len(case.replies)) for case in generated(GENERATED))
     assert len(kinds) == 12 and min(kinds.values()) > 0.006 * GENERATED
 
 
-def test_upstream_takes_an_empty_adjustment_for_no_reply(merger: Merger) -> None:
-    """What our passive parties answer to CreateContainer; the reference's own silence is empty."""
+def test_upstream_ignores_an_empty_adjustment(merger: Merger) -> None:
+    """The reply of passive plugins to CreateContainer; passive reference plugins reply nothing."""
     silent = api.CreateContainerResponse.FromString(EMPTY_ADJUSTMENT)
     creations = [case for case in generated(1000) if case.event == "CreateContainer"]
     filled = [
@@ -76,6 +76,6 @@ def test_upstream_takes_an_empty_adjustment_for_no_reply(merger: Merger) -> None
     assert sum(case != other for case, other in zip(creations, filled, strict=True)) > 100
     program = build_merger(merger)
     found = merge_with_reference(program, filled)
-    wanted = merge_with_reference(program, creations)
-    for case, one, other in zip(creations, found, wanted, strict=True):
+    expected = merge_with_reference(program, creations)
+    for case, one, other in zip(creations, found, expected, strict=True):
         assert one == other, case

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What our emulated runtime says of bad plugins is what the Go runtime says of them."""
+"""The emulated runtime reports the same errors for faulty plugins as the Go runtime."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.interop.build import Variant
 from tests.interop.reference import ReferenceRuntime
 from tests.runtime_emulation.small_plugin import Handler, SmallPlugin
 
-HURRIED = 0.5
-"""Seconds that both runtimes give a plugin."""
+SHORT_TIMEOUT_S = 0.5
+"""Request deadline of both runtimes in seconds."""
 
 VERSION = "0.12.5"
-"""Of NRI, as in the newest variant of the reference."""
+"""NRI version of the newest reference variant."""
 
 
-# CRI-O puts no words of its own in front of the library's.
+# CRI-O adds no prefix to the library's error messages.
 PROFILE = replace(
-    Profile.of("test", "cri-o", "1.37.0", VERSION), request_timeout_ms=round(HURRIED * 1000)
+    Profile.of("test", "cri-o", "1.37.0", VERSION), request_timeout_ms=round(SHORT_TIMEOUT_S * 1000)
 )
 
 
@@ -75,10 +75,10 @@ def bad_plugin(name: str) -> SmallPlugin:
     return plugin
 
 
-async def words_of_reference(name: str, socket: Path) -> str:
+async def reference_error(name: str, socket: Path) -> str:
     plugin = bad_plugin(name)
     async with await ReferenceRuntime.listen(
-        socket, Variant.NRI_0_12, request_timeout=HURRIED
+        socket, Variant.NRI_0_12, request_timeout=SHORT_TIMEOUT_S
     ) as runtime:
         await plugin.connect(socket)
         await plugin.register()
@@ -88,7 +88,7 @@ async def words_of_reference(name: str, socket: Path) -> str:
     return "; ".join(played.errors)
 
 
-async def words_of_ours(name: str) -> str:
+async def emulated_error(name: str) -> str:
     event = Event[BAD[name][0]]
     if event is Event.ValidateContainerAdjustment:
         event = Event.CreateContainer
@@ -99,9 +99,9 @@ async def words_of_ours(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_errors_are_worded_as_by_the_reference(name: str, tmp_path: Path) -> None:
-    reference = await words_of_reference(name, tmp_path / "s")
-    ours = await words_of_ours(name)
+async def test_errors_match_the_reference(name: str, tmp_path: Path) -> None:
+    reference = await reference_error(name, tmp_path / "s")
+    ours = await emulated_error(name)
     assert bool(ours) == bool(reference)
     assert ours in reference
 
@@ -109,7 +109,7 @@ async def test_errors_are_worded_as_by_the_reference(name: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     "plugin", ["7-short", "a1-letters", "10-", "10-with blank", "10-'", '10-"', "10-\\", "10-\t"]
 )
-async def test_registrations_are_refused_as_by_the_reference(plugin: str, tmp_path: Path) -> None:
+async def test_rejected_registrations_match_the_reference(plugin: str, tmp_path: Path) -> None:
     async with await ReferenceRuntime.listen(tmp_path / "go", Variant.NRI_0_12):
         reference = SmallPlugin(plugin)
         await reference.connect(tmp_path / "go")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our plugin, with the passive logger on it, under the Go runtime."""
+"""nri-scope's plugin with the passive logger under the Go runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IDENTITY = Identity(index="10", name="nri-scope")
 
 
 class Memory:
-    """A sink that keeps everything."""
+    """Sink that stores everything in memory."""
 
     def __init__(self) -> None:
         self.starts: list[SessionStart] = []
@@ -51,7 +51,7 @@ class Memory:
 
 
 class Late(Logger):
-    """Answers one event, the first of its method, too late."""
+    """Logger that replies too late to the first event of a method."""
 
     method = ""
     delay = 0.0
@@ -75,7 +75,7 @@ async def connected(socket: Path, logger: Logger) -> AsyncIterator[asyncio.Task[
 
 
 def delivered(requests: list[Request]) -> list[tuple[str, bytes]]:
-    """What reached the plugin: a Synchronize that is too long for ttRPC never leaves Go."""
+    """Requests that reached the plugin: Go does not send a Synchronize that is too long."""
     return [(item.method, item.request) for item in requests if not item.error]
 
 
@@ -104,7 +104,7 @@ async def test_messages_of_any_length_arrive_as_they_were_sent(
     async with await ReferenceRuntime.listen(socket, variant, sent=folder / "sent") as runtime:
         async with connected(socket, Logger(memory, IDENTITY)):
             await runtime.admit()
-            # Then the data alone, without the ttRPC header, around the size of Go's buffers.
+            # The last three have data, without the ttRPC header, around the size of Go's buffers.
             played = await runtime.play(sizes=(*SIZES, 4105, 4106, 4107))
             await runtime.stop()
 
@@ -135,7 +135,7 @@ async def test_a_split_state_arrives_whole(variant: Variant, folder: Path, socke
     assert len({container.id for part in parts for container in part.containers}) == STATE
 
 
-async def test_a_late_answer_ends_the_session_and_not_the_container(
+async def test_a_late_reply_ends_the_session_but_not_the_container(
     variant: Variant, folder: Path, socket: Path
 ) -> None:
     memory = Memory()
@@ -150,19 +150,21 @@ async def test_a_late_answer_ends_the_session_and_not_the_container(
             end = await session
             await runtime.stop()
 
-    # The runtime gives up, does its work without us, and sends us nothing any more.
+    # The runtime disconnects the plugin and continues without it.
     assert played.errors == ()
     assert (played.events, played.requests, played.failures) == (22, 6, 1)
     last = read_requests(folder / "sent")[-1]
     assert last.method == "UpdateContainer" and "deadline exceeded" in last.error
-    # We have the event, know that we were late, and see no more than a closed connection.
+    # The plugin records the event as late; for it, the connection is merely closed.
     assert (memory.captured[-1].method, memory.captured[-1].request) == (last.method, last.request)
     assert memory.captured[-1].status_code == Code.DEADLINE_EXCEEDED
     assert memory.captured[-1].timeout_ns == last.timeout_ns
     assert end.synchronized
 
 
-async def test_the_runtimes_words_about_itself_are_kept(variant: Variant, socket: Path) -> None:
+async def test_the_session_has_the_runtimes_name_version_and_timeouts(
+    variant: Variant, socket: Path
+) -> None:
     memory = Memory()
     runtime = await ReferenceRuntime.listen(
         socket, variant, name="containerd", version="v2.1.4", request_timeout=1.5
@@ -175,7 +177,7 @@ async def test_the_runtimes_words_about_itself_are_kept(variant: Variant, socket
     assert (start.runtime_name, start.runtime_version) == ("containerd", "v2.1.4")
     assert (start.registration_timeout_ms, start.request_timeout_ms) == (5000, 1500)
     if variant.dedicated:
-        # Asked for its version, this runtime tells; the name and version are not looked at.
+        # This runtime sends its NRI version, so it is not inferred.
         assert (start.nri_version, start.nri_version_inferred, start.mask) == (
             "0.12.5", False, 0x1FFF,
         )  # fmt: skip

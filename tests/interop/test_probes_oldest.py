@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes at the oldest NRI with pods and containers as they are now: 0.3, of containerd 1.7.0."""
+"""Probes with the oldest NRI that has today's messages: 0.3, of containerd 1.7.0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.interop.build import build_oldest
 from tests.interop.reference import PATIENCE, ReferencePlugin, ReferenceRuntime
 
 LIFECYCLES = 5
-# Events 1 to 11, which is all that there are.
+# Events 1 to 11, all events of this version.
 ALL_EVENTS = 0x7FF
 
 
@@ -46,7 +46,7 @@ async def _record(path: Path, folder: Path) -> None:
             )
             await stack.enter_async_context(plugin)
             await runtime.admit(number)
-        # That a plugin is synchronized is told a moment before it is asked.
+        # The runtime reports a plugin as synchronized shortly before it sends events to it.
         await runtime.play(2)
         await runtime.play(LIFECYCLES)
         probes.stop("done")
@@ -54,7 +54,7 @@ async def _record(path: Path, folder: Path) -> None:
     recorder.close()
 
 
-def test_what_two_plugins_do_is_told_apart(tmp_path: Path) -> None:
+def test_changes_of_two_plugins_are_attributed_separately(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     asyncio.run(_record(path, tmp_path))
     with Recording.open(path) as recording:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks' real traffic: repeated, but never the same."""
+"""The benchmarks' traffic repeats a capture with new identities in each round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stream(request: pytest.FixtureRequest) -> list[Sent]:
     return captured(file, "00-probe-a")
 
 
-def test_each_round_has_identities_of_its_own(stream: list[Sent]) -> None:
+def test_each_round_has_new_identities(stream: list[Sent]) -> None:
     length = len(stream)
     rounds = list(repeated(stream, 3 * length))
     sets = [identities(rounds[n * length : (n + 1) * length]) for n in range(3)]
@@ -37,12 +37,12 @@ def test_each_round_has_identities_of_its_own(stream: list[Sent]) -> None:
     assert len(original.union(*sets)) == 4 * len(original)
 
 
-def test_each_round_tells_the_same_story(stream: list[Sent]) -> None:
+def test_each_round_has_the_same_events(stream: list[Sent]) -> None:
     length = len(stream)
     rounds = list(repeated(stream, 2 * length))
 
     assert [sent.method for sent in rounds] == [sent.method for sent in stream] * 2
-    # What one object is called, it is called throughout a round.
+    # An object has one identity throughout a round.
     seen: dict[str, str] = {}
     for before, after in zip(stream, rounds[length:], strict=True):
         for kind in ("pod", "container"):
@@ -53,6 +53,6 @@ def test_each_round_tells_the_same_story(stream: list[Sent]) -> None:
     assert len(set(seen.values())) == len(seen) > 5
 
 
-def test_the_same_traffic_comes_each_time(stream: list[Sent]) -> None:
+def test_the_traffic_is_deterministic(stream: list[Sent]) -> None:
     assert list(repeated(stream, 40)) == list(repeated(stream, 40))
     assert len(list(repeated(stream, 7))) == 7

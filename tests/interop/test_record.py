@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real `nri-scope record` under the Go runtime: what it wrote is what was sent."""
+"""`nri-scope record` under the Go runtime records exactly the sent events."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ async def record(socket: Path, output: Path, *options: str) -> AsyncIterator[Pro
 
 
 async def ended(process: Process) -> str:
-    """What it said, once it has ended well."""
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert process.returncode == 0, said.decode()
-    return said.decode()
+    """Wait for exit status 0 and return stderr."""
+    _, errors = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode == 0, errors.decode()
+    return errors.decode()
 
 
 def recorded(path: Path) -> list[tuple[str, bytes]]:
@@ -57,7 +57,7 @@ def recorded(path: Path) -> list[tuple[str, bytes]]:
 
 
 def count(path: Path) -> int:
-    """Events on disk so far; 0 where the recording is not there yet."""
+    """Number of events on disk; 0 if the recording does not exist yet."""
     try:
         with Recording.open(path) as recording:
             return event_range(recording)[1]
@@ -68,7 +68,7 @@ def count(path: Path) -> int:
 async def play_to_record(
     variant: Variant, folder: Path, socket: Path, *, state: int = 0, **play: object
 ) -> Played:
-    """Record one session, which the runtime ends; sent and recorded requests are in ``folder``."""
+    """Record one session until the runtime ends; files are ``sent`` and ``r.nriscope.db``."""
     async with await ReferenceRuntime.listen(
         socket, variant, sent=folder / "sent", state=state
     ) as runtime:
@@ -145,14 +145,14 @@ async def test_a_restart_of_the_runtime_begins_a_new_session(
     assert recorded(output) == sent
     with Recording.open(output) as recording:
         first, second = recording.sessions()
-        # Between the sessions nobody can know what happened.
+        # Events between the sessions are unknown.
         (gap,) = recording.gaps()
         assert gap.lost is None
         assert first.ended_ns is not None
         assert first.ended_ns <= gap.from_ns <= gap.to_ns <= second.started_ns
 
 
-async def test_a_launched_record_writes_where_its_configuration_says(
+async def test_a_launched_record_writes_to_its_configured_file(
     variant: Variant, folder: Path, socket: Path
 ) -> None:
     output = folder / "launched.nriscope.db"
@@ -165,12 +165,12 @@ async def test_a_launched_record_writes_where_its_configuration_says(
         socket, variant, sent=folder / "sent", plugins=plugins, plugin_config=config
     ) as runtime:
         played = await runtime.play(3)
-        # The runtime ends its plugins by SIGKILL, which the last 100 ms need not survive.
+        # The runtime kills its plugins with SIGKILL: events of the last 100 ms may be lost.
         async with asyncio.timeout(PATIENCE):
             while count(output) < played.requests + 2:
                 await asyncio.sleep(0.02)
         await runtime.stop()
-    # The process that writes outlives the one that was ended, for a moment.
+    # The writer process ends shortly after the killed one.
     async with asyncio.timeout(PATIENCE):
         while output.with_name(f"{output.name}-wal").exists():
             await asyncio.sleep(0.02)

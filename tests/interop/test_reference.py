@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The yardstick itself: the reference runtime against the reference plugin."""
+"""Tests of the reference: its runtime with its plugin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.interop.messages import exchanges
 from tests.interop.reference import SIZES, STATE, ReferencePlugin, ReferenceRuntime, read_requests
 
 
-async def test_the_plugin_receives_what_the_runtime_sends(
+async def test_the_plugin_receives_the_runtimes_requests(
     variant: Variant, folder: Path, socket: Path
 ) -> None:
     sent, received = folder / "sent", folder / "received"
@@ -30,7 +30,7 @@ async def test_the_plugin_receives_what_the_runtime_sends(
     assert exchanges(read_requests(received)) == exchanges(read_requests(sent))
 
 
-async def test_messages_have_the_very_length_that_was_asked_for(
+async def test_messages_have_the_requested_length(
     variant: Variant, folder: Path, socket: Path
 ) -> None:
     sent = folder / "sent"

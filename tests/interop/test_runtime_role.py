@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Go plugin under our runtime."""
+"""The Go plugin under the emulated runtime."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ CONSERVATIVE_MASK = 0x7FF
 
 @dataclass(frozen=True)
 class Pairing:
-    """A way of our runtime and a Go plugin."""
+    """A profile of the emulated runtime and a Go plugin."""
 
     profile: Profile
     variant: Variant
     events: int = 0
-    """What the plugin subscribes to; 0 for all it knows."""
+    """Event mask of the plugin; 0 for all known events."""
 
     @property
     def dedicated(self) -> bool:
-        """Whether events arrive as their own requests."""
+        """Whether events arrive as dedicated requests."""
         return self.profile.dedicated_rpcs and self.variant.dedicated
 
     def expected(self, step: Step) -> tuple[str, bytes]:
-        """Method and normal form of the request in which the plugin should get this event."""
+        """Method and normal form of the request expected for an event."""
         if self.dedicated or step.event not in STATE_CHANGE_EVENTS:
             method, payload = step.event.name, step.request.SerializeToString()
         else:
@@ -84,7 +84,7 @@ async def emulated(setup: Profile | ProfileSetUp, socket: Path) -> AsyncIterator
 
 
 async def dispatch(runtime: Runtime, steps: Iterable[Step]) -> list[tuple[Event, str]]:
-    """Send each event; returns those that were not answered by exactly one plugin, and why."""
+    """Send each event; return the events without exactly one reply, with the results."""
     failed = []
     for step in steps:
         answers = await runtime.dispatch(step.event, step.request)
@@ -123,7 +123,7 @@ async def test_messages_of_any_length_arrive_as_they_were_sent(
             dedicated=pairing.profile.dedicated_rpcs,
             timeout_ns=pairing.profile.request_timeout_ms * 1_000_000,
         )
-        # Then the data alone, without the ttRPC header, around the size of Go's buffers.
+        # The last three have data, without the ttRPC header, around the size of Go's buffers.
         for length in (*SIZES, 4105, 4106, 4107)
         for event in LIFECYCLE
     ]
@@ -142,7 +142,9 @@ async def test_messages_of_any_length_arrive_as_they_were_sent(
 
 
 @pytest.mark.parametrize("length", SIZES)
-async def test_replies_of_any_length_are_read(variant: Variant, socket: Path, length: int) -> None:
+async def test_replies_of_any_length_are_received(
+    variant: Variant, socket: Path, length: int
+) -> None:
     created = container(1)
     created.name = "n" * length
     async with emulated(NEW if variant.dedicated else OLD, socket) as runtime:
@@ -185,7 +187,7 @@ async def test_a_large_state_arrives_in_parts(variant: Variant, folder: Path, so
     assert [one for part in parts for one in part.containers] == containers
 
 
-async def test_a_late_plugin_is_dropped_and_the_event_goes_on(
+async def test_a_late_plugin_is_disconnected_and_the_event_continues(
     variant: Variant, folder: Path, socket: Path
 ) -> None:
     profile = replace(NEW if variant.dedicated else OLD, request_timeout_ms=1000)
@@ -219,7 +221,7 @@ async def test_a_late_plugin_is_dropped_and_the_event_goes_on(
     assert missed.took_ns >= 1e9
     assert answered.error is None
     assert [plugin.id for plugin in former] == ["10-reference"]
-    # The plugin had the event, and sees no more than a closed connection.
+    # The plugin received the event; for it, the connection is merely closed.
     received = exchanges(read_requests(folder / "received"))
     assert len(received) == 2 + 15
     assert received[-1] == Pairing(profile, variant).expected(
@@ -227,9 +229,7 @@ async def test_a_late_plugin_is_dropped_and_the_event_goes_on(
     )
 
 
-async def test_updates_that_nobody_asked_for_reach_the_runtime(
-    variant: Variant, socket: Path
-) -> None:
+async def test_unsolicited_updates_reach_the_runtime(variant: Variant, socket: Path) -> None:
     asked: list[tuple[str, list[str]]] = []
 
     def on_update(plugin: Plugin, request: UpdateContainersRequest) -> UpdateContainersResponse:
@@ -246,7 +246,7 @@ async def test_updates_that_nobody_asked_for_reach_the_runtime(
     assert (report["failed"], report["error"]) == (1, "")
 
 
-async def test_a_launched_plugin_gets_its_configuration(variant: Variant, folder: Path) -> None:
+async def test_a_launched_plugin_receives_its_configuration(variant: Variant, folder: Path) -> None:
     program = folder / "42-reference"
     program.symlink_to(build(variant).plugin)
     config = json.dumps({"requests": str(folder / "received")})
@@ -256,7 +256,7 @@ async def test_a_launched_plugin_gets_its_configuration(variant: Variant, folder
         failed = await dispatch(runtime, lifecycle(1))
 
     assert (plugin.id, failed) == ("42-reference", [])
-    # It opens the file when it is configured, so the file begins after that.
+    # The plugin opens the file in Configure, so the file begins with Synchronize.
     synchronize, *events = exchanges(read_requests(folder / "received"))
     assert synchronize == ("Synchronize", b"")
     assert events == [Pairing(profile, variant).expected(step) for step in lifecycle(1)]

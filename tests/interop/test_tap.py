@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real `nri-scope tap` between the Go runtime and the Go plugin: nobody can tell it is."""
+"""`nri-scope tap` between the Go runtime and the Go plugin does not change their messages."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ async def tap(listen: Path, socket: Path, output: Path, *options: str) -> AsyncI
 
 
 async def stopped(process: Process) -> None:
-    """Tell it to end; it ends well."""
+    """Stop the tap and check its exit status."""
     process.send_signal(signal.SIGINT)
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert process.returncode == 0, said.decode()
+    _, errors = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode == 0, errors.decode()
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One run, as both ends saw it."""
+    """Requests and replies of a run, at both ends."""
 
     played: Played
     sent: list[Request]
     received: list[Request]
-    plugin_said: list[Mapping[str, object]]
+    plugin_reports: list[Mapping[str, object]]
 
     @property
     def results(self) -> list[tuple[str, bytes, str, int, int]]:
-        """What the runtime got for what it sent. Requests hold times of day, but no other news."""
+        """Replies to the runtime. Requests are omitted, as they contain timestamps."""
         return [
             (one.method, reply(one), one.error, one.status, one.message_bytes)
             for one in self.sent
@@ -79,7 +79,7 @@ class Seen:
 
 
 def reply(one: Request) -> bytes:
-    """The reply with its maps in order."""
+    """The reply with sorted maps."""
     message = decode_reply(one.method, one.reply)
     assert message is not None
     return message.SerializeToString(deterministic=True)
@@ -88,9 +88,9 @@ def reply(one: Request) -> bytes:
 async def run(
     variant: Variant, folder: Path, *, tapped: bool, state: int = 0, **play: object
 ) -> Seen:
-    """Play to a plugin that changes something; with a tap the recording is ``folder/r.db``."""
+    """Play to a plugin that adjusts containers; with a tap the recording is ``folder/r.db``."""
     name = "tapped" if tapped else "untapped"
-    socket, between = folder / f"{name}.sock", folder / "between.sock"
+    socket, tap_socket = folder / f"{name}.sock", folder / "tap.sock"
     sent, received = folder / f"{name}.sent", folder / f"{name}.received"
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(
@@ -98,10 +98,10 @@ async def run(
         )
         process = None
         if tapped:
-            process = await stack.enter_async_context(tap(between, socket, folder / "r.db"))
+            process = await stack.enter_async_context(tap(tap_socket, socket, folder / "r.db"))
         plugin = await stack.enter_async_context(
             await ReferencePlugin.connect(
-                between if tapped else socket,
+                tap_socket if tapped else socket,
                 variant,
                 requests=received,
                 annotation="seen.example.com",
@@ -118,12 +118,12 @@ async def run(
 
 
 def check(with_tap: Seen, without: Seen, recording: Path) -> None:
-    """Both ends saw the same with and without, and the recording holds all of it."""
+    """Check that both ends got the same messages without the tap, and that all are recorded."""
     assert with_tap.played.errors == without.played.errors == ()
     assert with_tap.played.requests == without.played.requests
     assert with_tap.results == without.results
     assert exchanges(with_tap.received) == exchanges(with_tap.sent)
-    # What was too long for a message never went over the socket.
+    # Messages that are too long were not sent.
     sent = [one for one in with_tap.sent if not one.error]
     assert [one.reply for one in with_tap.received] == [one.reply for one in sent]
     with Recording.open(recording) as recorded:
@@ -151,9 +151,7 @@ def check(with_tap: Seen, without: Seen, recording: Path) -> None:
 
 
 @pytest.mark.parametrize("variant", [Variant.NRI_0_12], indirect=True)
-async def test_many_lifecycles_are_the_same_with_and_without(
-    variant: Variant, folder: Path
-) -> None:
+async def test_many_lifecycles_are_unchanged_by_the_tap(variant: Variant, folder: Path) -> None:
     without = await run(variant, folder, tapped=False, lifecycles=LIFECYCLES)
     with_tap = await run(variant, folder, tapped=True, lifecycles=LIFECYCLES)
     assert with_tap.played.requests == 11 * LIFECYCLES
@@ -166,9 +164,9 @@ async def test_many_lifecycles_are_the_same_with_and_without(
     check(with_tap, without, folder / "r.db")
 
 
-# The other version has the lifecycles above.
+# The other version is covered by the test above.
 @pytest.mark.parametrize("variant", [Variant.NRI_0_8], indirect=True)
-async def test_messages_of_any_length_and_a_state_in_parts_are_the_same(
+async def test_messages_of_any_length_and_a_split_state_are_unchanged(
     variant: Variant, folder: Path
 ) -> None:
     play = {"sizes": SIZES, "state": STATE}
@@ -177,14 +175,14 @@ async def test_messages_of_any_length_and_a_state_in_parts_are_the_same(
     check(with_tap, without, folder / "r.db")
 
 
-async def test_what_the_plugin_asks_the_runtime_is_an_event_too(
+async def test_requests_of_the_plugin_are_recorded_as_events(
     variant: Variant, folder: Path, socket: Path
 ) -> None:
-    output, between = folder / "r.db", folder / "between.sock"
+    output, tap_socket = folder / "r.db", folder / "tap.sock"
     async with (
         await ReferenceRuntime.listen(socket, variant) as runtime,
-        tap(between, socket, output) as process,
-        await ReferencePlugin.connect(between, variant) as plugin,
+        tap(tap_socket, socket, output) as process,
+        await ReferencePlugin.connect(tap_socket, variant) as plugin,
     ):
         await runtime.admit()
         await plugin.update("4711")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a Go that can build the reference programs.
+"""Find a Go toolchain that can build the reference programs.
 
-Distributions have older ones than upstream's packages want (Debian 12: 1.19). The newest Go
-commands fetch the toolchain that ``go.mod`` asks for, as a module; here an old one does the same.
+Distributions have older versions than upstream's packages require (Debian 12: 1.19). New Go
+commands fetch the toolchain required by ``go.mod`` as a module; this module does so with an old Go.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _EXECUTABLE = 0o555
 
 
 class Unavailable(Exception):
-    """The reference programs cannot be had here; the text says why."""
+    """The reference programs cannot be built; the message is the reason."""
 
 
 def find_go(needed: str) -> Path:
-    """Path of a ``go`` command of at least version ``needed`` (as in "1.24.0")."""
+    """Return the path of a ``go`` command of at least version ``needed``, such as "1.24.0"."""
     found = shutil.which("go")
     if found is None:
         raise Unavailable("Go is not installed")
     version = go_version(Path(found))
     number = re.match(r"go(\d+)\.(\d+)", version)
     wanted = tuple(map(int, needed.split(".")[:2]))
-    # What has no number is somebody's own, newest one.
+    # A version without a number is a development build: treat it as the newest.
     if number is None or tuple(map(int, number.groups())) >= wanted:
         return Path(found)
     return _fetch(Path(found), version, needed)
 
 
 def go_version(go: Path) -> str:
-    """Its version as in ``go1.24.0``."""
+    """Return the version of a ``go`` command, such as ``go1.24.0``."""
     run = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=True)
     return run.stdout.strip()
 
@@ -50,7 +50,7 @@ def _fetch(old: Path, version: str, needed: str) -> Path:
         raise Unavailable(f"{version} is too old for the NRI packages")
     module = f"golang.org/toolchain@v0.0.1-go{needed}.linux-{architecture}"
     with tempfile.TemporaryDirectory() as empty:
-        # Outside of any module whose go.mod this Go may not understand.
+        # Outside of any module, whose go.mod an old Go may not parse.
         run = subprocess.run(
             [old, "mod", "download", "-json", module],
             cwd=empty,
@@ -68,7 +68,7 @@ def _fetch(old: Path, version: str, needed: str) -> Path:
 
 
 def _make_usable(toolchain: Path) -> Path:
-    """What newer Go commands do after the download: modules have no executables and no go.mod."""
+    """Set executable bits and add go.mod, which modules lack, like newer Go commands do."""
     for folder in ("bin", "pkg/tool"):
         for path in (toolchain / folder).rglob("*"):
             if path.is_file():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods and containers for our own runtime to tell about."""
+"""Pods, containers and events for the emulated runtime."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _HEADER_LENGTH = 10
 
 
 class Step(NamedTuple):
-    """One event and its own request message."""
+    """One event and its dedicated request message."""
 
     event: Event
     request: Message
 
 
 def pod(number: int) -> PodSandbox:
-    """Pod ``number``, not like any other."""
+    """Return pod ``number``, with unique values."""
     return PodSandbox(
         id=f"{number:064x}",
         name=f"pod-{number}",
@@ -51,7 +51,7 @@ def pod(number: int) -> PodSandbox:
 
 
 def container(number: int) -> Container:
-    """The container of pod ``number``."""
+    """Return the container of pod ``number``."""
     made = Container(
         id=f"c{number:063x}",
         pod_sandbox_id=f"{number:064x}",
@@ -67,13 +67,13 @@ def container(number: int) -> Container:
 
 
 def lifecycle(number: int) -> Iterator[Step]:
-    """Everything that happens to pod ``number`` and its container."""
+    """Yield the lifecycle events of pod ``number`` and its container."""
     for event in LIFECYCLE:
         yield Step(event, request(event, pod(number), container(number)))
 
 
 def request(event: Event, of_pod: PodSandbox, of_container: Container) -> Message:
-    """The event's own request message."""
+    """Return the event's dedicated request message."""
     message_class = METHODS[event.name].request
     if event.is_pod_event:
         return message_class(pod=of_pod)
@@ -85,7 +85,7 @@ def request(event: Event, of_pod: PodSandbox, of_container: Container) -> Messag
 
 
 def sized(event: Event, length: int, *, dedicated: bool, timeout_ns: int) -> Step:
-    """The event in a ttRPC message of exactly ``length`` bytes, header included."""
+    """Return the event with a ttRPC message of exactly ``length`` bytes, header included."""
     # Padding of n bytes can take more than n, where the length before it takes another byte: the
     # last few go into another string.
     for extra in range(16):
@@ -104,7 +104,7 @@ def sized(event: Event, length: int, *, dedicated: bool, timeout_ns: int) -> Ste
             padding += length - actual
             if padding < 0:
                 break
-    raise ValueError(f"{event.name} cannot be made {length} bytes long")
+    raise ValueError(f"cannot build a {event.name} message of {length} bytes")
 
 
 def _message_length(event: Event, message: Message, dedicated: bool, timeout_ns: int) -> int:
