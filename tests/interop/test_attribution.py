@@ -143,8 +143,10 @@ def test_each_view_reports_exactly_its_visible_changes(release: Merger, view: st
 
 
 def usable_cases(seen: Run) -> list[Case]:
-    """All cases except sysctls in NRI 0.11, where upstream's adaptation panics when a sysctl is set,
-    and treats its removal as that of an annotation.
+    """All cases except sysctls in NRI 0.11.
+
+    There, upstream's adaptation panics when a sysctl is set, and treats its removal as that of an
+    annotation.
     """
     return [
         case
@@ -212,9 +214,7 @@ def test_a_conflict_names_the_known_plugins(release: Merger, view: str) -> None:
     ids=lambda release: release.name,
     indirect=True,
 )
-def test_a_recording_written_during_the_run_gives_the_same_result(
-    release: Merger, tmp_path: Path
-) -> None:
+def test_a_live_recording_gives_the_same_result(release: Merger, tmp_path: Path) -> None:
     seen = run_of(release)
     view = View(probes=PROBES, validator=seen.version >= V0_10)
     assembled = Found.of(write(seen, view, tmp_path / "assembled.nriscope.db"))

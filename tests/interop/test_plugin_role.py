@@ -162,9 +162,7 @@ async def test_a_late_reply_ends_the_session_but_not_the_container(
     assert end.synchronized
 
 
-async def test_the_session_has_the_runtimes_name_version_and_timeouts(
-    variant: Variant, socket: Path
-) -> None:
+async def test_the_session_has_the_runtimes_data(variant: Variant, socket: Path) -> None:
     memory = Memory()
     runtime = await ReferenceRuntime.listen(
         socket, variant, name="containerd", version="v2.1.4", request_timeout=1.5

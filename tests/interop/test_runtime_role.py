@@ -142,9 +142,7 @@ async def test_messages_of_any_length_arrive_as_they_were_sent(
 
 
 @pytest.mark.parametrize("length", SIZES)
-async def test_replies_of_any_length_are_received(
-    variant: Variant, socket: Path, length: int
-) -> None:
+async def test_replies_of_any_length_arrive(variant: Variant, socket: Path, length: int) -> None:
     created = container(1)
     created.name = "n" * length
     async with emulated(NEW if variant.dedicated else OLD, socket) as runtime:
