@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine, as files in a temporary folder."""
+"""A machine's files in a temporary folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Machine:
         return Host(self.root)
 
     def at(self, path: str) -> Path:
-        """Return the real path of ``path``, and create its folder."""
+        """Return the real path of ``path`` after creating its parent folder."""
         place = self.root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         return place
@@ -51,7 +51,7 @@ class Machine:
 
 
 def let_through(folder: Path) -> None:
-    """Let all users enter a temporary folder, whose parents pytest creates for its user only."""
+    """Let all users enter a temporary folder despite pytest's private parent folders."""
     for parent in folder.parents:
         if parent == Path(tempfile.gettempdir()) or parent.stat().st_uid != os.geteuid():
             break

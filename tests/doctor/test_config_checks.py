@@ -29,12 +29,12 @@ def setting(value: object) -> Setting:
     return Setting(value, FILE, "key in [table]")
 
 
-def found(installation: Installation, name: str) -> list[Check]:
+def checks_named(installation: Installation, name: str) -> list[Check]:
     return [check for check in check_installation(installation) if check.name.endswith(name)]
 
 
-def one(installation: Installation, name: str) -> Check:
-    (check,) = found(installation, name)
+def only_check(installation: Installation, name: str) -> Check:
+    (check,) = checks_named(installation, name)
     return check
 
 
@@ -52,41 +52,47 @@ def one(installation: Installation, name: str) -> Check:
         (ISULAD, "2.1.5", Status.FAIL, "off by default in iSulad"),
     ],
 )
-def test_a_silent_configuration_leaves_it_to_the_version(
+def test_enabled_defaults_to_the_version_s_default(
     config: NriConfig, version: str, status: Status, words: str
 ) -> None:
-    check = one(Installation(config, version, None), "-enabled")
+    check = only_check(Installation(config, version, None), "-enabled")
     assert check.status is status
     assert words in check.detail
 
 
-def test_a_configuration_switches_on_and_off() -> None:
-    on = one(Installation(replace(CONTAINERD, enabled=setting(True)), "1.7.1", None), "-enabled")
+def test_configuration_enables_and_disables_nri() -> None:
+    on = only_check(
+        Installation(replace(CONTAINERD, enabled=setting(True)), "1.7.1", None), "-enabled"
+    )
     assert on.status is Status.OK
-    off = one(Installation(replace(CONTAINERD, enabled=setting(False)), "2.1.0", None), "-enabled")
+    off = only_check(
+        Installation(replace(CONTAINERD, enabled=setting(False)), "2.1.0", None), "-enabled"
+    )
     assert off.status is Status.FAIL
     assert off.detail == f"NRI is disabled: key in [table] of {FILE}"
     assert off.fix == "set ON and restart containerd"
-    odd = one(Installation(replace(CONTAINERD, enabled=setting("no")), "2.1.0", None), "-enabled")
+    odd = only_check(
+        Installation(replace(CONTAINERD, enabled=setting("no")), "2.1.0", None), "-enabled"
+    )
     assert odd.status is Status.FAIL
     assert "neither true nor false" in odd.detail
 
 
-def test_what_works_now_and_not_after_a_restart_is_a_warning() -> None:
+def test_configuration_that_takes_effect_after_a_restart_is_a_warning() -> None:
     config = replace(CONTAINERD, enabled=setting(False), connections=setting(False))
     installation = Installation(config, "2.1.9", None, SERVING)
-    assert one(installation, "-enabled").status is Status.WARN
-    assert one(installation, "-connections").status is Status.WARN
+    assert only_check(installation, "-enabled").status is Status.WARN
+    assert only_check(installation, "-connections").status is Status.WARN
 
 
-def test_what_could_not_be_read_is_not_judged() -> None:
+def test_unreadable_configuration_is_unknown() -> None:
     config = replace(CONTAINERD, files=(), unreadable=((FILE, "permission denied"),))
     installation = Installation(config, "1.7.1", None)
-    assert one(installation, "-enabled").status is Status.UNKNOWN
-    assert one(installation, "-config").status is Status.UNKNOWN
+    assert only_check(installation, "-enabled").status is Status.UNKNOWN
+    assert only_check(installation, "-config").status is Status.UNKNOWN
 
 
-def test_what_a_hidden_file_may_change_is_unknown() -> None:
+def test_settings_that_an_unreadable_file_may_override_are_unknown() -> None:
     config = replace(
         CRI_O,
         enabled=setting(True),
@@ -95,30 +101,30 @@ def test_what_a_hidden_file_may_change_is_unknown() -> None:
         unreadable=(("/etc/99.conf", "permission denied"),),
     )
     for name in ("-enabled", "-connections", "-timeouts"):
-        check = one(Installation(config, "1.35.0", None), name)
+        check = only_check(Installation(config, "1.35.0", None), name)
         assert check.status is Status.UNKNOWN
         assert "a file that could not be read" in check.detail
     # A runtime that serves plugins has NRI on.
-    assert one(Installation(config, "1.35.0", None, SERVING), "-enabled").status is Status.OK
+    assert only_check(Installation(config, "1.35.0", None, SERVING), "-enabled").status is Status.OK
 
 
-def test_a_file_that_only_our_parser_may_refuse_is_no_failure() -> None:
+def test_a_parse_error_in_a_file_older_than_the_runtime_is_a_warning() -> None:
     problem = Problem(FILE, "CRI-O does not start with it: …", True, "correct it", 1000.0)
     config = replace(CRI_O, files=(), problems=(problem,))
     for started, status in ((999.0, Status.FAIL), (1001.0, Status.WARN)):
         process = RuntimeProcess("cri-o", 7, (), "/usr/bin/crio", False, started)
-        check = one(Installation(config, "1.37.0", process), "-config")
+        check = only_check(Installation(config, "1.37.0", process), "-config")
         assert check.status is status
 
 
-def test_closed_to_external_plugins_is_a_failure() -> None:
-    check = one(
+def test_disabled_external_connections_are_a_failure() -> None:
+    check = only_check(
         Installation(replace(CONTAINERD, connections=setting(False)), "2.1.0", None), "-connections"
     )
     assert check.status is Status.FAIL
     assert "set OPEN" in check.fix
     opened = replace(CONTAINERD, connections=setting(True))
-    assert one(Installation(opened, "2.1.0", None), "-connections").status is Status.OK
+    assert only_check(Installation(opened, "2.1.0", None), "-connections").status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -136,14 +142,14 @@ def test_closed_to_external_plugins_is_a_failure() -> None:
 )
 def test_timeouts(config: NriConfig, value: object, status: Status, words: str) -> None:
     config = replace(config, request_timeout=setting(value))
-    check = one(Installation(config, "", None), "-timeouts")
+    check = only_check(Installation(config, "", None), "-timeouts")
     assert check.status is status
     assert words in check.detail
 
 
-def test_timeouts_are_compared_with_what_the_runtime_says() -> None:
+def test_timeouts_are_compared_with_the_runtime_s() -> None:
     config = replace(CONTAINERD, request_timeout=setting("10s"))
-    check = one(Installation(config, "2.1.9", None, SERVING), "-timeouts")
+    check = only_check(Installation(config, "2.1.9", None, SERVING), "-timeouts")
     assert (check.status, check.fix) == (
         Status.WARN,
         "restart containerd to apply it",
@@ -151,12 +157,12 @@ def test_timeouts_are_compared_with_what_the_runtime_says() -> None:
     assert "is 10 s, but the runtime uses 2 s" in check.detail
 
     slow = replace(SERVING, registration_timeout_ms=60_000)
-    check = one(Installation(CONTAINERD, "2.1.9", None, slow), "-timeouts")
+    check = only_check(Installation(CONTAINERD, "2.1.9", None, slow), "-timeouts")
     assert "registration timeout is 60 s, which no file" in check.detail
-    assert not found(Installation(CONTAINERD, "2.1.9", None, SERVING), "-timeouts")
+    assert not checks_named(Installation(CONTAINERD, "2.1.9", None, SERVING), "-timeouts")
 
 
-def test_misplaced_keys_problems_and_orphans_are_told() -> None:
+def test_misplaced_keys_problems_and_orphans_are_reported() -> None:
     config = replace(
         CONTAINERD,
         misplaced=(Misplaced(FILE, "[a]", "k", "[b]"), Misplaced(FILE, "[b]", "x", "")),
@@ -164,7 +170,7 @@ def test_misplaced_keys_problems_and_orphans_are_told() -> None:
         orphans=(Orphan("/o", "[b]", ("k", "l")),),
     )
     installation = Installation(config, "2.1.0", None)
-    assert [(c.status, c.detail, c.fix) for c in found(installation, "-keys")] == [
+    assert [(c.status, c.detail, c.fix) for c in checks_named(installation, "-keys")] == [
         (Status.WARN, f"k in [a] of {FILE} has no effect there", "move it to [b]"),
         (
             Status.WARN,
@@ -172,28 +178,28 @@ def test_misplaced_keys_problems_and_orphans_are_told() -> None:
             "correct its spelling, or remove it",
         ),
     ]
-    assert [c.status for c in found(installation, "-config")] == [
+    assert [c.status for c in checks_named(installation, "-config")] == [
         Status.FAIL,
         Status.WARN,
         Status.OK,
     ]
-    orphan = one(installation, "-drop-ins")
+    orphan = only_check(installation, "-drop-ins")
     assert orphan.detail == "/o sets k, l in [b], but containerd does not read it"
     assert "imports" in orphan.fix
 
 
-def test_defaults_without_a_file_are_fine() -> None:
+def test_a_missing_file_with_defaults_is_ok() -> None:
     config = replace(CONTAINERD, files=(), missing=FILE)
-    check = one(Installation(config, "2.1.0", None), "-config")
+    check = only_check(Installation(config, "2.1.0", None), "-config")
     assert (check.status, f"{FILE} does not exist" in check.detail) == (Status.OK, True)
 
 
-def test_changes_since_the_start_need_a_restart() -> None:
+def test_changes_after_the_runtime_s_start_need_a_restart() -> None:
     process = RuntimeProcess("containerd", 7, (), "/usr/bin/containerd", False, 1000.0)
     config = replace(CONTAINERD, changed_at=999.0)
-    assert not found(Installation(config, "2.1.0", process), "-restart")
+    assert not checks_named(Installation(config, "2.1.0", process), "-restart")
     config = replace(CONTAINERD, changed_at=1_700_000_000.0)
-    check = one(Installation(config, "2.1.0", process), "-restart")
+    check = only_check(Installation(config, "2.1.0", process), "-restart")
     assert "at 2023-11-14 22:13:20 UTC" in check.detail
     process = replace(process, replaced=True, started_at=None)
-    assert "was replaced" in one(Installation(config, "2.1.0", process), "-restart").detail
+    assert "was replaced" in only_check(Installation(config, "2.1.0", process), "-restart").detail

@@ -12,7 +12,7 @@ NRI = '[plugins."io.containerd.nri.v1.nri"]'
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_the_table_is_the_same_in_every_version_of_the_file(machine: Machine, version: int) -> None:
+def test_every_file_version_has_the_same_table(machine: Machine, version: int) -> None:
     machine.write(
         DEFAULT_CONFIG,
         f"""version = {version}
@@ -48,7 +48,9 @@ def test_no_file_means_defaults(machine: Machine) -> None:
     assert (config.missing, config.files, config.enabled) == (DEFAULT_CONFIG, (), None)
 
 
-def test_a_later_import_counts_key_by_key_in_2_and_as_a_whole_in_1(machine: Machine) -> None:
+def test_a_later_import_overrides_single_keys_in_2_and_the_whole_table_in_1(
+    machine: Machine,
+) -> None:
     machine.write(
         DEFAULT_CONFIG,
         f"""version = 2
@@ -74,14 +76,14 @@ def test_a_later_import_counts_key_by_key_in_2_and_as_a_whole_in_1(machine: Mach
         assert config.changed_at == BOOT + 50
 
 
-def test_imports_in_a_circle_end(machine: Machine) -> None:
+def test_circular_imports_end(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, f'version = 2\nimports = ["{DEFAULT_CONFIG}", "b.toml"]')
     machine.write("/etc/containerd/b.toml", 'imports = ["b.toml"]')
     config = read_containerd(machine.host)
     assert config.files == (DEFAULT_CONFIG, "/etc/containerd/b.toml")
 
 
-def test_an_import_of_nothing_keeps_containerd_from_starting(machine: Machine) -> None:
+def test_a_missing_import_keeps_containerd_from_starting(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, 'imports = ["/none.toml", "/none/*.toml", 7, ""]')
     (problem,) = read_containerd(machine.host).problems
     assert problem.fatal
@@ -89,13 +91,15 @@ def test_an_import_of_nothing_keeps_containerd_from_starting(machine: Machine) -
 
 
 @pytest.mark.parametrize("text", ["version = ", "\x00", "a = 1\na = 2", "["])
-def test_a_broken_file_is_told(machine: Machine, text: str) -> None:
+def test_a_broken_file_is_a_fatal_problem(machine: Machine, text: str) -> None:
     machine.write(DEFAULT_CONFIG, text)
     (problem,) = read_containerd(machine.host).problems
     assert problem.fatal and problem.file == DEFAULT_CONFIG
 
 
-def test_a_hidden_file_is_unknown_rather_than_broken(machine: Machine, unprivileged: None) -> None:
+def test_an_inaccessible_file_is_unreadable_and_not_broken(
+    machine: Machine, unprivileged: None
+) -> None:
     machine.write(DEFAULT_CONFIG)
     machine.root.chmod(0)
     config = read_containerd(machine.host)
@@ -104,7 +108,7 @@ def test_a_hidden_file_is_unknown_rather_than_broken(machine: Machine, unprivile
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "shown"),
+    ("table", "key", "table_name"),
     [
         (
             'plugins."io.containerd.grpc.v1.cri"',
@@ -122,15 +126,15 @@ def test_a_hidden_file_is_unknown_rather_than_broken(machine: Machine, unprivile
     ],
 )
 def test_keys_in_other_tables_have_no_effect(
-    machine: Machine, table: str, key: str, shown: str
+    machine: Machine, table: str, key: str, table_name: str
 ) -> None:
     machine.write(DEFAULT_CONFIG, f'version = 2\n[{table}]\n{key} = "5s"')
     config = read_containerd(machine.host)
-    assert config.misplaced == (Misplaced(DEFAULT_CONFIG, shown, key, NRI),)
+    assert config.misplaced == (Misplaced(DEFAULT_CONFIG, table_name, key, NRI),)
     assert config.enabled is config.request_timeout is config.socket_path is None
 
 
-def test_unknown_keys_in_the_right_table_are_told_and_the_validator_is_not(
+def test_unknown_keys_in_the_nri_table_are_reported_except_the_validator(
     machine: Machine,
 ) -> None:
     machine.write(
@@ -149,7 +153,7 @@ def test_other_plugins_may_have_keys_of_the_same_name(machine: Machine) -> None:
     assert read_containerd(machine.host).misplaced == ()
 
 
-def test_a_file_of_version_1_names_plugins_by_their_bare_id_in_1_x(machine: Machine) -> None:
+def test_a_version_1_file_names_plugins_by_bare_id_in_containerd_1(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, "[plugins.nri]\ndisable = false")
     old = read_containerd(machine.host, major=1)
     assert old.enabled is not None and old.enabled.value is True
@@ -159,7 +163,7 @@ def test_a_file_of_version_1_names_plugins_by_their_bare_id_in_1_x(machine: Mach
     assert new.misplaced[0].table == "[plugins.nri]"
 
 
-def test_a_disabled_plugin_is_off_whatever_its_table_says(machine: Machine) -> None:
+def test_a_disabled_plugin_is_off_despite_its_table(machine: Machine) -> None:
     machine.write(
         DEFAULT_CONFIG,
         f'version = 2\ndisabled_plugins = ["io.containerd.nri.v1.nri"]\n{NRI}\ndisable = false',
@@ -169,7 +173,7 @@ def test_a_disabled_plugin_is_off_whatever_its_table_says(machine: Machine) -> N
     assert (setting.value, setting.key) == (False, "disabled_plugins")
 
 
-def test_settings_of_nri_in_a_file_that_nobody_imports_are_told(machine: Machine) -> None:
+def test_nri_settings_in_a_file_that_is_not_imported_are_reported(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, 'version = 2\nimports = ["conf.d/*.toml"]')
     for name in ("nri.toml", "same.conf"):
         machine.write(f"/etc/containerd/conf.d/{name}", f"{NRI}\ndisable = false")
@@ -182,13 +186,13 @@ def test_settings_of_nri_in_a_file_that_nobody_imports_are_told(machine: Machine
     )
 
 
-def test_an_import_of_nothing_is_told_of_the_file_that_names_it(machine: Machine) -> None:
+def test_a_missing_import_is_reported_for_the_importing_file(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, 'version = 2\nimports = ["a.toml"]')
     machine.write("/etc/containerd/a.toml", 'version = 2\nimports = ["gone.toml"]')
     (problem,) = read_containerd(machine.host).problems
     assert problem.file == "/etc/containerd/a.toml"
 
 
-def test_the_command_line_names_the_file() -> None:
+def test_the_command_line_selects_the_file() -> None:
     assert config_path(()) == DEFAULT_CONFIG
     assert config_path(("--config", "/x")) == config_path(("-c=/x",)) == "/x"

@@ -9,7 +9,7 @@ from nri_scope.doctor.settings import Misplaced, Orphan
 from .machine import BOOT, Machine
 
 
-def test_drop_ins_count_in_the_order_of_their_names(machine: Machine) -> None:
+def test_drop_ins_apply_in_order_of_their_names(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, '[crio.nri]\nenable_nri = true\nnri_listen = "/main"')
     machine.write(f"{DEFAULT_DROP_INS}/20-b.conf", "[crio.nri]\nenable_nri = true")
     machine.write(
@@ -42,7 +42,7 @@ def test_no_files_mean_defaults(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "name", ["10-nri.conf~", "10-nri.conf.bak", ".10-nri.conf", "10-nri.conf.rpmsave", "#x.conf#"]
 )
-def test_backups_among_the_drop_ins_count_like_any_file(machine: Machine, name: str) -> None:
+def test_backup_files_among_drop_ins_apply_and_are_reported(machine: Machine, name: str) -> None:
     machine.write(f"{DEFAULT_DROP_INS}/{name}", "[crio.nri]\nenable_nri = false")
     config = read_crio(machine.host)
     assert config.enabled is not None and config.enabled.value is False
@@ -51,7 +51,7 @@ def test_backups_among_the_drop_ins_count_like_any_file(machine: Machine, name: 
     assert "every file" in problem.text
 
 
-def test_what_cri_o_cannot_read_keeps_it_from_starting(machine: Machine) -> None:
+def test_unreadable_drop_ins_keep_cri_o_from_starting(machine: Machine) -> None:
     machine.write(f"{DEFAULT_DROP_INS}/README", "drop-ins go here")
     machine.link(f"{DEFAULT_DROP_INS}/gone.conf", "/nowhere")
     machine.at("/folder").mkdir()
@@ -63,7 +63,7 @@ def test_what_cri_o_cannot_read_keeps_it_from_starting(machine: Machine) -> None
     assert all(problem.fatal for problem in problems.values())
 
 
-def test_keys_elsewhere_and_unknown_keys_have_no_effect(machine: Machine) -> None:
+def test_misplaced_and_unknown_keys_have_no_effect(machine: Machine) -> None:
     machine.write(
         DEFAULT_CONFIG,
         "[crio.runtime]\nenable_nri = true\n[nri]\nnri_plugin_request_timeout = '9s'\n"
@@ -78,7 +78,7 @@ def test_keys_elsewhere_and_unknown_keys_have_no_effect(machine: Machine) -> Non
     }
 
 
-def test_the_command_line_counts_last(machine: Machine) -> None:
+def test_the_command_line_overrides_files(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, "[crio.nri]\nenable_nri = true")
     config = read_crio(
         machine.host, arguments=("--enable-nri=false", "--nri-listen", "/x", "--other")
@@ -89,12 +89,12 @@ def test_the_command_line_counts_last(machine: Machine) -> None:
     assert read_crio(machine.host, arguments=("--nri-disable-connections",)).connections is not None
 
 
-def test_the_command_line_names_the_files() -> None:
+def test_the_command_line_selects_the_files() -> None:
     assert config_paths(()) == (DEFAULT_CONFIG, DEFAULT_DROP_INS)
     assert config_paths(("--config=/a", "-d", "/b")) == ("/a", "/b")
 
 
-def test_settings_of_nri_in_a_file_that_is_not_read_are_told(machine: Machine) -> None:
+def test_nri_settings_in_a_file_that_is_not_read_are_reported(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, "[crio]")
     machine.write("/etc/crio/nri.conf", "[crio.nri]\nenable_nri = true\nx = 1")
     machine.write("/etc/crio/conf.d/nri.toml", "[crio.nri]\nnri_listen = '/x'")
@@ -110,12 +110,12 @@ SETTING = "[crio.nri]\nenable_nri = true\nnri_listen = '/x'"
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        # Left by package managers, editors and users, who do not expect them to be read.
+        # Left by package managers, editors and users; not meant to be read.
         *((f"crio.conf.{end}", SETTING) for end in ("rpmnew", "rpmsave", "bak", "dpkg-dist", "1")),
         *((f"crio.conf{end}", SETTING) for end in ("~", "-old", ".swp")),
         (".crio.conf", SETTING),
         ("#crio.conf#", SETTING),
-        # Other files of CRI-O's folder.
+        # Other files in CRI-O's folder.
         ("seccomp.json", '{"names": ["nri"]}'),
         ("policy.json", '{"transports": {"docker": {"nri.example.org": []}}}'),
         ("crio-umount.conf", "/run/nri\n/var/lib/containers/*"),
@@ -128,7 +128,7 @@ SETTING = "[crio.nri]\nenable_nri = true\nnri_listen = '/x'"
         ("copy.conf", "[crio.nri]\nnri_plugin_dir = '/p'\nnri_disable_connections = false"),
     ],
 )
-def test_other_files_beside_the_configuration_are_left_alone(
+def test_other_files_beside_the_configuration_are_not_reported(
     machine: Machine, name: str, text: str
 ) -> None:
     main = "[crio.nri]\nnri_plugin_dir = '/p'\nnri_disable_connections = false"
@@ -137,7 +137,7 @@ def test_other_files_beside_the_configuration_are_left_alone(
     assert read_crio(machine.host).orphans == ()
 
 
-def test_a_link_in_the_drop_in_folder_s_place_keeps_cri_o_from_starting(machine: Machine) -> None:
+def test_a_link_in_place_of_the_drop_in_folder_keeps_cri_o_from_starting(machine: Machine) -> None:
     machine.write("/elsewhere/10.conf", "[crio.nri]\nenable_nri = true")
     machine.at(DEFAULT_DROP_INS)
     machine.link(DEFAULT_DROP_INS, "/elsewhere")
@@ -148,12 +148,12 @@ def test_a_link_in_the_drop_in_folder_s_place_keeps_cri_o_from_starting(machine:
 
 
 @pytest.mark.parametrize("text", ["", "# kept for git\n"])
-def test_a_backup_that_says_nothing_is_no_matter_for_a_warning(machine: Machine, text: str) -> None:
+def test_an_empty_file_among_drop_ins_is_not_reported(machine: Machine, text: str) -> None:
     machine.write(f"{DEFAULT_DROP_INS}/.gitkeep", text)
     assert read_crio(machine.host).problems == ()
 
 
-def test_keys_are_taken_in_any_case_as_go_does(machine: Machine) -> None:
+def test_keys_match_in_any_case(machine: Machine) -> None:
     machine.write(DEFAULT_CONFIG, "[crio.nri]\nEnable_NRI = true")
     config = read_crio(machine.host)
     assert config.enabled is not None and config.enabled.value is True

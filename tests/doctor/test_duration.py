@@ -28,7 +28,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "5 s", "5d", "five", "1m30", "--1s", "٥s", "-"])
-def test_what_go_refuses(text: str) -> None:
+def test_text_that_go_rejects_is_none(text: str) -> None:
     assert parse_go_duration(text) is None
 
 

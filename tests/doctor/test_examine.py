@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole examination, with machines made of files and an emulated runtime."""
+"""Tests of the whole examination, on machines made of files with an emulated runtime."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ NRI = '[plugins."io.containerd.nri.v1.nri"]'
 OLD = Profile.of("old", "containerd", "1.7.24~ds1", "0.6.1")
 
 
-def named(checks: list[Check], name: str) -> Check:
+def only_check(checks: list[Check], name: str) -> Check:
     (check,) = [check for check in checks if check.name == name]
     return check
 
 
-async def examined(machine: Machine, profile: Profile, socket: str | None = None) -> list[Check]:
-    """Examine ``machine`` while a runtime serves it."""
+async def examine_served(
+    machine: Machine, profile: Profile, socket: str | None = None
+) -> list[Check]:
+    """Examine ``machine`` while an emulated runtime listens on its socket."""
     async with Runtime(profile) as runtime:
         await runtime.listen(machine.at("/run/nri/nri.sock"))
         return await asyncio.to_thread(examine, machine.host, socket)
 
 
-def test_an_empty_machine(machine: Machine) -> None:
+def test_empty_machine_has_no_runtime_and_no_socket(machine: Machine) -> None:
     checks = examine(machine.host)
     assert [(check.name, check.status) for check in checks] == [
         ("runtime", Status.WARN),
@@ -40,34 +42,34 @@ def test_an_empty_machine(machine: Machine) -> None:
     ]
 
 
-async def test_a_machine_in_order(machine: Machine) -> None:
+async def test_correctly_configured_machine_has_no_failures(machine: Machine) -> None:
     machine.link("/var/run", "/run")
     machine.write(CONTAINERD, f"version = 2\n{NRI}\ndisable = false\n")
     machine.process(os.getpid(), "containerd")
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
-    checks = await examined(machine, OLD)
+    checks = await examine_served(machine, OLD)
     # The plugin's file is newer than the runtime, which started in 2023 and is too old to report
     # its timeouts.
     assert [(c.name, c.status) for c in checks if c.status is not Status.OK] == [
         ("timeouts", Status.UNKNOWN),
         ("plugin", Status.WARN),
     ]
-    assert named(checks, "listener").detail == f"containerd (process {os.getpid()}) listens"
-    assert named(checks, "nri-version").detail == "NRI 0.6.1, inferred from its version"
-    assert named(checks, "containerd-config").detail == (
+    assert only_check(checks, "listener").detail == f"containerd (process {os.getpid()}) listens"
+    assert only_check(checks, "nri-version").detail == "NRI 0.6.1, inferred from its version"
+    assert only_check(checks, "containerd-config").detail == (
         f"containerd 1.7.24~ds1 reads {CONTAINERD}"
     )
 
 
-async def test_the_socket_is_the_one_that_is_configured(machine: Machine) -> None:
+async def test_the_configured_socket_is_checked(machine: Machine) -> None:
     machine.write(CONTAINERD, f'version = 3\n{NRI}\nsocket_path = "/run/nri/nri.sock"\n')
     machine.process(os.getpid(), "containerd")
-    checks = await examined(machine, Profile.of("new", "containerd", "2.1.0", "0.8.0"))
-    assert named(checks, "socket").detail.startswith("/run/nri/nri.sock is a socket")
-    assert named(checks, "registration").status is Status.OK
+    checks = await examine_served(machine, Profile.of("new", "containerd", "2.1.0", "0.8.0"))
+    assert only_check(checks, "socket").detail.startswith("/run/nri/nri.sock is a socket")
+    assert only_check(checks, "registration").status is Status.OK
 
 
-def test_a_runtime_that_runs_with_nri_off(machine: Machine) -> None:
+def test_a_running_runtime_with_nri_off_fails(machine: Machine) -> None:
     machine.write(CONTAINERD, "version = 2\n")
     machine.process(7, "containerd", program="/usr/bin/containerd")
     asked = []
@@ -78,22 +80,22 @@ def test_a_runtime_that_runs_with_nri_off(machine: Machine) -> None:
 
     checks = examine(machine.host, version_of=version_of)
     assert asked == [7]
-    check = named(checks, "containerd-enabled")
+    check = only_check(checks, "containerd-enabled")
     assert (check.status, "off by default" in check.detail) == (Status.FAIL, True)
-    assert named(checks, "socket").status is Status.FAIL
+    assert only_check(checks, "socket").status is Status.FAIL
 
 
-def test_a_program_that_was_not_asked_is_told_with_the_reason(machine: Machine) -> None:
+def test_a_program_that_was_not_run_is_reported_with_the_reason(machine: Machine) -> None:
     machine.process(7, "containerd", program="/home/x/containerd")
     checks = examine(machine.host, version_of=lambda pid: ProgramVersion("", "it is a fake"))
-    assert named(checks, "containerd-version") == Check(
+    assert only_check(checks, "containerd-version") == Check(
         "containerd-version",
         Status.UNKNOWN,
         "the version of containerd (process 7, /home/x/containerd) is unknown: it is a fake",
     )
 
 
-def test_a_process_of_the_same_name_does_not_hide_the_runtime(machine: Machine) -> None:
+def test_a_fake_process_does_not_hide_the_runtime(machine: Machine) -> None:
     machine.write(CONTAINERD, "version = 2\n")
     for pid in (7, 8, 9):
         machine.process(pid, "containerd", program="/usr/bin/containerd")
@@ -101,25 +103,27 @@ def test_a_process_of_the_same_name_does_not_hide_the_runtime(machine: Machine) 
     checks = examine(
         machine.host, version_of=lambda pid: versions.get(pid, ProgramVersion("1.7.24"))
     )
-    assert named(checks, "containerd-config").detail == f"containerd 2.1.4 reads {CONTAINERD}"
+    assert only_check(checks, "containerd-config").detail == f"containerd 2.1.4 reads {CONTAINERD}"
     assert "containerd-version" not in [check.name for check in checks]
 
 
-async def test_a_bystander_s_failures_are_no_failures(machine: Machine) -> None:
+async def test_failures_of_a_runtime_that_does_not_serve_the_socket_are_warnings(
+    machine: Machine,
+) -> None:
     machine.write(CONTAINERD, f"version = 2\n{NRI}\ndisable = true\n")
     machine.process(1234567, "containerd")
     machine.process(os.getpid(), "crio")
-    checks = await examined(
+    checks = await examine_served(
         machine, Profile.of("new", "cri-o", "1.37.0", "0.12.0"), "/run/nri/nri.sock"
     )
-    check = named(checks, "containerd-enabled")
+    check = only_check(checks, "containerd-enabled")
     assert check.status is Status.WARN
     assert check.detail.endswith("(it does not serve /run/nri/nri.sock)")
-    assert named(checks, "cri-o-enabled").status is Status.OK
+    assert only_check(checks, "cri-o-enabled").status is Status.OK
     assert not any(c.status is Status.FAIL for c in checks)
 
 
-def test_plugins_are_looked_for_where_the_runtime_does(machine: Machine) -> None:
+def test_plugins_are_read_from_the_runtime_s_configured_folders(machine: Machine) -> None:
     machine.write(
         "/etc/crio/crio.conf.d/10.conf",
         '[crio.nri]\nnri_plugin_dir = "/p"\nnri_plugin_config_dir = "/c"',
@@ -129,11 +133,11 @@ def test_plugins_are_looked_for_where_the_runtime_does(machine: Machine) -> None
     machine.write("/opt/nri/plugins/bad-too", mode=0o755)
     machine.write("/c/x.conf")
     checks = examine(machine.host)
-    assert "/p/bad" in named(checks, "plugin").detail
-    assert "/c/x.conf" in named(checks, "plugin-config").detail
+    assert "/p/bad" in only_check(checks, "plugin").detail
+    assert "/c/x.conf" in only_check(checks, "plugin-config").detail
 
 
-def test_plugins_are_no_failure_where_nri_is_off(machine: Machine) -> None:
+def test_plugin_problems_are_warnings_where_nri_is_off(machine: Machine) -> None:
     machine.write(CONTAINERD, f"version = 2\n{NRI}\ndisable = true\n")
     machine.process(7, "containerd")
     machine.write("/opt/nri/plugins/bad", mode=0o755)
@@ -141,15 +145,15 @@ def test_plugins_are_no_failure_where_nri_is_off(machine: Machine) -> None:
     checks = examine(machine.host)
     bad = next(check for check in checks if "/bad" in check.detail)
     assert (bad.status, bad.detail.endswith("(once NRI is on)")) == (Status.WARN, True)
-    assert named(checks, "plugins").detail.startswith("NRI is off")
+    assert only_check(checks, "plugins").detail.startswith("NRI is off")
 
 
-def test_where_plugins_are_is_unknown_without_the_configuration(
+def test_the_plugin_folder_is_unknown_with_unreadable_configuration(
     machine: Machine, unprivileged: None
 ) -> None:
     machine.write(CONTAINERD, f'version = 2\n{NRI}\nplugin_path = "/p"\n', mode=0)
     machine.process(7, "containerd")
-    check = named(examine(machine.host), "plugins")
+    check = only_check(examine(machine.host), "plugins")
     assert (check.status, check.fix) == (Status.UNKNOWN, "run doctor as root")
     assert check.detail == (
         "not all of containerd's configuration could be read: its plugin folder is unknown "
@@ -159,14 +163,14 @@ def test_where_plugins_are_is_unknown_without_the_configuration(
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
     machine.write("/opt/nri/plugins/bad", "#!/bin/sh\n", mode=0o755)
     checks = examine(machine.host, version_of=lambda pid: ProgramVersion("2.1.4"))
-    assert named(checks, "plugins").status is Status.UNKNOWN
+    assert only_check(checks, "plugins").status is Status.UNKNOWN
     guesses = [check for check in checks if check.name == "plugin"]
     assert guesses
     assert {check.status for check in guesses} == {Status.WARN}
     assert all(check.detail.endswith("(if it uses /opt/nri/plugins)") for check in guesses)
 
 
-def test_two_containerds_are_told_apart_by_their_configuration(machine: Machine) -> None:
+def test_two_containerds_with_different_configuration_are_both_checked(machine: Machine) -> None:
     machine.write(CONTAINERD, "version = 2\n")
     machine.write("/docker.toml", "version = 2\n")
     machine.process(7, "containerd")
@@ -176,8 +180,8 @@ def test_two_containerds_are_told_apart_by_their_configuration(machine: Machine)
     assert details == [f"containerd reads {CONTAINERD}", "containerd reads /docker.toml"]
 
 
-def test_a_configured_runtime_that_does_not_run_is_looked_at_too(machine: Machine) -> None:
+def test_a_configured_runtime_that_does_not_run_is_checked(machine: Machine) -> None:
     machine.write("/etc/isulad/daemon.json", "{}")
-    check = named(examine(machine.host), "isulad-enabled")
+    check = only_check(examine(machine.host), "isulad-enabled")
     assert check.status is Status.FAIL
     assert '"nri-support": true' in check.fix

@@ -29,7 +29,7 @@ def test_a_loop_of_links_is_an_error(machine: Machine) -> None:
     assert not machine.host.exists("/a")
 
 
-def test_only_regular_files_of_a_sane_size_are_read(machine: Machine) -> None:
+def test_only_regular_files_up_to_the_size_limit_are_read(machine: Machine) -> None:
     os.mkfifo(machine.at("/pipe"))
     with pytest.raises(OSError, match="not a regular file"):
         machine.host.read("/pipe")
@@ -43,7 +43,7 @@ def test_only_regular_files_of_a_sane_size_are_read(machine: Machine) -> None:
     assert len(machine.host.read("/large", limit=FILE_MAX + 1)) == FILE_MAX + 1
 
 
-def test_names_are_sorted_by_bytes_and_bounded(machine: Machine) -> None:
+def test_names_are_sorted_by_bytes_and_their_number_is_limited(machine: Machine) -> None:
     for name in ("b", "B", "a~", "a"):
         machine.write(f"/folder/{name}")
     assert machine.host.names("/folder") == ["B", "a", "a~", "b"]

@@ -10,13 +10,13 @@ from nri_scope.doctor.isulad import DEFAULT_CONFIG, read_isulad
 from .machine import Machine
 
 
-def test_settings_are_in_the_top_level(machine: Machine) -> None:
+def test_settings_are_read_from_the_top_level(machine: Machine) -> None:
     settings = {
         "nri-support": True,
         "disable-connections": True,
         "plugin-path": "/p",
         "plugin-requst-timeout": 3,
-        # These keys are only in its documentation.
+        # iSulad's documentation has these keys, its code does not.
         "plugin_registration_timeout": 4,
         "socket_path": "/s",
         "group": "isula",
@@ -35,7 +35,7 @@ def test_no_file_means_defaults(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\x00", "[" * 100_000])
-def test_a_broken_file_is_told(machine: Machine, text: str) -> None:
+def test_a_broken_file_is_a_fatal_problem(machine: Machine, text: str) -> None:
     machine.write(DEFAULT_CONFIG, text)
     (problem,) = read_isulad(machine.host).problems
     assert problem.fatal

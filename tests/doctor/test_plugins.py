@@ -27,13 +27,13 @@ def findings(checks: list[Check]) -> list[tuple[Status, str]]:
     return [(check.status, check.detail) for check in checks if check.status is not Status.OK]
 
 
-def test_no_folder_is_fine(machine: Machine) -> None:
+def test_a_missing_folder_is_ok(machine: Machine) -> None:
     (check,) = examine(machine)
     assert check.status is Status.OK
     assert "no plugins for the runtime" in check.detail
 
 
-def test_good_plugins_with_their_configuration(machine: Machine) -> None:
+def test_valid_plugins_with_configuration_are_ok(machine: Machine) -> None:
     plugin(machine, "10-a")
     plugin(machine, "20-b")
     machine.write("/usr/bin/c", "#!/bin/sh\n", mode=0o755)
@@ -47,7 +47,7 @@ def test_good_plugins_with_their_configuration(machine: Machine) -> None:
     )
 
 
-def test_one_bad_name_stops_all(machine: Machine) -> None:
+def test_one_invalid_name_stops_all_plugins(machine: Machine) -> None:
     plugin(machine, "10-a")
     plugin(machine, "logger")
     checks = examine(machine)
@@ -55,11 +55,11 @@ def test_one_bad_name_stops_all(machine: Machine) -> None:
     assert status is Status.FAIL
     assert f"{PLUGINS}/logger" in detail
     assert "no plugin starts" in detail
-    # No other check claims that plugins are started.
+    # No check claims that plugins are started.
     assert len(checks) == 1
 
 
-def test_isulad_starts_plugins_with_a_configuration_file_of_their_full_name(
+def test_isulad_starts_plugins_that_have_a_configuration_file(
     machine: Machine,
 ) -> None:
     for name in ("10-a", "20-b", "20-a", "logger"):
@@ -70,7 +70,7 @@ def test_isulad_starts_plugins_with_a_configuration_file_of_their_full_name(
     checks = examine(machine, runtime="isulad")
     (check,) = [check for check in checks if check.status is Status.OK]
     assert check.detail == f"the runtime starts 10-a, 20-a in {PLUGINS}"
-    told = "\n".join(detail for _, detail in findings(checks))
+    details = "\n".join(detail for _, detail in findings(checks))
     assert {status for status, _ in findings(checks)} == {Status.WARN}
     for words in (
         f"{PLUGINS}/logger is skipped",
@@ -79,18 +79,18 @@ def test_isulad_starts_plugins_with_a_configuration_file_of_their_full_name(
         f"20-b is not started: {CONFIGS}/20-b.conf does not exist",
         f"{CONFIGS}/b.conf belongs to no plugin",
     ):
-        assert words in told
-    assert "same index" not in told
+        assert words in details
+    assert "same index" not in details
 
 
-def test_nothing_is_started_where_nri_is_off(machine: Machine) -> None:
+def test_plugins_are_not_started_where_nri_is_off(machine: Machine) -> None:
     plugin(machine, "10-a")
     folder = look_at_plugins(machine.host, PLUGINS, CONFIGS)
     (check,) = check_plugins(folder, runtime="containerd", off=True)
     assert check.detail == f"NRI is off: the plugins in {PLUGINS} are not started"
 
 
-def test_what_is_not_executable_is_passed_over(machine: Machine) -> None:
+def test_files_that_are_not_executable_are_skipped(machine: Machine) -> None:
     plugin(machine, "10-a", 0o644)
     for name in ("README", "10-a.conf", "10-a~", "10-a.bak", "20-notes.md"):
         plugin(machine, name, 0o644)
@@ -98,14 +98,14 @@ def test_what_is_not_executable_is_passed_over(machine: Machine) -> None:
     assert (status, "10-a is not executable" in detail) == (Status.WARN, True)
 
 
-def test_folders_are_not_looked_into(machine: Machine) -> None:
+def test_subfolders_are_skipped(machine: Machine) -> None:
     machine.at(f"{PLUGINS}/10-a").mkdir()
     machine.at(f"{PLUGINS}/disabled").mkdir()
     ((status, detail),) = findings(examine(machine))
     assert (status, "is a folder" in detail) == (Status.WARN, True)
 
 
-def test_the_folder_of_wrapped_plugins_is_no_matter_for_a_warning(machine: Machine) -> None:
+def test_the_folder_of_wrapped_plugins_is_not_reported(machine: Machine) -> None:
     machine.at(f"{PLUGINS}/{ORIGINALS_FOLDER}").mkdir()
     assert findings(examine(machine)) == []
 
@@ -124,13 +124,13 @@ def test_plugins_that_cannot_start(machine: Machine) -> None:
         assert words in detail
 
 
-def test_a_link_with_a_bad_name_stops_all_wherever_it_leads(machine: Machine) -> None:
+def test_a_link_with_an_invalid_name_stops_all_plugins(machine: Machine) -> None:
     machine.link(f"{PLUGINS}/x", "/nowhere")
     ((status, detail),) = findings(examine(machine))
     assert (status, "no plugin starts" in detail) == (Status.FAIL, True)
 
 
-def test_equal_names_and_equal_indices_are_told(machine: Machine) -> None:
+def test_equal_names_and_equal_indices_are_reported(machine: Machine) -> None:
     for name in ("10-a", "20-a", "20-b"):
         plugin(machine, name)
     assert findings(examine(machine)) == [
@@ -139,7 +139,7 @@ def test_equal_names_and_equal_indices_are_told(machine: Machine) -> None:
     ]
 
 
-def test_what_others_may_write_is_told(machine: Machine) -> None:
+def test_plugins_that_others_can_write_are_reported(machine: Machine) -> None:
     plugin(machine, "10-a", 0o777)
     machine.at(PLUGINS).chmod(0o775)
     found = findings(examine(machine))
@@ -147,7 +147,7 @@ def test_what_others_may_write_is_told(machine: Machine) -> None:
     assert all("run as root" in detail or "runs as root" in detail for _, detail in found)
 
 
-def test_plugins_newer_than_the_runtime_are_told(machine: Machine) -> None:
+def test_plugins_newer_than_the_runtime_are_reported(machine: Machine) -> None:
     plugin(machine, "10-a")
     changed = os.lstat(machine.at(f"{PLUGINS}/10-a")).st_ctime
     assert not findings(examine(machine, started_at=changed))
@@ -155,7 +155,7 @@ def test_plugins_newer_than_the_runtime_are_told(machine: Machine) -> None:
     assert "after the start of the runtime" in detail
 
 
-def test_configuration_for_nobody_is_told(machine: Machine) -> None:
+def test_unused_configuration_is_reported(machine: Machine) -> None:
     plugin(machine, "10-a")
     plugin(machine, "20-off", 0o644)
     for name in ("10-a.conf", "a.conf", "off.conf", "10-a.yaml", "11-a.conf", "10-a.conf.bak"):
@@ -168,7 +168,7 @@ def test_configuration_for_nobody_is_told(machine: Machine) -> None:
     assert len(details) == 5
 
 
-def test_configuration_that_cannot_be_read_stops_all(machine: Machine) -> None:
+def test_unreadable_configuration_stops_all_plugins(machine: Machine) -> None:
     plugin(machine, "10-a")
     plugin(machine, "20-b")
     machine.at(f"{CONFIGS}/a.conf").mkdir()
@@ -178,7 +178,7 @@ def test_configuration_that_cannot_be_read_stops_all(machine: Machine) -> None:
     assert "starts no plugin" in found[0][1]
 
 
-def test_only_the_configuration_that_counts_is_judged(machine: Machine) -> None:
+def test_only_the_configuration_in_use_is_a_failure(machine: Machine) -> None:
     plugin(machine, "10-a")
     plugin(machine, "20-b")
     machine.write(f"{CONFIGS}/10-a.conf")
@@ -191,7 +191,7 @@ def test_only_the_configuration_that_counts_is_judged(machine: Machine) -> None:
     ]
 
 
-def test_what_a_hidden_link_leads_to_is_unknown(machine: Machine, unprivileged: None) -> None:
+def test_a_link_to_an_inaccessible_file_is_unknown(machine: Machine, unprivileged: None) -> None:
     machine.write("/hidden/a", "#!/bin/sh\n", mode=0o755)
     machine.link(f"{PLUGINS}/10-a", "/hidden/a")
     machine.at("/hidden").chmod(0)
@@ -200,7 +200,7 @@ def test_what_a_hidden_link_leads_to_is_unknown(machine: Machine, unprivileged: 
     machine.at("/hidden").chmod(0o700)
 
 
-def test_hidden_folders_are_unknown(machine: Machine, unprivileged: None) -> None:
+def test_inaccessible_folders_are_unknown(machine: Machine, unprivileged: None) -> None:
     machine.at(f"{PLUGINS}/x")
     machine.at(PLUGINS).chmod(0)
     (check,) = examine(machine)

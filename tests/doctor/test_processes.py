@@ -24,7 +24,7 @@ def test_runtimes_are_found_by_name_with_command_line_and_start(machine: Machine
     )
 
 
-def test_a_runtime_with_another_root_folder_is_not_of_this_machine(machine: Machine) -> None:
+def test_a_runtime_with_another_root_folder_is_ignored(machine: Machine) -> None:
     machine.process(9, "containerd")
     machine.link("/proc/9/root", str(machine.root))
     machine.process(10, "containerd")
@@ -32,7 +32,7 @@ def test_a_runtime_with_another_root_folder_is_not_of_this_machine(machine: Mach
     assert [process.pid for process in running_runtimes(machine.host)] == [9]
 
 
-def test_what_proc_hides_is_left_open(machine: Machine) -> None:
+def test_inaccessible_process_details_are_empty(machine: Machine) -> None:
     assert running_runtimes(machine.host) == ()
     machine.write("/proc/5/comm", "isulad\n")
     (process,) = running_runtimes(machine.host)
@@ -40,12 +40,12 @@ def test_what_proc_hides_is_left_open(machine: Machine) -> None:
     assert process_name(machine.host, 6) == ""
 
 
-def test_this_very_process_is_read_from_the_real_proc() -> None:
+def test_this_process_s_name_is_read_from_the_real_proc() -> None:
     name = Path("/proc/self/comm").read_text().strip()
     assert process_name(Host(), os.getpid()) == name
 
 
-def test_options_in_all_spellings() -> None:
+def test_options_are_read_in_every_spelling() -> None:
     arguments = ("--a", "1", "--b=2", "-a=3", "--last")
     assert option(arguments, "--a") == "1"
     assert option(arguments, "--a", "-a") == "3"

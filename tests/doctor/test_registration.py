@@ -25,25 +25,29 @@ NEW = Profile.of("new", "cri-o", "1.37.0", "0.12.0")
     ("profile", "version", "inferred", "timeouts"),
     [(OLD, "0.6.1", True, (0, 0)), (NEW, "0.12.0", False, (5000, 2000))],
 )
-async def test_a_runtime_tells_about_itself_and_is_left_in_order(
+async def test_a_runtime_is_identified_and_disconnected_cleanly(
     profile: Profile, version: str, inferred: bool, timeouts: tuple[int, int]
 ) -> None:
     ours, theirs = socket.socketpair()
     async with Runtime(profile) as runtime:
         adopting = asyncio.create_task(runtime.adopt(theirs))
-        seen = await register(ours.detach())
+        registration = await register(ours.detach())
         plugin = await adopting
     assert (plugin.index, plugin.name) == ("00", "nri-scope-doctor")
     assert plugin.mask == Event.RemovePodSandbox.bit
-    assert (seen.configured, seen.synchronized, seen.problem) == (True, True, "")
-    assert (seen.runtime_name, seen.runtime_version) == (
+    assert (registration.configured, registration.synchronized, registration.problem) == (
+        True,
+        True,
+        "",
+    )
+    assert (registration.runtime_name, registration.runtime_version) == (
         profile.runtime_name,
         profile.runtime_version,
     )
-    assert (seen.nri_version, seen.nri_version_inferred) == (version, inferred)
-    assert (seen.registration_timeout_ms, seen.request_timeout_ms) == timeouts
-    served, told, limits = check_registration(seen)
-    assert (served.status, told.status) == (Status.OK, Status.OK)
+    assert (registration.nri_version, registration.nri_version_inferred) == (version, inferred)
+    assert (registration.registration_timeout_ms, registration.request_timeout_ms) == timeouts
+    served, version_check, limits = check_registration(registration)
+    assert (served.status, version_check.status) == (Status.OK, Status.OK)
     if timeouts == (0, 0):
         assert limits.status is Status.UNKNOWN
         assert limits.detail.endswith(
@@ -56,7 +60,7 @@ async def test_a_runtime_tells_about_itself_and_is_left_in_order(
         )
 
 
-async def test_every_part_of_the_state_is_answered_before_leaving() -> None:
+async def test_every_part_of_synchronize_is_answered_before_disconnecting() -> None:
     ours, theirs = socket.socketpair()
     replies: list[api.SynchronizeResponse] = []
     calls: list[asyncio.Task[None]] = []
@@ -77,36 +81,36 @@ async def test_every_part_of_the_state_is_answered_before_leaving() -> None:
         theirs.detach(),
         lambda: Link(Connection(serves=RUNTIME_CONN, calls=PLUGIN_CONN), on_request),
     )
-    seen = await register(ours.detach())
+    registration = await register(ours.detach())
     await asyncio.gather(*calls)
     assert [reply.more for reply in replies] == [True, True, False]
-    assert (seen.pods, seen.containers, seen.nri_version) == (9, 3, "")
-    statuses = {check.name: check.status for check in check_registration(seen)}
+    assert (registration.pods, registration.containers, registration.nri_version) == (9, 3, "")
+    statuses = {check.name: check.status for check in check_registration(registration)}
     assert statuses["nri-version"] is Status.UNKNOWN
 
 
-async def test_a_mute_runtime_is_given_up() -> None:
+async def test_a_runtime_that_does_not_reply_times_out() -> None:
     ours, theirs = socket.socketpair()
-    seen = await register(ours.detach(), timeout=0.05)
-    assert (seen.configured, seen.problem) == (False, "no reply within 0.05 s")
+    registration = await register(ours.detach(), timeout=0.05)
+    assert (registration.configured, registration.problem) == (False, "no reply within 0.05 s")
     theirs.setblocking(False)
     with theirs:
         loop = asyncio.get_running_loop()
         assert await loop.sock_recv(theirs, 1 << 16)  # the registration …
         assert await loop.sock_recv(theirs, 1) == b""  # … and the end
-    (check,) = check_registration(seen)
+    (check,) = check_registration(registration)
     assert check.status is Status.FAIL
 
 
-async def test_a_runtime_that_hangs_up_is_told() -> None:
+async def test_a_runtime_that_closes_the_connection_is_reported() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
-    seen = await register(ours.detach())
-    assert not seen.configured
-    assert seen.problem
+    registration = await register(ours.detach())
+    assert not registration.configured
+    assert registration.problem
 
 
-async def test_a_refusal_is_told_in_the_runtime_s_words() -> None:
+async def test_a_rejected_registration_has_the_runtime_s_message() -> None:
     ours, theirs = socket.socketpair()
 
     def on_request(link: Link, request: RequestReceived, arrived_ns: int) -> None:
@@ -117,12 +121,12 @@ async def test_a_refusal_is_told_in_the_runtime_s_words() -> None:
         theirs.detach(),
         lambda: Link(Connection(serves=RUNTIME_CONN, calls=PLUGIN_CONN), on_request),
     )
-    seen = await register(ours.detach())
-    assert "not today" in seen.problem
+    registration = await register(ours.detach())
+    assert "not today" in registration.problem
     await link.wait_closed()
 
 
 def test_a_runtime_that_does_not_synchronize_is_a_warning() -> None:
-    seen = Registration(configured=True, problem="closed by the peer", runtime_name="cri-o")
-    assert check_registration(seen)[0].status is Status.WARN
-    assert check_registration(replace(seen, synchronized=True))[0].status is Status.OK
+    registration = Registration(configured=True, problem="closed by the peer", runtime_name="cri-o")
+    assert check_registration(registration)[0].status is Status.WARN
+    assert check_registration(replace(registration, synchronized=True))[0].status is Status.OK

@@ -15,7 +15,7 @@ CHECKS = [
 ]
 
 
-def test_json_has_a_version_and_every_field_and_no_null() -> None:
+def test_json_has_a_version_every_field_and_no_null() -> None:
     document = json.loads(as_json(CHECKS))
     assert document["schema_version"] == 1
     assert document["checks"][0] == {
@@ -28,20 +28,20 @@ def test_json_has_a_version_and_every_field_and_no_null() -> None:
     assert json.loads(as_json([]))["checks"] == []
 
 
-def test_text_fits_the_width_but_for_words_that_do_not() -> None:
+def test_text_wraps_except_for_words_longer_than_the_width() -> None:
     for width in (80, 100):
         lines = list(as_text(CHECKS, width=width))
         assert max(map(len, lines)) > width  # the long path stays whole
         assert all(len(line) <= width for line in lines if "longlong" not in line)
 
 
-def test_without_a_width_each_check_is_one_line_and_one_for_its_fix() -> None:
+def test_without_a_width_each_check_and_fix_is_one_line() -> None:
     lines = list(as_text(CHECKS, width=None))
     assert len(lines) == len(CHECKS) + 1 + len(["", "summary"])
     assert lines[1].endswith("x end")
 
 
-def test_text_says_the_status_in_a_word_and_indents_the_fix() -> None:
+def test_text_names_the_status_and_indents_the_fix() -> None:
     text = as_text([fail("socket", "it is not there", "make one")])
     assert list(text) == [
         "✗ fail    socket: it is not there",
@@ -52,7 +52,7 @@ def test_text_says_the_status_in_a_word_and_indents_the_fix() -> None:
     assert all(line.isascii() for line in as_text([ok("a", "b")], plain=True))
 
 
-def test_the_status_alone_has_a_style() -> None:
+def test_only_the_status_is_styled() -> None:
     for line, check in zip(as_text(CHECKS, width=None), CHECKS, strict=False):
         first, *rest = spans_of(line)
         assert first.text.split()[1] == check.status.value
@@ -60,7 +60,7 @@ def test_the_status_alone_has_a_style() -> None:
         break
 
 
-def test_the_exit_status_tells_a_failure_and_only_that() -> None:
+def test_the_exit_status_is_1_only_after_a_failure() -> None:
     assert exit_status([]) == 0
     assert exit_status([c for c in CHECKS if c.status is not Status.FAIL]) == 0
     assert exit_status(CHECKS) == 1

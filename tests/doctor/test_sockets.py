@@ -36,9 +36,7 @@ def by_name(checks: list[Check]) -> dict[str, Status]:
     return {check.name: check.status for check in checks}
 
 
-def test_a_socket_in_a_closed_folder_is_as_it_should_be(
-    machine: Machine, listening: socket.socket
-) -> None:
+def test_a_socket_in_a_private_folder_is_ok(machine: Machine, listening: socket.socket) -> None:
     machine.link("/var/run", "/run")
     file = look_at_socket(machine.host, "/var/run/nri/nri.sock")
     assert file.is_socket
@@ -46,7 +44,7 @@ def test_a_socket_in_a_closed_folder_is_as_it_should_be(
     assert by_name(check_socket(file)) == {"socket": Status.OK, "socket-folder": Status.OK}
 
 
-def test_no_socket_and_no_folder_are_told(machine: Machine) -> None:
+def test_a_missing_socket_and_a_missing_folder_are_reported(machine: Machine) -> None:
     (check,) = check_socket(look_at_socket(machine.host, PATH))
     assert check.status is Status.FAIL
     assert check.detail == f"{PATH} does not exist, nor does its folder"
@@ -55,13 +53,13 @@ def test_no_socket_and_no_folder_are_told(machine: Machine) -> None:
     assert check.detail == f"{PATH} does not exist"
 
 
-def test_a_file_is_no_socket(machine: Machine) -> None:
+def test_a_regular_file_is_not_a_socket(machine: Machine) -> None:
     machine.write(PATH)
     (check,) = check_socket(look_at_socket(machine.host, PATH))
     assert (check.status, check.detail) == (Status.FAIL, f"{PATH} is not a socket")
 
 
-def test_a_hidden_folder_is_unknown(machine: Machine, unprivileged: None) -> None:
+def test_an_inaccessible_folder_is_unknown(machine: Machine, unprivileged: None) -> None:
     machine.at(PATH).parent.chmod(0)
     (check,) = check_socket(look_at_socket(machine.host, PATH))
     assert check.status is Status.UNKNOWN
@@ -80,7 +78,9 @@ def test_a_hidden_folder_is_unknown(machine: Machine, unprivileged: None) -> Non
         (0o777, 0o600, Status.WARN),
     ],
 )
-def test_who_else_can_connect(folder: int, mode: int, status: Status) -> None:
+def test_modes_that_let_other_users_connect_are_warnings(
+    folder: int, mode: int, status: Status
+) -> None:
     file = SocketFile(PATH, "", True, True, mode, 0, folder)
     assert by_name(check_socket(file))["socket-folder"] is status
 
@@ -99,13 +99,17 @@ def test_who_else_can_connect(folder: int, mode: int, status: Status) -> None:
         (0o722, 0o600, "0722: only its owner may enter it"),
     ],
 )
-def test_who_gets_into_the_folder_is_told_by_its_mode(folder: int, mode: int, words: str) -> None:
+def test_the_folder_s_mode_determines_the_users_reported(
+    folder: int, mode: int, words: str
+) -> None:
     file = SocketFile(PATH, "", True, True, mode, 0, folder)
     detail = {check.name: check.detail for check in check_socket(file)}["socket-folder"]
     assert detail.startswith(f"/run/nri has mode {words}")
 
 
-def test_the_listener_is_asked_of_the_kernel(machine: Machine, listening: socket.socket) -> None:
+def test_the_listener_is_identified_by_the_kernel(
+    machine: Machine, listening: socket.socket
+) -> None:
     machine.process(os.getpid(), "containerd")
     listener = connect(machine.host, PATH)
     assert (listener.pid, listener.uid) == (os.getpid(), os.getuid())
@@ -115,7 +119,7 @@ def test_the_listener_is_asked_of_the_kernel(machine: Machine, listening: socket
     os.close(listener.descriptor)
 
 
-def test_a_left_over_socket_is_told(machine: Machine, listening: socket.socket) -> None:
+def test_a_left_over_socket_is_a_failure(machine: Machine, listening: socket.socket) -> None:
     listening.close()
     listener = connect(machine.host, PATH)
     assert listener.refused
@@ -124,7 +128,7 @@ def test_a_left_over_socket_is_told(machine: Machine, listening: socket.socket) 
     assert "left over" in check.detail
 
 
-def test_a_full_queue_does_not_hang(machine: Machine, listening: socket.socket) -> None:
+def test_a_full_queue_does_not_block(machine: Machine, listening: socket.socket) -> None:
     waiting = []
     listener = connect(machine.host, PATH)
     while listener.descriptor is not None:
@@ -136,14 +140,14 @@ def test_a_full_queue_does_not_hang(machine: Machine, listening: socket.socket) 
     assert check_listener(PATH, listener)[0].status is Status.FAIL
 
 
-def test_too_long_a_path_is_told(machine: Machine) -> None:
+def test_a_path_that_is_too_long_is_a_failure(machine: Machine) -> None:
     listener = connect(machine.host, "/" + "x" * 120)
     assert "107" in listener.problem
     assert check_listener(PATH, listener)[0].status is Status.FAIL
 
 
 @pytest.mark.parametrize("closed", ["/run/nri", PATH])
-def test_no_access_is_unknown_whether_to_the_folder_or_to_the_socket(
+def test_an_inaccessible_folder_or_socket_is_unknown(
     machine: Machine, unprivileged: None, listening: socket.socket, closed: str
 ) -> None:
     place = machine.at(closed)
@@ -159,7 +163,7 @@ def test_no_access_is_unknown_whether_to_the_folder_or_to_the_socket(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_root_without_access_is_not_sent_to_become_root() -> None:
+def test_root_without_access_is_not_advised_to_become_root() -> None:
     (check,) = check_listener(PATH, Listener(problem="permission denied", denied=True))
     assert check.status is Status.UNKNOWN
     assert "as root" not in check.fix
@@ -175,10 +179,10 @@ def test_root_without_access_is_not_sent_to_become_root() -> None:
         (Listener(pid=7), Status.OK),
     ],
 )
-def test_listeners(listener: Listener, status: Status) -> None:
+def test_listeners_other_than_a_runtime_are_warnings(listener: Listener, status: Status) -> None:
     assert check_listener(PATH, listener)[0].status is status
 
 
-def test_a_runtime_that_is_process_1_is_no_service_manager() -> None:
+def test_a_runtime_as_process_1_is_not_reported_as_a_service_manager() -> None:
     (check,) = check_listener(PATH, Listener(pid=1, name="containerd"))
     assert check.detail == "containerd (process 1) listens"
