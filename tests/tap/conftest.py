@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the tap share."""
+"""Fixtures of the tap's tests."""
 
 from __future__ import annotations
 

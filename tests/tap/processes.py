@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of a tap, looked for from outside."""
+"""Find the processes of a tap in /proc."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def relayer_of(pid: int) -> int:
-    """Return the relay process of ``pid``."""
-    (found,) = (
+    """Return the process id of the relay process whose parent is ``pid``."""
+    (relayer,) = (
         int(child)
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         if b"nri_scope.tap.relayer" in Path(f"/proc/{child}/cmdline").read_bytes()
     )
-    return found
+    return relayer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorder that keeps everything in lists."""
+"""Recorder that stores everything in lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nri_scope.events import CapturedCall, SessionStart
 
 
 class ListSink:
-    """What a tap hands over, in order and by kind."""
+    """Stores what a tap records, by kind and in order."""
 
     def __init__(self) -> None:
         self.starts: list[SessionStart] = []
@@ -46,5 +46,5 @@ class ListSink:
 
     @property
     def methods(self) -> list[str]:
-        """Of them."""
+        """Methods of these events."""
         return [item.method for item in self.items]

@@ -24,9 +24,9 @@ from tests.tap.sink import ListSink
 class Tapping:
     """A runtime's link and a plugin's, with a tap in between."""
 
-    def __init__(self, runtime: Link, got: list[str], sink: ListSink) -> None:
+    def __init__(self, runtime: Link, received: list[str], sink: ListSink) -> None:
         self.runtime = runtime
-        self.got = got
+        self.received = received
         """Methods that reached the plugin."""
         self.sink = sink
 
@@ -36,18 +36,18 @@ class Tapping:
 
 @asynccontextmanager
 async def tapping(relays: Relays, faults: Faults) -> AsyncIterator[Tapping]:
-    got: list[str] = []
+    received: list[str] = []
 
-    def answer(link: Link, request: RequestReceived, arrived_ns: int) -> None:
-        got.append(request.method)
+    def respond(link: Link, request: RequestReceived, arrived_ns: int) -> None:
+        received.append(request.method)
         link.respond(request.stream_id, b"\x0a\x00")
 
     async def link(sock: socket.socket, serves: int, calls: int) -> Link:
         sock.setblocking(False)
-        _, made = await asyncio.get_running_loop().create_unix_connection(
-            lambda: Link(Connection(serves=serves, calls=calls), answer), sock=sock
+        _, opened = await asyncio.get_running_loop().create_unix_connection(
+            lambda: Link(Connection(serves=serves, calls=calls), respond), sock=sock
         )
-        return made
+        return opened
 
     sink = ListSink()
     ours, runtime = socket.socketpair()
@@ -56,7 +56,7 @@ async def tapping(relays: Relays, faults: Faults) -> AsyncIterator[Tapping]:
     relaying = asyncio.create_task(tapped.relay(ours, theirs))
     at_runtime, at_plugin = await link(runtime, 2, 1), await link(plugin, 1, 2)
     try:
-        yield Tapping(at_runtime, got, sink)
+        yield Tapping(at_runtime, received, sink)
     finally:
         at_runtime.close()
         await relaying
@@ -70,14 +70,14 @@ def faults(
     return parse_faults(delays, drops, errors)
 
 
-async def test_an_error_takes_the_plugins_place_and_is_recorded(relays: Relays) -> None:
+async def test_an_injected_error_replaces_the_reply_and_is_recorded(relays: Relays) -> None:
     async with tapping(relays, faults(errors=("CreateContainer",))) as tap:
         await tap.call("Configure")
         with pytest.raises(RpcError) as error:
             await tap.call("CreateContainer")
         await tap.call("StartContainer")
     assert error.value.message == FAILED
-    assert tap.got == ["Configure", "StartContainer"]
+    assert tap.received == ["Configure", "StartContainer"]
     statuses = [(item.method, item.status_message) for item in tap.sink.items]
     assert statuses == [("Configure", ""), ("CreateContainer", FAILED), ("StartContainer", "")]
     assert "injecting faults: --error CreateContainer" in tap.sink.notes[0][1]
@@ -91,13 +91,13 @@ async def test_a_dropped_request_never_reaches_the_plugin_and_is_recorded_as_una
         await tap.call("Configure")
         with pytest.raises(DeadlineExceeded):
             await tap.call("StopContainer", timeout=0.01)
-    assert tap.got == ["Configure"]
+    assert tap.received == ["Configure"]
     item = tap.sink.items[-1]
     assert (item.method, item.status_message) == ("StopContainer", DROPPED)
     assert item.status_code == Code.DEADLINE_EXCEEDED
 
 
-async def test_a_delayed_reply_comes_later_than_others(relays: Relays) -> None:
+async def test_a_delayed_reply_arrives_after_others(relays: Relays) -> None:
     async with tapping(relays, faults(delays=("CreateContainer=50ms",))) as tap:
         await tap.call("Configure")
         order: list[str] = []
@@ -108,23 +108,23 @@ async def test_a_delayed_reply_comes_later_than_others(relays: Relays) -> None:
 
         await asyncio.gather(call("CreateContainer"), call("StartContainer"))
     assert order == ["StartContainer", "CreateContainer"]
-    assert tap.got == ["Configure", "CreateContainer", "StartContainer"]
+    assert tap.received == ["Configure", "CreateContainer", "StartContainer"]
     held = {item.method: item.held_ns or 0 for item in tap.sink.items}
     took = {item.method: item.took_ns for item in tap.sink.items}
     # The plugin's time is its own; what was added is the tap's.
     assert held["CreateContainer"] >= 50_000_000 > took["CreateContainer"]
 
 
-async def test_chance_is_the_same_each_time(relays: Relays) -> None:
+async def test_the_seed_decides_which_requests_fail(relays: Relays) -> None:
     async def failed(seed: int) -> list[int]:
-        found = []
+        numbers = []
         async with tapping(relays, parse_faults((), (), ("CreateContainer:0.5",), seed)) as tap:
             for number in range(40):
                 try:
                     await tap.call("CreateContainer")
                 except RpcError:
-                    found.append(number)
-        return found
+                    numbers.append(number)
+        return numbers
 
     first = await failed(1)
     assert 0 < len(first) < 40
@@ -133,33 +133,33 @@ async def test_chance_is_the_same_each_time(relays: Relays) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 5000])
-async def test_everything_else_passes_as_it_comes(chunk: int, relays: Relays) -> None:
+async def test_other_bytes_are_relayed_unchanged(chunk: int, relays: Relays) -> None:
     sink = ListSink()
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-    wanted = faults(drops=("CreateContainer",))
+    injected = faults(drops=("CreateContainer",))
     relaying = asyncio.create_task(
-        Tapped(relays, sink, None, lambda start: None, wanted).relay(ours, theirs)
+        Tapped(relays, sink, None, lambda start: None, injected).relay(ours, theirs)
     )
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):
         sock.setblocking(False)
-    speaker = Connection(serves=2, calls=1)
-    speaker.send_request("other.Service", "CreateContainer", bytes(3000))
-    speaker.send_request(PLUGIN_SERVICE, "Unheard", bytes(5000))
-    said = b"".join(speaker.data_to_send()) + b"\xff" * 40
-    for start in range(0, len(said), chunk):
-        await loop.sock_sendall(runtime, said[start : start + chunk])
+    sender = Connection(serves=2, calls=1)
+    sender.send_request("other.Service", "CreateContainer", bytes(3000))
+    sender.send_request(PLUGIN_SERVICE, "Unheard", bytes(5000))
+    sent = b"".join(sender.data_to_send()) + b"\xff" * 40
+    for start in range(0, len(sent), chunk):
+        await loop.sock_sendall(runtime, sent[start : start + chunk])
     runtime.shutdown(socket.SHUT_WR)
-    heard = bytearray()
+    received = bytearray()
     while data := await loop.sock_recv(plugin, 1 << 16):
-        heard += data
-    assert heard == said
+        received += data
+    assert received == sent
     runtime.close()
     plugin.close()
     await relaying
 
 
-async def test_what_is_held_when_the_connection_ends_is_not_waited_for(relays: Relays) -> None:
+async def test_the_end_of_the_connection_does_not_wait_for_delayed_replies(relays: Relays) -> None:
     async with tapping(relays, faults(delays=("all=1h",))) as tap:
         await tap.call("Configure")
         with pytest.raises(DeadlineExceeded):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults as they are written."""
+"""Parsing of the fault options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nri_scope.nri.events import Event
 from nri_scope.tap.faults import Faults, parse_faults
 
 
-def test_events_probabilities_and_durations_are_read() -> None:
+def test_events_probabilities_and_durations_are_parsed() -> None:
     faults = parse_faults(("createcontainer=1.5s:0.25",), ("all",), ("StopContainer:0.5",), 7)
     (delay,), (drop,), (error,) = faults.delays, faults.drops, faults.errors
     assert (delay.events, delay.delay_s, delay.probability) == (
@@ -25,7 +25,7 @@ def test_events_probabilities_and_durations_are_read() -> None:
     assert not Faults().any
 
 
-def test_they_are_announced_as_they_were_written() -> None:
+def test_the_announcement_repeats_the_options() -> None:
     faults = parse_faults(("all=1s",), (), ("StopContainer:0.5",), 7)
     assert faults.announcement == (
         "injecting faults: --delay all=1s --error StopContainer:0.5 --seed 7"
@@ -46,12 +46,12 @@ def test_they_are_announced_as_they_were_written() -> None:
         ("CreateContainer=3s:", "'' is not a probability"),
     ],
 )
-def test_a_delay_that_cannot_be_is_refused(delay: str, words: str) -> None:
+def test_an_invalid_delay_is_rejected(delay: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         parse_faults((delay,), (), ())
 
 
 @pytest.mark.parametrize("probability", ["nan", "-0.1", "1.01", "often", "inf"])
-def test_a_probability_is_from_0_to_1(probability: str) -> None:
+def test_a_probability_outside_0_to_1_is_rejected(probability: str) -> None:
     with pytest.raises(UsageError, match="is not a probability"):
         parse_faults((), (f"all:{probability}",), ())

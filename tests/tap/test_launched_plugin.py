@@ -36,25 +36,25 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "t.nriscope.db"
         self.socket = folder / "nri.sock"
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.printed: list[str] = []
         self.line = asyncio.Event()
 
-    async def of(self, argv: list[str]) -> int:
-        """Launch a plugin, and wait for its end; its status."""
+    async def launch(self, argv: list[str]) -> int:
+        """Launch a plugin, wait until it exits, and return its exit status."""
         settings = Settings(output=str(self.file))
-        recorder = settings.open(self.said.append)
-        tap = Tap(settings, recorder, self.said.append)
+        recorder = settings.open(self.messages.append)
+        tap = Tap(settings, recorder, self.messages.append)
         try:
             # With time enough for a busy machine, as `run_tap` does.
             await tap.relays.start()
             launch = Launch(command_of(argv, "10", "thing"), Identity(index="10", name="thing"))
-            return await to_socket(launch, self.socket, self._take, wait=False)(tap)
+            return await to_socket(launch, self.socket, self._store, wait=False)(tap)
         finally:
             tap.relays.close()
             recorder.close()
 
-    def _take(self, stream: Stream, line: str, mono_ns: int) -> None:
+    def _store(self, stream: Stream, line: str, mono_ns: int) -> None:
         self.printed.append(line)
         self.line.set()
 
@@ -62,49 +62,49 @@ class Run:
 @pytest.mark.parametrize(
     ("ended", "status"), [("sys.exit(0)", 0), ("sys.exit(7)", 7), ("os.kill(os.getpid(), 15)", 143)]
 )
-async def test_its_status_is_a_shells(
+async def test_the_exit_status_is_that_of_a_shell(
     ended: str, status: int, runtime: Runtime, tmp_path: Path
 ) -> None:
     run = Run(tmp_path)
-    done = asyncio.ensure_future(run.of(plugin(ended=ended)))
+    done = asyncio.ensure_future(run.launch(plugin(ended=ended)))
     await runtime.wait_plugins(1)
     await runtime.shut_down()
     assert await done == status
 
 
-async def test_one_that_stays_when_the_runtime_is_gone_is_killed(
+async def test_a_plugin_that_stays_after_the_runtime_closed_is_killed(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launched_plugin, "END_GRACE_S", 0.1)
     run = Run(tmp_path)
     stays = "print(os.getpid(), flush=True); import time; time.sleep(1000)"
-    done = asyncio.ensure_future(run.of(plugin(ended=stays)))
+    done = asyncio.ensure_future(run.launch(plugin(ended=stays)))
     await runtime.wait_plugins(1)
     await runtime.shut_down()
     assert await done == 0
-    assert any("was killed" in line for line in run.said)
+    assert any("was killed" in line for line in run.messages)
     assert not is_running(int(run.printed[0]))
 
 
-async def test_what_it_leaves_behind_is_told_and_killed(runtime: Runtime, tmp_path: Path) -> None:
+async def test_leftover_processes_are_reported_and_killed(runtime: Runtime, tmp_path: Path) -> None:
     run = Run(tmp_path)
-    starts = "child = subprocess.Popen(['sleep', '1000']); print(child.pid, flush=True)"
-    done = asyncio.ensure_future(run.of(plugin(registered=starts)))
+    start_child = "child = subprocess.Popen(['sleep', '1000']); print(child.pid, flush=True)"
+    done = asyncio.ensure_future(run.launch(plugin(registered=start_child)))
     await runtime.wait_plugins(1)
     await run.line.wait()
     await runtime.shut_down()
     assert await done == 0
-    assert any("behind" in line and "sleep 1000" in line for line in run.said)
+    assert any("behind" in line and "sleep 1000" in line for line in run.messages)
     assert not is_running(int(run.printed[0]))
 
 
-async def test_what_it_prints_is_recorded_with_how_it_ended(
+async def test_printed_lines_and_the_exit_status_are_recorded(
     runtime: Runtime, tmp_path: Path
 ) -> None:
     run = Run(tmp_path)
     first = "print('first', flush=True)"
     last = "print('last words', file=sys.stderr); sys.exit(3)"
-    done = asyncio.ensure_future(run.of(plugin(registered=first, ended=last)))
+    done = asyncio.ensure_future(run.launch(plugin(registered=first, ended=last)))
     await runtime.wait_plugins(1)
     await run.line.wait()
     await runtime.shut_down()
@@ -117,8 +117,10 @@ async def test_what_it_prints_is_recorded_with_how_it_ended(
     assert lines == [("stdout", "first"), ("stderr", "last words")]
 
 
-async def test_one_that_ends_before_it_registers_is_none(runtime: Runtime, tmp_path: Path) -> None:
+async def test_a_plugin_that_exits_before_it_registers_is_an_error(
+    runtime: Runtime, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=r"never registered.*exit status 4.*not today"):
-        await Run(tmp_path).of(
+        await Run(tmp_path).launch(
             python("import sys; print('not today', file=sys.stderr); sys.exit(4)")
         )

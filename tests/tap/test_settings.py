@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tap's settings, kept in a file beside a wrapped plugin."""
+"""Settings of a tap, stored in a file beside a wrapped plugin."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ TEXTS = st.lists(st.text()).map(tuple)
         seed=st.integers(),
     )
 )
-def test_they_are_read_as_they_were_written(settings: Settings) -> None:
+def test_settings_survive_a_round_trip(settings: Settings) -> None:
     plain = json.loads(json.dumps(settings.plain()))
     assert Settings.read(plain) == settings
     assert Settings.read({**plain, "of a later version": 1}) == settings
 
 
-def test_without_a_file_to_record_to_they_are_none() -> None:
+def test_settings_without_an_output_file_are_rejected() -> None:
     with pytest.raises(UsageError, match="no output file"):
         Settings.read({"where": ""})
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"where": "evnt:x"},
         {"redact": "/no/such/rules"},
@@ -52,10 +52,10 @@ def test_without_a_file_to_record_to_they_are_none() -> None:
         {"errors": ("all:7",)},
     ],
 )
-def test_what_would_be_refused_is_refused_before_there_is_a_file(
-    wrong: dict[str, object], tmp_path: Path
+def test_invalid_settings_are_rejected_before_a_file_is_created(
+    invalid: dict[str, object], tmp_path: Path
 ) -> None:
-    settings = Settings.read({"output": str(tmp_path / "x.db"), **wrong})
+    settings = Settings.read({"output": str(tmp_path / "x.db"), **invalid})
     with pytest.raises(NriScopeError):
         settings.check()
     assert list(tmp_path.iterdir()) == []

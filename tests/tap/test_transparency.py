@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever two peers say through a tap that records, each hears the very bytes of the other."""
+"""A recording tap relays any bytes between two peers unchanged."""
 
 from __future__ import annotations
 
@@ -51,33 +51,36 @@ _MESSAGES = st.builds(
     _REQUESTS | _RESPONSES | st.binary(max_size=60),
 )
 _FRAMES = st.builds(frame, st.sampled_from((1, 1, 2, 2, 3)), _MESSAGES | st.binary(max_size=60))
-_SAID = st.lists(st.lists(_FRAMES, max_size=10).map(b"".join) | st.binary(max_size=300), max_size=4)
+_STREAMS = st.lists(
+    st.lists(_FRAMES, max_size=10).map(b"".join) | st.binary(max_size=300), max_size=4
+)
 _CUTS = st.lists(st.integers(1, 400), min_size=1, max_size=5)
 
 
-async def _say_and_hear(sock: socket.socket, said: bytes, cuts: list[int]) -> bytes:
+async def _exchange(sock: socket.socket, data: bytes, cuts: list[int]) -> bytes:
+    """Send ``data`` in pieces of ``cuts`` bytes in turn; return all that is received."""
     loop = asyncio.get_running_loop()
     sock.setblocking(False)
 
-    async def say() -> None:
+    async def send() -> None:
         start, number = 0, 0
-        while start < len(said):
+        while start < len(data):
             size = cuts[number % len(cuts)]
-            await loop.sock_sendall(sock, said[start : start + size])
+            await loop.sock_sendall(sock, data[start : start + size])
             await asyncio.sleep(0)
             start, number = start + size, number + 1
         sock.shutdown(socket.SHUT_WR)
 
-    saying = asyncio.create_task(say())
-    heard = bytearray()
-    while data := await loop.sock_recv(sock, 1 << 16):
-        heard += data
-    await saying
-    return bytes(heard)
+    sending = asyncio.create_task(send())
+    received = bytearray()
+    while chunk := await loop.sock_recv(sock, 1 << 16):
+        received += chunk
+    await sending
+    return bytes(received)
 
 
 class _Tap:
-    """An event loop with a process that relays, for many taps one after the other."""
+    """Event loop and relay process shared by consecutive taps."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self.run = runner.run
@@ -91,14 +94,14 @@ class _Tap:
 @pytest.fixture(scope="module")
 def tap() -> Iterator[_Tap]:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        made = _Tap(runner)
-        yield made
-        runner.run(made.close())
+        started = _Tap(runner)
+        yield started
+        runner.run(started.close())
 
 
 @settings(max_examples=100, deadline=None)
-@given(by_runtime=_SAID, by_plugin=_SAID, first=_CUTS, second=_CUTS)
-def test_both_hear_what_the_other_said_and_nothing_goes_wrong(
+@given(by_runtime=_STREAMS, by_plugin=_STREAMS, first=_CUTS, second=_CUTS)
+def test_any_bytes_are_relayed_unchanged_without_internal_errors(
     tap: _Tap,
     by_runtime: list[bytes],
     by_plugin: list[bytes],
@@ -113,7 +116,7 @@ def test_both_hear_what_the_other_said_and_nothing_goes_wrong(
         connection = Connection(tap.relays, sink, None, lambda start: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         at_runtime, at_plugin = await asyncio.gather(
-            _say_and_hear(runtime, forth, first), _say_and_hear(plugin, back, second)
+            _exchange(runtime, forth, first), _exchange(plugin, back, second)
         )
         assert at_plugin == forth
         assert at_runtime == back
@@ -156,8 +159,8 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay(relays: Rela
             frame(1, message(2 * number + 1, 2, 0, data))
             for number, data in enumerate([reply.SerializeToString(), *[b""] * len(events)])
         )
-        at_plugin = asyncio.create_task(_say_and_hear(plugin, back, [50]))
-        assert await _say_and_hear(runtime, forth, [100]) == back
+        at_plugin = asyncio.create_task(_exchange(plugin, back, [50]))
+        assert await _exchange(runtime, forth, [100]) == back
         assert await at_plugin == forth
         await asyncio.wait_for(relaying, 10)
         connection.finish("over")
@@ -168,7 +171,7 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay(relays: Rela
         assert counters.lost > 0
 
 
-async def test_what_was_said_is_in_the_recording(tmp_path: Path, relays: Relays) -> None:
+async def test_relayed_calls_and_output_are_recorded(tmp_path: Path, relays: Relays) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()

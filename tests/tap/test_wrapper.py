@@ -21,8 +21,8 @@ STARTER = b"import sys; print('tapped', sys.argv[2])\n"
 KILLED = 77
 
 
-class Seen(NamedTuple):
-    """All that is to be the same afterwards."""
+class FileState(NamedTuple):
+    """Content and metadata of a file that unwrapping must restore."""
 
     data: bytes
     inode: int
@@ -34,10 +34,10 @@ class Seen(NamedTuple):
     attributes: dict[str, bytes]
 
 
-def seen(path: Path) -> Seen:
+def file_state(path: Path) -> FileState:
     status = path.lstat()
     attributes = {name: os.getxattr(path, name) for name in os.listxattr(path)}
-    return Seen(
+    return FileState(
         path.read_bytes(),
         status.st_ino,
         status.st_mode,
@@ -64,17 +64,17 @@ def plugin(tmp_path: Path) -> Path:
     return path
 
 
-def killed_at(number: int, work: Callable[[Callable[[str], None]], object]) -> bool:
-    """Do ``work`` in a process that dies before its step ``number``; whether it came so far."""
+def is_killed_at(number: int, work: Callable[[Callable[[str], None]], object]) -> bool:
+    """Run ``work`` in a child that exits at step ``number``; return if it got there."""
     pid = os.fork()
     if not pid:
-        left = number
+        remaining = number
 
         def step(name: str) -> None:
-            nonlocal left
-            if not left:
+            nonlocal remaining
+            if not remaining:
                 os._exit(KILLED)
-            left -= 1
+            remaining -= 1
 
         try:
             work(step)
@@ -84,8 +84,8 @@ def killed_at(number: int, work: Callable[[Callable[[str], None]], object]) -> b
     return os.waitstatus_to_exitcode(status) == KILLED
 
 
-def heal(plugin: Path) -> None:
-    """Unwrap, though there may be nothing left to be done."""
+def unwrap_if_wrapped(plugin: Path) -> None:
+    """Unwrap the plugin if it is wrapped."""
     with contextlib.suppress(UsageError):
         unwrap(plugin)
 
@@ -98,20 +98,20 @@ def run(plugin: Path) -> str:
     return subprocess.run([plugin, "x"], capture_output=True, text=True, check=True).stdout
 
 
-def test_the_wrapper_is_run_in_its_place_and_the_original_comes_back(plugin: Path) -> None:
-    before = seen(plugin)
+def test_the_wrapper_runs_instead_of_the_plugin_until_unwrap_restores_it(plugin: Path) -> None:
+    before = file_state(plugin)
     places = wrap(plugin, STARTER, b"{}")
     assert run(plugin) == "tapped x\n"
     assert stat.S_IMODE(plugin.stat().st_mode) == 0o751
-    assert seen(places.original) == before
+    assert file_state(places.original) == before
     assert places.instructions.read_bytes() == b"{}"
     assert unwrap(plugin) is State.WRAPPED
-    assert seen(plugin) == before
+    assert file_state(plugin) == before
     assert names(plugin.parent) == [plugin.name]
 
 
-def test_only_a_folder_is_beside_the_plugins(plugin: Path) -> None:
-    """One more executable file, or a link, keeps containerd from starting."""
+def test_wrapping_adds_only_a_folder_beside_the_plugins(plugin: Path) -> None:
+    """containerd does not start if there is another executable file or a link."""
     steps: list[list[str]] = []
 
     def step(name: str) -> None:
@@ -124,7 +124,7 @@ def test_only_a_folder_is_beside_the_plugins(plugin: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["no python", "no starter"])
-def test_without_nri_scope_the_plugin_runs_as_if_nothing_was_there(
+def test_without_nri_scope_the_original_plugin_runs(
     plugin: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if broken == "no python":
@@ -138,14 +138,14 @@ def test_without_nri_scope_the_plugin_runs_as_if_nothing_was_there(
     assert names(plugin.parent) == [plugin.name]
 
 
-def test_where_nothing_can_be_written_the_plugin_runs_all_the_same(plugin: Path) -> None:
+def test_the_plugin_runs_if_the_untapped_notice_cannot_be_written(plugin: Path) -> None:
     places = wrap(plugin, STARTER, b"{}")
     places.starter.unlink()
     places.untapped.mkdir()
     assert run(plugin) == f"plain {places.original} x\n"
 
 
-def test_a_relative_link_to_a_program_stays_what_it_is(plugin: Path) -> None:
+def test_a_relative_link_to_a_program_is_wrapped_and_restored(plugin: Path) -> None:
     program = plugin.rename(plugin.parent.parent / "program")
     plugin.symlink_to("../program")
     places = wrap(plugin, STARTER, b"{}")
@@ -158,18 +158,18 @@ def test_a_relative_link_to_a_program_stays_what_it_is(plugin: Path) -> None:
 
 
 @pytest.mark.parametrize("finish", ["wrap", "unwrap"])
-def test_wrapping_can_be_killed_at_every_step(plugin: Path, finish: str) -> None:
-    before = seen(plugin)
+def test_wrapping_killed_at_any_step_is_recoverable(plugin: Path, finish: str) -> None:
+    before = file_state(plugin)
     number = 0
-    while killed_at(number, lambda step: wrap(plugin, STARTER, b"{}", step)):
+    while is_killed_at(number, lambda step: wrap(plugin, STARTER, b"{}", step)):
         assert run(plugin).startswith("plain")
         if finish == "wrap":
             wrap(plugin, STARTER, b"{}")
             assert run(plugin) == "tapped x\n"
             unwrap(plugin)
         else:
-            heal(plugin)
-        assert seen(plugin) == before
+            unwrap_if_wrapped(plugin)
+        assert file_state(plugin) == before
         assert names(plugin.parent) == [plugin.name]
         number += 1
     assert number >= 5
@@ -177,71 +177,69 @@ def test_wrapping_can_be_killed_at_every_step(plugin: Path, finish: str) -> None
 
 
 @pytest.mark.parametrize("finish", ["wrap", "unwrap"])
-def test_unwrapping_can_be_killed_at_every_step(plugin: Path, finish: str) -> None:
-    before = seen(plugin)
+def test_unwrapping_killed_at_any_step_is_recoverable(plugin: Path, finish: str) -> None:
+    before = file_state(plugin)
     wrap(plugin, STARTER, b"{}")
     number = 0
-    while killed_at(number, lambda step: unwrap(plugin, step)):
+    while is_killed_at(number, lambda step: unwrap(plugin, step)):
         assert run(plugin).startswith("plain") or number == 0
         if finish == "wrap" and number:
             wrap(plugin, STARTER, b"{}")
             assert run(plugin) == "tapped x\n"
-        heal(plugin)
-        assert seen(plugin) == before
+        unwrap_if_wrapped(plugin)
+        assert file_state(plugin) == before
         assert names(plugin.parent) == [plugin.name]
         wrap(plugin, STARTER, b"{}")
         number += 1
     assert number >= 5
-    assert seen(plugin) == before
+    assert file_state(plugin) == before
 
 
-def test_an_error_on_the_way_leaves_everything_as_it_was(
-    plugin: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = seen(plugin)
+def test_a_failed_wrap_changes_nothing(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = file_state(plugin)
 
-    def full(descriptor: int) -> None:
+    def raise_disk_full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", raise_disk_full)
     with pytest.raises(UsageError, match="no space left"):
         wrap(plugin, STARTER, b"{}")
-    assert seen(plugin) == before
+    assert file_state(plugin) == before
     assert names(plugin.parent) == [plugin.name]
 
 
-def test_who_comes_meanwhile_waits_until_the_first_is_done(
+def test_concurrent_wraps_and_unwraps_are_rejected(
     plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = seen(plugin)
+    before = file_state(plugin)
     monkeypatch.setattr("nri_scope.tap.wrapper.LOCK_WAIT_S", 0.0)
 
-    def meanwhile(step: str) -> None:
+    def try_both(step: str) -> None:
         for work in (lambda: wrap(plugin, STARTER, b"{}"), lambda: unwrap(plugin)):
             with pytest.raises(UsageError, match="is locked by another"):
                 work()
 
-    wrap(plugin, STARTER, b"{}", meanwhile)
+    wrap(plugin, STARTER, b"{}", try_both)
     assert run(plugin) == "tapped x\n"
-    unwrap(plugin, meanwhile)
-    assert seen(plugin) == before
+    unwrap(plugin, try_both)
+    assert file_state(plugin) == before
     assert names(plugin.parent) == [plugin.name]
 
 
-def test_a_folder_that_cannot_be_locked_will_do(
+def test_a_folder_without_lock_support_can_be_wrapped(
     plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def locked(descriptor: int, how: int) -> None:
+    def fail(descriptor: int, operation: int) -> None:
         raise OSError(9, "Bad file descriptor")
 
-    monkeypatch.setattr("fcntl.flock", locked)
+    monkeypatch.setattr("fcntl.flock", fail)
     wrap(plugin, STARTER, b"{}")
     assert run(plugin) == "tapped x\n"
     unwrap(plugin)
     assert names(plugin.parent) == [plugin.name]
 
 
-def test_another_wrapped_plugin_is_left_alone(plugin: Path) -> None:
+def test_unwrapping_leaves_another_wrapped_plugin_alone(plugin: Path) -> None:
     other = plugin.with_name("20-thing.sh")
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
@@ -253,7 +251,7 @@ def test_another_wrapped_plugin_is_left_alone(plugin: Path) -> None:
     assert names(plugin.parent) == [plugin.name, other.name]
 
 
-def test_what_cannot_be_wrapped_is_told_in_one_line(plugin: Path) -> None:
+def test_invalid_plugin_files_are_rejected(plugin: Path) -> None:
     folder = plugin.parent
     with pytest.raises(UsageError, match="not a name for a plugin file"):
         wrap(folder / "thing", STARTER, b"")
@@ -275,7 +273,7 @@ def test_what_cannot_be_wrapped_is_told_in_one_line(plugin: Path) -> None:
     assert not (folder / ORIGINALS_FOLDER).exists()
 
 
-def test_wrapping_twice_and_unwrapping_what_is_not_wrapped(plugin: Path) -> None:
+def test_wrapping_twice_and_unwrapping_an_unwrapped_plugin_are_rejected(plugin: Path) -> None:
     with pytest.raises(UsageError, match="is not wrapped"):
         unwrap(plugin)
     wrap(plugin, STARTER, b"1")
@@ -284,46 +282,46 @@ def test_wrapping_twice_and_unwrapping_what_is_not_wrapped(plugin: Path) -> None
     assert Places.of(plugin).instructions.read_bytes() == b"1"
 
 
-def test_a_plugin_that_was_installed_over_the_wrapper_is_not_touched(plugin: Path) -> None:
+def test_a_plugin_installed_over_the_wrapper_is_not_changed(plugin: Path) -> None:
     places = wrap(plugin, STARTER, b"")
     newer = plugin.with_name("newer")
     newer.write_text("#!/bin/sh\necho newer\n")
     newer.chmod(0o755)
     newer.replace(plugin)
-    for each in (lambda: wrap(plugin, STARTER, b""), lambda: unwrap(plugin)):
+    for action in (lambda: wrap(plugin, STARTER, b""), lambda: unwrap(plugin)):
         with pytest.raises(UsageError, match="was replaced"):
-            each()
+            action()
     assert run(plugin) == "newer\n"
     assert places.original.exists()
 
 
-def test_a_plugin_that_was_removed_while_it_was_wrapped_comes_back(plugin: Path) -> None:
-    before = seen(plugin)
+def test_unwrapping_restores_a_plugin_whose_wrapper_was_removed(plugin: Path) -> None:
+    before = file_state(plugin)
     wrap(plugin, STARTER, b"")
     plugin.unlink()
     with pytest.raises(UsageError, match="--unwrap"):
         wrap(plugin, STARTER, b"")
     assert unwrap(plugin) is State.GONE
-    assert seen(plugin) == before
+    assert file_state(plugin) == before
 
 
-def test_a_wrapper_without_its_original_says_so(plugin: Path) -> None:
+def test_a_missing_original_is_reported(plugin: Path) -> None:
     wrap(plugin, STARTER, b"").original.unlink()
-    for each in (lambda: wrap(plugin, STARTER, b""), lambda: unwrap(plugin)):
+    for action in (lambda: wrap(plugin, STARTER, b""), lambda: unwrap(plugin)):
         with pytest.raises(UsageError, match="is missing"):
-            each()
+            action()
 
 
-def test_a_folder_that_may_not_be_changed_is_told_and_left(
+def test_a_folder_without_write_permission_is_reported_and_unchanged(
     plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = seen(plugin)
+    before = file_state(plugin)
 
-    def forbidden(*_: object, **__: object) -> None:
+    def deny(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(plugin))
 
-    monkeypatch.setattr(os, "link", forbidden)
+    monkeypatch.setattr(os, "link", deny)
     with pytest.raises(UsageError, match="permission denied; run it as root"):
         wrap(plugin, STARTER, b"{}")
-    assert seen(plugin) == before
+    assert file_state(plugin) == before
     assert names(plugin.parent) == [plugin.name]
