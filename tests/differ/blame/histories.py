@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories by hand and by chance."""
+"""Hand-made and generated container histories."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OWNERS = (
 
 
 def history(base: Spec, *steps: ChangeStep, base_owner: Owner = RUNTIME) -> History:
-    """What `steps` made of `base`."""
+    """Build the history of a container in which `steps` changed `base`."""
     spec = apply(base, [one.change for one in steps])
     return History(
         APP,
@@ -52,8 +52,8 @@ def history(base: Spec, *steps: ChangeStep, base_owner: Owner = RUNTIME) -> Hist
     )
 
 
-def turns(base: Spec, *turns: tuple[Owner, Spec]) -> History:
-    """One owner after the other made a new spec of it."""
+def history_of_turns(base: Spec, *turns: tuple[Owner, Spec]) -> History:
+    """Build a history in which each owner in turn replaces the spec."""
     steps: list[ChangeStep] = []
     before = base
     for event, (owner, after) in enumerate(turns, 14):
@@ -65,8 +65,8 @@ def turns(base: Spec, *turns: tuple[Owner, Spec]) -> History:
     return History(APP, "shop/web/app", base, RUNTIME, before, steps, created_event=14)
 
 
-def told(one: History, real: Spec, event: int = 90) -> History:
-    """The same, once the CRI told the real spec."""
+def with_cri_spec(one: History, real: Spec, event: int = 90) -> History:
+    """Return a copy of the history with `real` as the spec reported over CRI."""
     steps = list(one.steps)
     for at, judged in judge_all(steps, real, one.spec).items():
         steps[at] = judged
@@ -76,7 +76,7 @@ def told(one: History, real: Spec, event: int = 90) -> History:
 @st.composite
 def _any(draw: st.DrawFn) -> History:
     owners = st.sampled_from(OWNERS)
-    found = turns(draw(SPECS), *draw(st.lists(st.tuples(owners, SPECS), max_size=3)))
+    found = history_of_turns(draw(SPECS), *draw(st.lists(st.tuples(owners, SPECS), max_size=3)))
     found.base_owner = draw(st.sampled_from([RUNTIME, UNKNOWN]))
     found.steps = [
         replace(
@@ -88,14 +88,26 @@ def _any(draw: st.DrawFn) -> History:
         for one in found.steps
     ]
     if draw(st.booleans()):
-        return told(found, draw(st.just(found.spec) | SPECS), draw(st.sampled_from([14, 15, 90])))
+        return with_cri_spec(
+            found, draw(st.just(found.spec) | SPECS), draw(st.sampled_from([14, 15, 90]))
+        )
     return found
 
 
 FEW = settings(max_examples=40)
-"""Each of them takes milliseconds to think of."""
+"""Settings for slow strategies: generating one history takes milliseconds."""
 
 HISTORIES: st.SearchStrategy[History] = _any()
-"""Of any container, with all kinds of owners, some with the CRI's word."""
+"""Histories with all kinds of owners, some with a spec reported over CRI."""
 
-__all__ = ["FEW", "HISTORIES", "OWNERS", "ChangeKind", "Json", "history", "step", "told", "turns"]
+__all__ = [
+    "FEW",
+    "HISTORIES",
+    "OWNERS",
+    "ChangeKind",
+    "Json",
+    "history",
+    "history_of_turns",
+    "step",
+    "with_cri_spec",
+]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's lines for programs."""
+"""A container's lines as JSON."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nri_scope.oci import Json
 from nri_scope.recording.records import json_in_parts
 from tests.differ.render.samples import APP, CPU, ENV
 
-from .histories import FEW, HISTORIES, turns
+from .histories import FEW, HISTORIES, history_of_turns
 
 
-def told(found: History) -> dict[str, Json]:
+def parsed_document(found: History) -> dict[str, Json]:
     read: dict[str, Json] = json.loads("".join(json_in_parts(document(found, lines(found)))))
     return read
 
 
-def test_lines_and_changes_have_all_that_is_known() -> None:
-    found = turns(
+def test_lines_and_changes_have_all_fields() -> None:
+    found = history_of_turns(
         {"process": {"env": ["FOO=bar", "A=1"]}}, (ENV, {"process": {"env": ["FOO=baz"]}})
     )
     found.remarks.append("so it is")
     found.asked.append(PluginRequest(APP, CPU, "/x", None, "no such field", Evidence.TAP, 1))
-    record = told(found)
+    record = parsed_document(found)
     at = "2023-11-14T22:13:20.000000Z"
     assert record["lines"] == [
         {
@@ -60,14 +60,14 @@ def test_lines_and_changes_have_all_that_is_known() -> None:
 
 @FEW
 @given(HISTORIES)
-def test_it_is_json_and_lists_are_never_null(found: History) -> None:
-    record = told(found)
+def test_output_is_json_and_lists_are_never_null(found: History) -> None:
+    record = parsed_document(found)
     for name in ("lines", "changes", "asked", "remarks"):
         assert isinstance(record[name], list)
 
 
-def test_one_path_has_its_own_lines_and_changes_alone() -> None:
-    found = turns(
+def test_a_path_has_only_its_own_lines_and_changes() -> None:
+    found = history_of_turns(
         {"process": {"env": ["FOO=bar"]}, "annotations": {"FOOT": "1"}},
         (ENV, {"process": {"env": ["FOO=baz"]}, "annotations": {"FOOT": "2"}}),
     )
@@ -81,9 +81,9 @@ def test_one_path_has_its_own_lines_and_changes_alone() -> None:
     assert [change["path"] for change in record["changes"]] == [path]
 
 
-def test_what_is_nested_too_deeply_is_cut() -> None:
+def test_a_value_nested_too_deeply_is_cut() -> None:
     deep: Json = "x"
     for _ in range(100_000):
         deep = [deep]
-    found = turns({}, (ENV, {"annotations": {"a": deep}}))
-    assert "…" in str(told(found)["lines"])
+    found = history_of_turns({}, (ENV, {"annotations": {"a": deep}}))
+    assert "…" in str(parsed_document(found)["lines"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is shown of a container's lines."""
+"""Views of a container's lines: full, usual and changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.oci import Json, Spec
 from tests.differ.render.samples import ENV
 
-from .histories import FEW, HISTORIES, turns
+from .histories import FEW, HISTORIES, history_of_turns
 
 
 def _spec(options: list[Json]) -> Spec:
@@ -24,27 +24,27 @@ def _spec(options: list[Json]) -> Spec:
 
 @FEW
 @given(HISTORIES)
-def test_nothing_that_was_changed_is_left_out(found: History) -> None:
-    told = lines(found)
-    wanted = [line for line in told if line.changed]
-    for rows in (view(told, "full"), view(told, "usual"), view(told, "changed")):
-        assert [row for row in rows if isinstance(row, OwnedLine) and row.changed] == wanted
-    assert view(told, "full") == told
+def test_every_view_has_all_changed_lines(found: History) -> None:
+    all_lines = lines(found)
+    changed_lines = [line for line in all_lines if line.changed]
+    for rows in (view(all_lines, "full"), view(all_lines, "usual"), view(all_lines, "changed")):
+        assert [row for row in rows if isinstance(row, OwnedLine) and row.changed] == changed_lines
+    assert view(all_lines, "full") == all_lines
 
 
 @FEW
 @given(HISTORIES)
 def test_folded_lines_are_counted(found: History) -> None:
-    told = lines(found)
-    rows = view(told, "usual")
+    all_lines = lines(found)
+    rows = view(all_lines, "usual")
     shown = sum(1 for row in rows if isinstance(row, OwnedLine) and row.there and not row.heading)
     folded = sum(row.hidden for row in rows if isinstance(row, Fold))
-    assert shown + folded == sum(1 for line in told if line.there and not line.heading)
+    assert shown + folded == sum(1 for line in all_lines if line.there and not line.heading)
 
 
-def test_what_was_changed_comes_with_what_it_is_part_of() -> None:
-    told = lines(turns(_spec(["ro"]), (ENV, _spec(["rw"]))))
-    rows = view(told, "changed")
+def test_a_changed_line_is_shown_with_its_parents() -> None:
+    all_lines = lines(history_of_turns(_spec(["ro"]), (ENV, _spec(["rw"]))))
+    rows = view(all_lines, "changed")
     assert [row.label for row in rows if isinstance(row, OwnedLine)] == [
         "mounts",
         "destination",
@@ -52,8 +52,8 @@ def test_what_was_changed_comes_with_what_it_is_part_of() -> None:
     ]
 
 
-def test_the_rest_is_folded_and_a_single_line_shown() -> None:
-    rows = view(lines(turns(_spec(["ro"]), (ENV, _spec(["rw"])))), "usual")
+def test_unchanged_lines_are_folded_except_a_single_one() -> None:
+    rows = view(lines(history_of_turns(_spec(["ro"]), (ENV, _spec(["rw"])))), "usual")
     assert rows[0] == Fold(RUNTIME, 5, 0)
     assert [row.label for row in rows[1:] if isinstance(row, OwnedLine)] == [
         "mounts",

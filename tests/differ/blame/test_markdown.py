@@ -14,16 +14,16 @@ from nri_scope.differ.blame import body, lines, markdown, view
 from nri_scope.differ.blame.markdown import fenced
 from tests.differ.render.samples import ENV
 
-from .histories import turns
+from .histories import history_of_turns
 
 
 def _markdown(found: History) -> list[str]:
-    told = lines(found)
-    return list(markdown(found, told, *body(view(told, "changed"))))
+    all_lines = lines(found)
+    return list(markdown(found, all_lines, *body(view(all_lines, "changed"))))
 
 
-def test_it_can_be_pasted_into_an_issue() -> None:
-    found = turns({"annotations": {"a": "x"}}, (ENV, {"annotations": {"a": "y"}}))
+def test_changed_lines_of_a_container_as_markdown() -> None:
+    found = history_of_turns({"annotations": {"a": "x"}}, (ENV, {"annotations": {"a": "y"}}))
     found.remarks.append("nobody saw what plugins before 50 did")
     assert _markdown(found) == [
         "### `shop/web/app`",
@@ -42,20 +42,22 @@ def test_it_can_be_pasted_into_an_issue() -> None:
 
 
 @given(st.lists(st.text("`~ab\n", max_size=12).map(lambda text: text.replace("\n", ""))))
-def test_nothing_ends_the_block_but_its_end(content: list[str]) -> None:
+def test_only_the_closing_fence_ends_the_block(content: list[str]) -> None:
     first, *inner, last = fenced(content)
     assert inner == content
     assert first == f"{last}text" and set(last) == {"`"} and len(last) >= 3
     assert not any(last in line for line in inner)
 
 
-def test_what_strangers_named_stays_text() -> None:
-    found = turns({}, (replace(ENV, plugins=("30-<b>|@me",)), {"annotations": {"```": "</pre>"}}))
+def test_untrusted_names_are_not_rendered_as_markup() -> None:
+    found = history_of_turns(
+        {}, (replace(ENV, plugins=("30-<b>|@me",)), {"annotations": {"```": "</pre>"}})
+    )
     found = replace(found, name="a`b/<img>/#1", failure="see http://x `y`")
     found.remarks.append("<script>")
-    said = _markdown(found)
-    block = said.index("````text")
-    outside = [*said[:block], *said[said.index("````") + 1 :]]
+    printed = _markdown(found)
+    block = printed.index("````text")
+    outside = [*printed[:block], *printed[printed.index("````") + 1 :]]
     for line in outside:
         rest = re.sub(r"<code>[^<]*</code>|`[^`]*`", "", line)
         assert "<" not in rest and "@" not in rest and "http" not in rest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners of lines."""
+"""Owners of the spec's lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nri_scope.oci.lists import KEYED
 from tests.differ.render.samples import CPU, ENV
 from tests.oci.spec_lines import walk
 
-from .histories import FEW, HISTORIES, history, step, told, turns
+from .histories import FEW, HISTORIES, history, history_of_turns, step, with_cri_spec
 
 OTHER = plugin("40-other")
 
@@ -39,7 +39,7 @@ def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
     owned = {line.path for line in lines(found) if line.there and line.owner is not None}
     for line in walk(spec):
         is_leaf = line.form == "scalar" or not line.value
-        # Members of what is one value belong to the line of that value.
+        # Members of an atomic value belong to that value's line.
         path = line.path
         while is_leaf and path not in owned:
             path = path.rpartition("/")[0]
@@ -60,7 +60,7 @@ def test_lines_have_the_values_of_the_spec(found: History) -> None:
 
 @FEW
 @given(HISTORIES)
-def test_owners_are_those_of_the_history(found: History) -> None:
+def test_lines_have_the_owners_of_the_history(found: History) -> None:
     if found.real is not None:
         return
     for line in lines(found):
@@ -72,7 +72,7 @@ def test_owners_are_those_of_the_history(found: History) -> None:
 
 @FEW
 @given(HISTORIES)
-def test_what_no_step_is_about_is_not_marked(found: History) -> None:
+def test_lines_without_a_step_have_no_change_mark(found: History) -> None:
     for line in lines(found):
         if line.mark in "+-~":
             assert line.step is not None and line.step.owner == line.owner
@@ -80,8 +80,8 @@ def test_what_no_step_is_about_is_not_marked(found: History) -> None:
             assert found.real is not None
 
 
-def test_a_changed_value_says_what_was_there() -> None:
-    found = turns(
+def test_a_changed_line_shows_its_previous_value() -> None:
+    found = history_of_turns(
         {"process": {"env": ["FOO=bar", "A=1"]}},
         (ENV, {"process": {"env": ["FOO=x y", "A=1"]}}),
         (CPU, {"process": {"env": ["FOO=baz", "A=1"]}}),
@@ -93,19 +93,19 @@ def test_a_changed_value_says_what_was_there() -> None:
     assert at(found, "/process/env/A").owner == RUNTIME
 
 
-def test_what_was_removed_stands_beside_what_is_left() -> None:
-    found = turns(
+def test_a_removed_line_is_placed_among_its_siblings() -> None:
+    found = history_of_turns(
         {"process": {"env": ["A=1", "FOO=bar", "B=2"]}, "root": {"path": "x"}},
         (ENV, {"process": {"env": ["A=1", "B=2"]}, "root": {"path": "x"}}),
     )
-    told_lines = [(line.mark, line.written) for line in lines(found) if not line.heading]
-    assert told_lines == [(" ", "A=1"), (" ", "B=2"), ("-", "FOO=bar"), (" ", "x")]
+    shown_lines = [(line.mark, line.written) for line in lines(found) if not line.heading]
+    assert shown_lines == [(" ", "A=1"), (" ", "B=2"), ("-", "FOO=bar"), (" ", "x")]
     gone = at(found, "/process/env/FOO")
     assert not gone.there and gone.owner == ENV
 
 
-def test_what_was_removed_with_all_around_it_stands_where_it_was() -> None:
-    found = turns(
+def test_a_removed_subtree_is_placed_at_its_former_position() -> None:
+    found = history_of_turns(
         {"linux": {"devices": [{"path": "/dev/x", "type": "c"}]}, "mounts": []},
         (ENV, {"mounts": []}),
     )
@@ -114,30 +114,32 @@ def test_what_was_removed_with_all_around_it_stands_where_it_was() -> None:
     assert gone.value == {"path": "/dev/x", "type": "c"} and gone.member and gone.mark == "-"
 
 
-def test_what_came_back_tells_who_had_taken_it_away() -> None:
-    found = turns({"annotations": {"a": "1"}}, (ENV, {}), (CPU, {"annotations": {"a": "2"}}))
+def test_a_restored_value_names_the_plugin_that_removed_it() -> None:
+    found = history_of_turns(
+        {"annotations": {"a": "1"}}, (ENV, {}), (CPU, {"annotations": {"a": "2"}})
+    )
     line = at(found, "/annotations/a")
     assert (line.mark, line.owner) == ("+", CPU)
     assert line.remarks == ("was '1', which was removed by 30-env-injector",)
 
 
-def test_fields_of_what_was_added_whole_belong_to_who_added_it() -> None:
+def test_fields_of_an_added_object_belong_to_the_plugin_that_added_it() -> None:
     mount: Json = {"type": "bind", "destination": "/d"}
     later: Json = {"type": "bind", "destination": "/d", "options": ["ro"]}
-    found = turns({}, (ENV, {"mounts": [mount]}), (CPU, {"mounts": [later]}))
-    told_lines = [(line.dash, line.label, line.owner) for line in lines(found) if not line.heading]
-    # What a mount is known by comes first.
-    assert told_lines == [
+    found = history_of_turns({}, (ENV, {"mounts": [mount]}), (CPU, {"mounts": [later]}))
+    shown_lines = [(line.dash, line.label, line.owner) for line in lines(found) if not line.heading]
+    # The key of a mount comes first.
+    assert shown_lines == [
         (True, "destination", ENV),
         (False, "type", ENV),
         (False, "options", CPU),
     ]
 
 
-def test_a_move_is_told_beside_the_first_line() -> None:
+def test_a_move_is_a_remark_on_the_first_line() -> None:
     one: Json = {"destination": "/a", "type": "bind"}
     two: Json = {"destination": "/b", "type": "bind"}
-    found = turns({"mounts": [one, two]}, (ENV, {"mounts": [two, one]}))
+    found = history_of_turns({"mounts": [one, two]}, (ENV, {"mounts": [two, one]}))
     moved = [line for line in lines(found) if line.mark == ">"]
     assert len(moved) == 1
     assert moved[0].dash and moved[0].owner == RUNTIME and moved[0].mover is not None
@@ -147,12 +149,12 @@ def test_a_move_is_told_beside_the_first_line() -> None:
     )
 
 
-def test_what_was_there_before_the_recording_says_so() -> None:
+def test_a_value_from_before_the_recording_has_an_unknown_owner() -> None:
     found = history({"process": {"oomScoreAdj": 1}}, base_owner=UNKNOWN)
     assert at(found, "/process/oomScoreAdj").owner == UNKNOWN
 
 
-def test_disputes_and_notes_are_told() -> None:
+def test_disputes_and_notes_are_remarks() -> None:
     one = replace(
         step("/annotations/a", None, "1", "added"),
         disputed=(Claim(Evidence.VALIDATOR, OTHER, "1"),),
@@ -162,21 +164,21 @@ def test_disputes_and_notes_are_told() -> None:
     assert line.remarks == ("but validator says: by 40-other", "so it is")
 
 
-# -- with the CRI's word --------------------------------------------------------------------
+# -- with the spec reported over CRI --------------------------------------------------------
 
 LIMITS: Spec = {"linux": {"resources": {"cpu": {"shares": 10}, "memory": {"limit": 5}}}}
 
 
-def _wanted() -> History:
-    return turns(
+def _requested_changes() -> History:
+    return history_of_turns(
         {"linux": {"resources": {"memory": {"limit": 5}}}},
         (ENV, {**LIMITS, "annotations": {"a": "1"}}),
     )
 
 
-def test_what_the_runtime_did_by_itself_is_its_own() -> None:
+def test_values_only_the_cri_reports_belong_to_the_runtime() -> None:
     real: Spec = {**LIMITS, "annotations": {"a": "1", "b": "2"}, "ociVersion": "1.1.0"}
-    found = told(_wanted(), real)
+    found = with_cri_spec(_requested_changes(), real)
     for path in ("/ociVersion", "/annotations/b"):
         line = at(found, path)
         assert (line.owner, line.evidence, line.mark) == (RUNTIME, (Evidence.CRI,), " ")
@@ -184,48 +186,58 @@ def test_what_the_runtime_did_by_itself_is_its_own() -> None:
     assert at(found, "/linux/resources/memory/limit").owner == RUNTIME
 
 
-def test_what_was_asked_for_and_never_came_is_told() -> None:
-    found = told(_wanted(), LIMITS)
+def test_a_request_missing_from_the_real_spec_is_not_applied() -> None:
+    found = with_cri_spec(_requested_changes(), LIMITS)
     line = at(found, "/annotations/a")
     assert (line.mark, line.there, line.owner) == ("!", False, ENV)
     assert line.remarks == ("not applied",)
 
 
-def test_what_came_otherwise_belongs_to_who_asked_and_says_what_that_was() -> None:
-    line = at(told(_wanted(), {**LIMITS, "annotations": {"a": "2"}}), "/annotations/a")
+def test_a_value_applied_differently_belongs_to_the_requester_and_shows_the_request() -> None:
+    line = at(
+        with_cri_spec(_requested_changes(), {**LIMITS, "annotations": {"a": "2"}}), "/annotations/a"
+    )
     assert line.step is not None and line.step.applied is Applied.DIFFERENTLY
     assert (line.owner, line.value) == (ENV, "2")
     assert line.remarks == ("applied differently: '1' was requested",)
 
 
 @pytest.mark.parametrize(("real", "outcome"), [(2, "applied differently"), (7, "not applied")])
-def test_what_any_plugin_can_update_at_any_time_is_laid_to_nobody(real: int, outcome: str) -> None:
+def test_an_unexpected_value_that_any_plugin_may_update_has_no_single_owner(
+    real: int, outcome: str
+) -> None:
     def shares(value: int) -> Spec:
         return {"linux": {"resources": {"cpu": {"shares": value}}}}
 
-    found = turns(shares(7), (ENV, shares(10)))
-    line = at(told(found, shares(real)), "/linux/resources/cpu/shares")
+    found = history_of_turns(shares(7), (ENV, shares(10)))
+    line = at(with_cri_spec(found, shares(real)), "/linux/resources/cpu/shares")
     assert (line.owner, line.evidence, line.mark) == (ANY_OWNER, (Evidence.CRI,), "!")
     assert line.remarks == (f"30-env-injector requested 10: {outcome}",)
 
 
-def test_what_was_not_changed_after_all_belongs_to_who_had_set_it() -> None:
-    found = turns({}, (ENV, {"annotations": {"a": "1"}}), (CPU, {"annotations": {"a": "2"}}))
-    line = at(told(found, {"annotations": {"a": "1"}}), "/annotations/a")
+def test_an_unapplied_change_leaves_the_previous_owner() -> None:
+    found = history_of_turns(
+        {}, (ENV, {"annotations": {"a": "1"}}), (CPU, {"annotations": {"a": "2"}})
+    )
+    line = at(with_cri_spec(found, {"annotations": {"a": "1"}}), "/annotations/a")
     assert (line.owner, line.value, line.mark) == (ENV, "1", "!")
     assert line.remarks == ("60-cpu-policy requested '2': not applied",)
-    assert CPU not in [each.owner for each in lines(told(found, {"annotations": {"a": "1"}}))]
+    assert CPU not in [
+        each.owner for each in lines(with_cri_spec(found, {"annotations": {"a": "1"}}))
+    ]
 
 
-def test_what_was_not_removed_says_who_wanted_it_gone() -> None:
-    found = told(turns({"annotations": {"a": "1"}}, (ENV, {})), {"annotations": {"a": "1"}})
+def test_an_unapplied_removal_names_its_requester() -> None:
+    found = with_cri_spec(
+        history_of_turns({"annotations": {"a": "1"}}, (ENV, {})), {"annotations": {"a": "1"}}
+    )
     line = at(found, "/annotations/a")
     assert (line.owner, line.mark) == (RUNTIME, "!")
     assert line.remarks == ("30-env-injector requested removal: not applied",)
 
 
-def test_what_came_after_the_cri_told_is_part_of_the_spec() -> None:
-    found = told(_wanted(), {**LIMITS, "annotations": {"a": "1"}}, event=20)
+def test_changes_after_the_cri_report_are_part_of_the_spec() -> None:
+    found = with_cri_spec(_requested_changes(), {**LIMITS, "annotations": {"a": "1"}}, event=20)
     later: ChangeStep = step("/linux/resources/cpu/shares", 10, 99, owner=REQUEST, event=30)
     found.add([later], {**found.spec})
     found.spec = final_spec(found)
@@ -238,7 +250,7 @@ def test_an_empty_container_has_no_lines(real: Spec | None) -> None:
     assert lines(replace(history({}), real=real)) == []
 
 
-def test_thousands_of_lines_and_steps_take_no_time_worth_mentioning() -> None:
+def test_thousands_of_lines_and_steps_are_handled_quickly() -> None:
     many: Spec = {"process": {"env": [f"V{number}=1" for number in range(5_000)]}}
-    found = turns({}, (ENV, many))
+    found = history_of_turns({}, (ENV, many))
     assert len(lines(found)) == 5_002

@@ -18,7 +18,7 @@ from nri_scope.oci import Spec
 from nri_scope.text.escape import safe
 from tests.differ.render.samples import CPU, ENV
 
-from .histories import FEW, HISTORIES, turns
+from .histories import FEW, HISTORIES, history_of_turns
 
 
 def _cpu(shares: int | None, *env: str) -> Spec:
@@ -28,7 +28,7 @@ def _cpu(shares: int | None, *env: str) -> Spec:
     return spec
 
 
-FOUND = turns(
+FOUND = history_of_turns(
     _cpu(512, "FOO=bar", "PATH=/bin"),
     (ENV, _cpu(512, "FOO=baz", "PATH=/bin")),
     (CPU, _cpu(2048, "FOO=baz", "PATH=/bin")),
@@ -37,7 +37,7 @@ FOUND = turns(
 )
 
 
-def said(found: History, path: str, width: int | None = 80) -> list[str]:
+def printed(found: History, path: str, width: int | None = 80) -> list[str]:
     written, _ = past_body(found, past(found, path), width)
     return written
 
@@ -50,10 +50,10 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-def test_value_after_value_with_who_and_when() -> None:
+def test_each_value_is_listed_with_its_owner_and_time() -> None:
     found = replace(FOUND, steps=list(FOUND.steps))
     found.steps[2] = replace(found.steps[2], applied=Applied.YES)
-    assert said(found, "/linux/resources/cpu/shares") == [
+    assert printed(found, "/linux/resources/cpu/shares") == [
         "── 2023-11-14, times at UTC+00:00",
         "/linux/resources/cpu/shares",
         "                  runtime          │512",
@@ -62,20 +62,20 @@ def test_value_after_value_with_who_and_when() -> None:
     ]
 
 
-def test_what_came_and_went() -> None:
-    assert said(FOUND, "/process/env/FOO")[-2:] == [
+def test_a_removed_value_ends_with_its_removal() -> None:
+    assert printed(FOUND, "/process/env/FOO")[-2:] == [
         "22:13:20.000  14  30-env-injector T ~│baz",
         "22:13:20.000  17  30-env-injector T -│(removed)",
     ]
 
 
-def test_a_prefix_has_each_path_below_it() -> None:
-    headings = [line for line in said(FOUND, "/process") if line.startswith("/")]
+def test_a_prefix_lists_each_path_below_it() -> None:
+    headings = [line for line in printed(FOUND, "/process") if line.startswith("/")]
     assert headings == ["/process/env/FOO", "/process/env/NEW"]
 
 
-def test_what_nothing_happened_to_says_so() -> None:
-    assert said(FOUND, "/process/env/PATH") == [
+def test_an_unchanged_path_says_so() -> None:
+    assert printed(FOUND, "/process/env/PATH") == [
         "/process/env/PATH",
         "                 runtime  │/bin  # no change seen",
     ]
@@ -83,15 +83,15 @@ def test_what_nothing_happened_to_says_so() -> None:
 
 @FEW
 @given(HISTORIES, st.sampled_from([None, 40, 80]))
-def test_it_is_safe_and_never_nothing(found: History, width: int | None) -> None:
+def test_output_is_escaped_and_never_empty(found: History, width: int | None) -> None:
     paths = {"", *(step.change.path for step in found.steps)}
     for path in paths:
-        written = said(found, path, width)
+        written = printed(found, path, width)
         assert written and all(safe(line) == line for line in written)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "path"),
+    ("typed", "path"),
     [
         ("/process/env/FOO", "/process/env/FOO"),
         ("process/env/FOO", "/process/env/FOO"),
@@ -101,12 +101,12 @@ def test_it_is_safe_and_never_nothing(found: History, width: int | None) -> None
         ("NEW", "/process/env/NEW"),
     ],
 )
-def test_paths_are_found_by_what_people_type(wanted: str, path: str) -> None:
-    assert resolve(FOUND, wanted) == path
+def test_abbreviated_paths_are_resolved(typed: str, path: str) -> None:
+    assert resolve(FOUND, typed) == path
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("typed", "words"),
     [
         ("FO", 'shop/web/app never had a value at "FO"; the nearest is /process/env/FOO'),
         ("foo", 'shop/web/app never had a value at "foo"; the nearest is /process/env/FOO'),
@@ -120,23 +120,27 @@ def test_paths_are_found_by_what_people_type(wanted: str, path: str) -> None:
         ("qqqqq", 'shop/web/app never had a value at "qqqqq"; --full shows all paths'),
     ],
 )
-def test_an_unknown_path_names_the_nearest(wanted: str, words: str) -> None:
+def test_an_unknown_path_suggests_the_nearest(typed: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        resolve(FOUND, wanted)
+        resolve(FOUND, typed)
     assert str(caught.value) == words
 
 
-def test_a_key_with_slashes_is_told_as_a_path() -> None:
-    found = turns({}, (ENV, {"mounts": [{"destination": "/data", "type": "bind"}]}))
+def test_an_unescaped_key_with_slashes_suggests_the_escaped_path() -> None:
+    found = history_of_turns({}, (ENV, {"mounts": [{"destination": "/data", "type": "bind"}]}))
     with pytest.raises(UsageError, match="escape the slashes in the key: /mounts/~1data/type"):
         resolve(found, "/mounts//data/type")
 
 
-def test_a_key_that_is_there_twice_names_all() -> None:
-    found = turns({"annotations": {"x": "1"}}, (ENV, {"annotations": {"x": "1"}, "root": {"x": 2}}))
+def test_an_ambiguous_key_lists_the_matching_paths() -> None:
+    found = history_of_turns(
+        {"annotations": {"x": "1"}}, (ENV, {"annotations": {"x": "1"}, "root": {"x": 2}})
+    )
     with pytest.raises(UsageError) as caught:
         resolve(found, "x")
     assert str(caught.value) == '"x" matches 2 paths; use /annotations/x or /root/x'
-    found = turns({}, (ENV, {"annotations": {f"{number}": {"x": 1} for number in range(9)}}))
+    found = history_of_turns(
+        {}, (ENV, {"annotations": {f"{number}": {"x": 1} for number in range(9)}})
+    )
     with pytest.raises(UsageError, match=r"9 paths; .* and 4 more$"):
         resolve(found, "x")

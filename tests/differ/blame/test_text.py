@@ -29,20 +29,20 @@ from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import paint_line
 from tests.differ.render.samples import APP, CPU, ENV, RANGE
 
-from .histories import FEW, HISTORIES, history, step, told, turns
+from .histories import FEW, HISTORIES, history, history_of_turns, step, with_cri_spec
 
 WIDTHS = st.sampled_from([None, 40, 80, 120])
 
 
 def text(found: History, kind: str = "usual", width: int | None = 80) -> list[str]:
-    told_lines = lines(found)
+    all_lines = lines(found)
     assert kind in ("usual", "full", "changed")
-    written, explained = body(view(told_lines, kind), width)  # type: ignore[arg-type]
-    return [*head(found, told_lines, width), *written, *legend(explained, width)]
+    written, explained = body(view(all_lines, kind), width)  # type: ignore[arg-type]
+    return [*head(found, all_lines, width), *written, *legend(explained, width)]
 
 
 def yaml_of(found: History, width: int | None) -> Json:
-    """What stands at the right of the gutter, read."""
+    """Parse the text to the right of the gutter as YAML."""
     there = [line for line in lines(found) if line.there]
     written, _ = body(there, width)
     read: Json = yaml.safe_load("\n".join(line.partition("│")[2] for line in written))
@@ -63,7 +63,7 @@ def test_lines_fit(found: History, width: int) -> None:
 
 @FEW
 @given(HISTORIES, WIDTHS)
-def test_nothing_of_a_stranger_reaches_the_terminal(found: History, width: int | None) -> None:
+def test_untrusted_text_is_escaped_for_the_terminal(found: History, width: int | None) -> None:
     assert all(safe(line) == line for line in text(found, "full", width))
 
 
@@ -86,8 +86,8 @@ AFTER: Spec = {
 }
 
 
-def test_it_reads_well() -> None:
-    found = turns(BEFORE, (ENV, AFTER))
+def test_default_view_of_a_changed_container() -> None:
+    found = history_of_turns(BEFORE, (ENV, AFTER))
     assert text(found) == [
         "shop/web/app aaaaaaaaaaaa, created by event 14",
         "6 lines; changed: 30-env-injector 4",
@@ -107,12 +107,12 @@ def test_it_reads_well() -> None:
     ]
 
 
-def test_the_legend_explains_what_is_there() -> None:
-    found = turns(BEFORE, (RANGE, AFTER))
+def test_the_legend_explains_the_owners_and_evidence_shown() -> None:
+    found = history_of_turns(BEFORE, (RANGE, AFTER))
     found.steps = [replace(one, evidence=(Evidence.PROBES,)) for one in found.steps]
     found.steps[0] = replace(found.steps[0], owner=UNKNOWN)
     found.steps[1] = replace(found.steps[1], owner=REQUEST)
-    said = "\n".join(text(found, width=None))
+    printed = "\n".join(text(found, width=None))
     for words in (
         "one of 01–29: a plugin with one of these indices",
         "if there is another plugin at 00 or 30, it may have made the change",
@@ -120,33 +120,33 @@ def test_the_legend_explains_what_is_there() -> None:
         "CRI request: the change was requested by a CRI client",
         "P: two connections in the chain show different states (probes)",
     ):
-        assert words in said
+        assert words in printed
 
 
-def test_a_name_that_does_not_fit_is_cut_and_told_below() -> None:
+def test_a_long_owner_name_is_cut_and_printed_in_full_below() -> None:
     name = f"30-{'long' * 20}"
     owner = replace(ENV, plugins=(name,))
-    said = text(turns(BEFORE, (owner, AFTER)))
-    assert any(line.startswith(f"{name[:23]}… T ~│") for line in said)
-    assert name in "".join(said).replace("  ", "")
+    printed = text(history_of_turns(BEFORE, (owner, AFTER)))
+    assert any(line.startswith(f"{name[:23]}… T ~│") for line in printed)
+    assert name in "".join(printed).replace("  ", "")
 
 
-def test_a_remark_that_does_not_fit_stands_below() -> None:
-    found = turns({"annotations": {"a": "x " * 40}}, (ENV, {"annotations": {"a": "y"}}))
+def test_a_long_remark_is_printed_below_its_line() -> None:
+    found = history_of_turns({"annotations": {"a": "x " * 40}}, (ENV, {"annotations": {"a": "y"}}))
     written, _ = body(lines(found), 60)
     assert written[1].endswith("│  a: 'y'")
     assert all(line.partition("│")[2].lstrip().startswith("# ") for line in written[2:])
     assert len(written) > 3
 
 
-def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
-    found = turns(BEFORE, (ENV, AFTER))
+def test_failures_remarks_and_unapplied_requests_come_first() -> None:
+    found = history_of_turns(BEFORE, (ENV, AFTER))
     found.failure = "plugins 30-env-injector and 60-cpu-policy both tried to set it"
     found.remarks.append("nobody saw what plugins before 50 did")
     found.asked.append(
         PluginRequest(APP, CPU, "/linux/resources/pids/limit", 5, "no such field", Evidence.TAP, 1)
     )
-    found = told(found, AFTER)
+    found = with_cri_spec(found, AFTER)
     assert text(found, width=None)[1:6] == [
         "! creation failed: plugins 30-env-injector and 60-cpu-policy both tried to set it",
         "the spec that the runtime actually used, reported by event 90",
@@ -157,9 +157,9 @@ def test_failures_remarks_and_vain_wishes_are_told_first() -> None:
     ]
 
 
-def test_what_the_runtime_took_away_does_not_look_as_if_it_were_there() -> None:
+def test_a_value_removed_by_the_runtime_is_marked_removed() -> None:
     before: Spec = {"process": {"env": ["PATH=/usr/bin", "A=1", "PATH=/bin"]}}
-    found = turns(before, (RUNTIME, {"process": {"env": ["PATH=/bin", "A=1"]}}))
+    found = history_of_turns(before, (RUNTIME, {"process": {"env": ["PATH=/bin", "A=1"]}}))
     assert text(found, "full")[2:-2] == [
         "           │process:",
         "           │  env:",
@@ -170,68 +170,70 @@ def test_what_the_runtime_took_away_does_not_look_as_if_it_were_there() -> None:
     assert "runtime  │# … 2 lines by the runtime" in text(found)
 
 
-def test_what_was_to_be_removed_and_is_there_was_changed() -> None:
-    found = turns({"annotations": {"a": "x"}}, (ENV, {"annotations": {}}))
-    said = text(told(found, {"annotations": {"a": "z"}}))
-    line = next(line for line in said if "  a: " in line)
+def test_a_requested_removal_that_changed_the_value_is_a_change() -> None:
+    found = history_of_turns({"annotations": {"a": "x"}}, (ENV, {"annotations": {}}))
+    printed = text(with_cri_spec(found, {"annotations": {"a": "z"}}))
+    line = next(line for line in printed if "  a: " in line)
     assert line == "30-env-injector T ~│  a: z  # applied differently: removal was requested"
 
 
 def test_only_owners_have_evidence() -> None:
-    found = told(history({}), {"linux": {"resources": {"cpu": {"idle": 1}}}})
-    said = [line for line in text(found, "full") if "│" in line]
-    assert [line.partition("│")[0].split() for line in said] == [[], [], [], ["runtime", "C"]]
+    found = with_cri_spec(history({}), {"linux": {"resources": {"cpu": {"idle": 1}}}})
+    printed = [line for line in text(found, "full") if "│" in line]
+    assert [line.partition("│")[0].split() for line in printed] == [[], [], [], ["runtime", "C"]]
 
 
-def test_what_may_be_the_runtimes_is_explained_without_a_connection_behind_it() -> None:
+def test_a_range_that_includes_the_runtime_mentions_no_later_connection() -> None:
     last = replace(RANGE, first="99", last="99", ties=(), or_runtime=True)
     late = step("/annotations/a", None, "1", "added", last)
-    said = text(history({}, late), width=None)
-    assert "one of 99: a plugin with this index; which one is unknown" in said
-    assert said[1] == "1 line; changed: 99 or runtime 1"
+    printed = text(history({}, late), width=None)
+    assert "one of 99: a plugin with this index; which one is unknown" in printed
+    assert printed[1] == "1 line; changed: 99 or runtime 1"
     both = text(history({}, late, step("/annotations/b", None, "1", "added", RANGE)), width=None)
     assert any(line.startswith("one of 01–29: ") and "between two" in line for line in both)
 
 
-def test_a_path_has_its_own_vain_wishes_alone() -> None:
-    found = turns(BEFORE, (ENV, AFTER))
+def test_a_path_lists_only_its_own_unapplied_requests() -> None:
+    found = history_of_turns(BEFORE, (ENV, AFTER))
     for path in ("/linux/resources/pids/limit", "/process/oomScoreAdj"):
         found.asked.append(PluginRequest(APP, CPU, path, 5, "no such field", Evidence.TAP, 1))
     path = resolve(found, "pids")
-    said = [*head(found, None, None, asked_for(found, path))]
-    assert said[1:] == [
+    printed = [*head(found, None, None, asked_for(found, path))]
+    assert printed[1:] == [
         "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
         "no such field"
     ]
-    assert [*head(found, None, None, asked_for(found, "/process/env"))] == said[:1]
+    assert [*head(found, None, None, asked_for(found, "/process/env"))] == printed[:1]
 
 
 @pytest.mark.parametrize("kind", ["usual", "changed", "full"])
-def test_nothing_changed_says_so(kind: str) -> None:
-    said = text(history(BEFORE), kind)
-    assert said[1] == "no plugin was seen to change any of 6 lines"
-    assert len(said) == {"usual": 3, "changed": 2, "full": 13}[kind]
+def test_an_unchanged_container_says_so(kind: str) -> None:
+    printed = text(history(BEFORE), kind)
+    assert printed[1] == "no plugin was seen to change any of 6 lines"
+    assert len(printed) == {"usual": 3, "changed": 2, "full": 13}[kind]
 
 
-def test_an_owner_that_may_be_the_runtime_says_so() -> None:
+def test_a_range_that_includes_the_runtime_says_so() -> None:
     owner = replace(RANGE, or_runtime=True, ties=())
-    said = text(history({}, step("/annotations/a", None, "1", "added", owner)))
-    assert any(line.startswith("01–29 or runtime T +│") for line in said)
+    printed = text(history({}, step("/annotations/a", None, "1", "added", owner)))
+    assert any(line.startswith("01–29 or runtime T +│") for line in printed)
 
 
-def test_what_the_cri_confirms_is_marked_and_what_it_denies_is_counted() -> None:
-    found = turns({"mounts": []}, (ENV, {"mounts": [], "annotations": {"a": "x", "b": "1"}}))
-    said = text(told(found, {"mounts": [], "annotations": {"a": "x"}}))
-    assert said[2] == "2 lines; changed: 30-env-injector 1; requested but not applied: 1"
-    assert said[-5:-2] == [
+def test_changes_confirmed_over_cri_are_marked_and_others_counted() -> None:
+    found = history_of_turns(
+        {"mounts": []}, (ENV, {"mounts": [], "annotations": {"a": "x", "b": "1"}})
+    )
+    printed = text(with_cri_spec(found, {"mounts": [], "annotations": {"a": "x"}}))
+    assert printed[2] == "2 lines; changed: 30-env-injector 1; requested but not applied: 1"
+    assert printed[-5:-2] == [
         "30-env-injector TC +│  a: x",
         "30-env-injector T  !│  b: '1'  # not applied",
         "",
     ]
 
 
-def test_remarks_below_a_line_stand_one_below_the_other() -> None:
-    found = turns({"annotations": {"a": "x" * 44}}, (ENV, {"annotations": {"a": "z"}}))
+def test_remarks_below_a_line_have_a_line_each() -> None:
+    found = history_of_turns({"annotations": {"a": "x" * 44}}, (ENV, {"annotations": {"a": "z"}}))
     found.steps[0] = replace(found.steps[0], note="so it is")
     written, _ = body(lines(found), 80)
     assert [line.partition("│")[2].strip() for line in written[2:]] == [
@@ -242,12 +244,14 @@ def test_remarks_below_a_line_stand_one_below_the_other() -> None:
 
 def test_a_move_that_was_not_applied_says_so() -> None:
     order: list[Json] = [{"destination": f"/{name}"} for name in "abc"]
-    found = turns({"mounts": order}, (ENV, {"mounts": [order[2], *order[:2]]}))
+    found = history_of_turns({"mounts": order}, (ENV, {"mounts": [order[2], *order[:2]]}))
     before: Spec = {"mounts": order}
     for real, owner, end in (
         (found.spec, "30-env-injector TC >│", "to 1st place"),
         (before, "30-env-injector T >│", "to 1st place; not applied"),
     ):
-        said = [line for line in text(told(found, real), width=None) if "moved from" in line]
-        assert len(said) == 1 and said[0].endswith(f"moved from 3rd {end}")
-        assert said[0].startswith(owner)
+        printed = [
+            line for line in text(with_cri_spec(found, real), width=None) if "moved from" in line
+        ]
+        assert len(printed) == 1 and printed[0].endswith(f"moved from 3rd {end}")
+        assert printed[0].startswith(owner)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only the CRI shows of a container, where not all of its creation was seen."""
+"""Owners of values reported only over CRI when parts of the creation were not observed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ REAL: Spec = {"ociVersion": "1.2.1", "process": {"rlimits": [{"type": "RLIMIT_CO
         (1, Owner(OwnerKind.ONE_OF, first="99", last="99", or_runtime=True), "runtime"),
     ],
 )
-def test_it_is_not_the_runtimes_for_want_of_others(created: int, tail: Owner, owner: str) -> None:
+def test_the_runtime_owns_a_value_only_if_no_plugin_can_have_set_it(
+    created: int, tail: Owner, owner: str
+) -> None:
     history = History("app-id", "shop/web/app", base_owner=UNKNOWN, created_event=created)
     history.tail, history.real = tail, REAL
     owners = {line.path: str(line.owner) for line in lines(history) if not line.heading}
     assert owners["/process/rlimits/RLIMIT_CORE/hard"] == owner
-    # No plugin can have changed that.
+    # No plugin can change the OCI version.
     assert owners["/ociVersion"] == "runtime"
 
 
@@ -49,7 +51,7 @@ LATER = Owner(OwnerKind.ONE_OF, first="51", last="99", ties=("50",), or_runtime=
         (1, True, LATER, "runtime"),
     ],
 )
-def test_what_events_show_is_the_runtimes_once_an_event_did_not_show_it(
+def test_the_runtime_owns_a_value_missing_from_an_earlier_event(
     created: int, shown: bool, tail: Owner, owner: str
 ) -> None:
     history = History("app-id", "shop/web/app", base_owner=UNKNOWN, created_event=created)
@@ -59,7 +61,7 @@ def test_what_events_show_is_the_runtimes_once_an_event_did_not_show_it(
     assert owners["/ociVersion"] == "runtime"
 
 
-def test_after_index_99_another_plugin_at_99_may_come() -> None:
+def test_the_legend_mentions_another_plugin_at_index_99() -> None:
     last = Owner(OwnerKind.ONE_OF, first="99", last="99", or_runtime=True)
     history = History("app-id", "shop/web/app", created_event=1, tail=last, real=REAL)
     gutter = "\n".join(body(view(lines(history), "full"))[1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds by hand, to be shown."""
+"""Hand-made rounds for the renderers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ RANGE = Owner(OwnerKind.ONE_OF, first="01", last="29", ties=("00", "30"))
 CHOICE = one_of("30-env-injector", "60-cpu-policy")
 
 
-def name_of(thing: str) -> str:
-    return NAMES.get(thing, thing[:12])
+def name_of(object_id: str) -> str:
+    return NAMES.get(object_id, object_id[:12])
 
 
 def step(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two recordings, compared."""
+"""Rendered comparisons of two recordings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lines(found: Comparison, output_format: Format, width: int | None = 80) -> l
     return [*comparison("a.db", "b.db", found, output_format, width=width)]
 
 
-def test_text_tells_who_made_the_difference() -> None:
+def test_text_names_the_owner_of_each_difference() -> None:
     assert lines(FOUND, "text") == [
         "A: a.db",
         "B: b.db",
@@ -67,13 +67,13 @@ def test_text_tells_who_made_the_difference() -> None:
     ]
 
 
-def test_json_has_the_promised_keys() -> None:
+def test_json_has_the_documented_keys() -> None:
     (line,) = lines(FOUND, "json")
-    told = json.loads(line)
-    assert told["only_a"] == ["shop/web/old"]
-    assert told["only_b"] == ["shop/web/new"]
-    assert told["same"] == ["shop/web/same"]
-    change = told["changes"][0]
+    loaded = json.loads(line)
+    assert loaded["only_a"] == ["shop/web/old"]
+    assert loaded["only_b"] == ["shop/web/new"]
+    assert loaded["same"] == ["shop/web/same"]
+    change = loaded["changes"][0]
     assert change["container"] == "shop/web/app"
     assert [change[key] for key in ("path", "op", "before", "after", "owner", "index")] == [
         *("/process/env/FOO", "replace", "bar", "baz", "30-env-injector", "30")
@@ -103,7 +103,7 @@ def test_a_failed_creation_is_a_difference(output_format: Format) -> None:
         assert "creation FAILED in B" in text
 
 
-def test_what_stayed_in_its_place_among_others_is_not_said_to_go_there() -> None:
+def test_an_element_that_kept_its_position_is_not_reported_as_moved() -> None:
     found = compare(
         {"1": history("x", {"mounts": [_mount("/a"), _mount("/b"), _mount("/c")]})},
         {"1": history("x", {"mounts": [_mount("/c"), _mount("/b"), _mount("/a")]})},
@@ -117,7 +117,7 @@ def _mount(destination: str) -> Spec:
     return {"destination": destination}
 
 
-def test_long_lists_of_containers_are_folded_away() -> None:
+def test_long_lists_of_containers_are_collapsed() -> None:
     many = {str(n): history(f"x/y/c{n}", PLAIN) for n in range(30)}
     assert "<details><summary>Only in A: 30</summary>" in lines(compare(many, {}), "markdown")
     assert lines(compare({}, {}), "text")[-1] == "no containers in either recording"

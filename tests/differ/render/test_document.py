@@ -13,7 +13,7 @@ from nri_scope.differ.render import renderer
 from nri_scope.oci import Json
 from tests.differ.render.samples import CALM, CREATION, JUDGED, STEPS, name_of, step, with_step
 
-_PROMISED = ("path", "op", "before", "after", "owner", "index", "evidence", "event", "at")
+_DOCUMENTED_KEYS = ("path", "op", "before", "after", "owner", "index", "evidence", "event", "at")
 
 
 def document(*rounds: RoundDiff, quiet: bool = False) -> dict[str, Any]:
@@ -35,13 +35,13 @@ def _lines(*rounds: RoundDiff, live: bool = False, quiet: bool = False) -> list[
 
 
 def test_a_file_is_one_object() -> None:
-    told = document(CALM, CREATION)
-    assert told["schema_version"] == 1
-    assert [event["id"] for event in told["events"]] == [17, 14]
-    assert [event["changed"] for event in told["events"]] == [False, True]
-    assert len(told["changes"]) == len(STEPS)
-    change = told["changes"][1]
-    assert {key: change[key] for key in _PROMISED} == {
+    loaded_document = document(CALM, CREATION)
+    assert loaded_document["schema_version"] == 1
+    assert [event["id"] for event in loaded_document["events"]] == [17, 14]
+    assert [event["changed"] for event in loaded_document["events"]] == [False, True]
+    assert len(loaded_document["changes"]) == len(STEPS)
+    change = loaded_document["changes"][1]
+    assert {key: change[key] for key in _DOCUMENTED_KEYS} == {
         "path": "/process/env/FOO",
         "op": "replace",
         "before": "bar",
@@ -52,29 +52,35 @@ def test_a_file_is_one_object() -> None:
         "event": 14,
         "at": "2023-11-14T22:13:20.000000Z",
     }
-    assert [one["op"] for one in told["changes"][:5]] == ["add", "replace", "add", "move", "remove"]
+    assert [one["op"] for one in loaded_document["changes"][:5]] == [
+        "add",
+        "replace",
+        "add",
+        "move",
+        "remove",
+    ]
     assert document() == {"schema_version": 1, "changes": [], "events": []}
 
 
-def test_all_keys_are_always_there_and_lists_are_lists() -> None:
-    told = document(CALM, CREATION)
-    assert len({tuple(change) for change in told["changes"]}) == 1
-    assert len({tuple(event) for event in told["events"]}) == 1
+def test_all_keys_are_always_present_and_lists_are_never_null() -> None:
+    loaded_document = document(CALM, CREATION)
+    assert len({tuple(change) for change in loaded_document["changes"]}) == 1
+    assert len({tuple(event) for event in loaded_document["events"]}) == 1
     for key in ("seen_by", "missed_by", "chain", "asked", "spans", "remarks", "events"):
-        assert all(isinstance(event[key], list) for event in told["events"])
+        assert all(isinstance(event[key], list) for event in loaded_document["events"])
 
 
-def test_what_became_of_a_change_is_part_of_it() -> None:
+def test_a_later_outcome_is_added_to_the_earlier_change() -> None:
     plain = replace(CREATION, steps=tuple(replace(one, applied=None) for one in STEPS))
-    told = document(plain, JUDGED)
-    assert len(told["changes"]) == len(STEPS)
-    fates = [change["applied"] for change in told["changes"]]
-    assert fates[1:3] == [str(Applied.YES), str(Applied.NO)]
-    assert told["changes"][5]["actual"] == 1024
-    assert [event["changed"] for event in told["events"]] == [True, False]
+    loaded_document = document(plain, JUDGED)
+    assert len(loaded_document["changes"]) == len(STEPS)
+    outcomes = [change["applied"] for change in loaded_document["changes"]]
+    assert outcomes[1:3] == [str(Applied.YES), str(Applied.NO)]
+    assert loaded_document["changes"][5]["actual"] == 1024
+    assert [event["changed"] for event in loaded_document["events"]] == [True, False]
 
 
-def test_live_is_an_object_a_round() -> None:
+def test_live_output_is_one_object_per_round() -> None:
     first, second, third = live(CREATION, CALM, JUDGED)
     assert first["schema_version"] == 1
     assert [change["again"] for change in first["changes"]] == [False] * len(STEPS)
@@ -83,7 +89,7 @@ def test_live_is_an_object_a_round() -> None:
     assert [one["event"] for one in live(CREATION, CALM, quiet=True)] == ["CreateContainer"]
 
 
-def test_quiet_leaves_unchanged_events_out() -> None:
+def test_quiet_omits_unchanged_events() -> None:
     assert [event["id"] for event in document(CALM, CREATION, quiet=True)["events"]] == [14]
 
 
@@ -93,7 +99,7 @@ def test_side_effects_name_their_container() -> None:
     assert side["side_effect"] is True
 
 
-def test_ranges_are_told_in_full() -> None:
+def test_ranges_have_all_owner_details() -> None:
     change = document(CREATION)["changes"][0]
     assert change["owner"] == "one of 01–29"
     assert change["index"] == "01–29"
@@ -108,21 +114,21 @@ def test_ranges_are_told_in_full() -> None:
     }
 
 
-def test_too_deep_a_value_does_not_stop_the_rest() -> None:
+def test_a_value_nested_too_deeply_is_cut_and_the_rest_written() -> None:
     deep: Json = []
     for _ in range(100_000):
         deep = [deep]
-    told = document(with_step(step("/x", None, deep, "added")))
-    shown = json.dumps(told["changes"][0]["after"])
+    loaded_document = document(with_step(step("/x", None, deep, "added")))
+    shown = json.dumps(loaded_document["changes"][0]["after"])
     assert shown == "[" * MAX_DEPTH + '"\\u2026"' + "]" * MAX_DEPTH
-    assert told["changes"][0]["path"] == "/x"
+    assert loaded_document["changes"][0]["path"] == "/x"
 
 
 def test_lines_are_ascii() -> None:
     assert "\n".join(_lines(with_step(step("/\u202e", "\x1b", "\x7fé")))).isascii()
 
 
-def test_changed_says_whether_anything_did() -> None:
+def test_changed_is_true_only_after_a_new_change() -> None:
     for output_format in ("text", "json", "markdown"):
         for one, changed in ((CALM, False), (JUDGED, False), (CREATION, True)):
             render = renderer(output_format)

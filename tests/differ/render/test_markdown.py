@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown, as a parser of GitHub's dialect takes it."""
+"""Rendered Markdown, read with a CommonMark parser with GitHub's tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def inline(text: str) -> Iterator[Token]:
 
 
 def texts(text: str) -> list[str]:
-    """What the cells of its tables show."""
+    """Return the visible text of all table cells."""
     found = []
     inside = False
     for token in tokens(text):
@@ -76,32 +76,32 @@ def test_containers_have_headings_and_events_have_tables() -> None:
     assert len(cells) == 6 * (len(STEPS) + 2)
 
 
-def test_events_without_a_change_are_folded_away_or_left_out() -> None:
+def test_events_without_a_change_are_collapsed_or_omitted() -> None:
     lines = markdown(CREATION, CALM, CALM)
     assert "<details><summary>2 events without observed changes</summary>" in lines
     assert lines[lines.index("</details>") - 1] == ""
     assert not [x for x in markdown(CREATION, CALM, quiet=True) if "StartContainer" in x]
 
 
-def test_long_tables_are_folded_away() -> None:
+def test_long_tables_are_collapsed() -> None:
     many = tuple(step(f"/process/env/V{n}", None, "x", "added") for n in range(21))
     assert "<details><summary>21 changes</summary>" in markdown(replace(CREATION, steps=many))
     assert "<details>" not in "\n".join(markdown(replace(CREATION, steps=many[:20])))
 
 
-def test_live_markdown_comes_at_once() -> None:
+def test_live_markdown_is_written_round_by_round() -> None:
     lines = markdown(CREATION, CALM, CREATION, live=True)
     assert lines.count("### `shop/web/app`") == 1
     assert lines.index("### `shop/web/app`") < next(n for n, x in enumerate(lines) if "Start" in x)
 
 
-def test_what_became_of_changes_is_told() -> None:
+def test_outcomes_of_earlier_changes_are_listed() -> None:
     lines = markdown(JUDGED)
     assert "- 1 of 3 earlier changes were applied" in lines
     assert "- `/mounts/~1data`: NOT APPLIED: the runtime's spec does not have it" in lines
 
 
-def test_nothing_is_said_to_be_nothing() -> None:
+def test_an_unchanged_round_says_so() -> None:
     assert "No change seen." in markdown(CALM)
 
 
@@ -110,7 +110,7 @@ def test_nothing_is_said_to_be_nothing() -> None:
 @example("</code><img src=x onerror=alert(1)>")
 @example("``` \n| a | b |")
 @example("&#124;&lt;")
-def test_hostile_text_is_one_piece_of_code_in_one_cell(hostile: str) -> None:
+def test_hostile_text_is_one_code_span_in_one_cell(hostile: str) -> None:
     table = f"| a | b |\n|---|---|\n| {code(hostile)} | end |"
     found = texts(table)
     assert len(found) == 4
@@ -134,7 +134,9 @@ def test_hostile_prose_is_text_or_code(hostile: str) -> None:
 
 
 @given(_HOSTILE, _HOSTILE, _HOSTILE)
-def test_a_hostile_round_keeps_its_form(path: str, value: str, words: str) -> None:
+def test_hostile_text_does_not_change_the_structure_of_a_round(
+    path: str, value: str, words: str
+) -> None:
     hostile = replace(
         step(f"/x/{path}", value, words, "changed", plugin(f"30-{words}")), note=words
     )

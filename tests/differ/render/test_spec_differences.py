@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two specs, compared."""
+"""Rendered differences between two specs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def test_text_has_a_line_for_each_change() -> None:
     ]
 
 
-def test_equal_specs_have_nothing_to_show() -> None:
+def test_equal_specs_have_no_changes() -> None:
     assert not [*spec_diff("X.json", "Y.json", (), "text")]
     assert [*spec_diff("X.json", "Y.json", (), "markdown")][-1] == "No difference."
 
 
-def test_json_has_the_same_keys_as_everywhere() -> None:
+def test_json_has_the_common_keys() -> None:
     (line,) = spec_diff("X.json", "Y.json", changes(ONE, TWO), "json")
-    told = json.loads(line)
-    assert told["schema_version"] == 1
-    assert [(one["op"], one["path"]) for one in told["changes"]] == [
+    loaded = json.loads(line)
+    assert loaded["schema_version"] == 1
+    assert [(one["op"], one["path"]) for one in loaded["changes"]] == [
         ("replace", "/process/env/FOO"),
         ("remove", "/process/env/A"),
         ("add", "/hostname"),

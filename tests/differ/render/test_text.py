@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds as lines for people."""
+"""Rounds as text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def text(
     return [*lines, *render.end()]
 
 
-def test_a_round_reads_well() -> None:
+def test_full_text_of_a_creation() -> None:
     assert "\n".join(text(CREATION, CALM)) == EXPECTED
 
 
@@ -104,13 +104,13 @@ evidence: tap: the plugin's own reply; validator: the runtime's list of last
   request: the runtime's own request"""
 
 
-def test_what_is_not_a_terminal_gets_a_line_a_change() -> None:
+def test_without_a_width_each_change_is_one_line() -> None:
     lines = text(CREATION, width=None)
     assert '  ~ /process/env/FOO  "bar" → "baz"  by 30-env-injector (tap), applied' in lines
     assert sum(line[2:4] in {"+ ", "- ", "~ ", "> "} for line in lines) == len(STEPS) - 1
 
 
-def test_colour_is_never_alone() -> None:
+def test_colours_change_no_text() -> None:
     plain = text(CREATION, CALM, FAILED)
     coloured = [paint_line(line) for line in plain]
     assert plain != coloured
@@ -121,7 +121,7 @@ def _without_colour(lines: Sequence[str]) -> list[str]:
     return [re.sub(r"\x1b\[[0-9]+m", "", line) for line in lines]
 
 
-def test_unchanged_rounds_are_one_line_or_none() -> None:
+def test_unchanged_rounds_are_one_line_or_omitted() -> None:
     lines = text(CALM, POD_EVENT)
     assert "    17 22:13:20.000 StartContainer  shop/web/app  no change seen" in lines
     assert "    18 22:13:20.000 StopPodSandbox  pod shop/web  no change seen" in lines
@@ -133,12 +133,12 @@ def test_unchanged_rounds_are_one_line_or_none() -> None:
     ]
 
 
-def test_a_failure_is_told_even_where_nothing_changed() -> None:
+def test_a_failure_is_shown_in_an_unchanged_round() -> None:
     lines = text(FAILED, quiet=True)
     assert "  ! FAILED: 30-env-injector returned an error: no\\x1b[2Jway" in lines
 
 
-def test_what_became_of_earlier_changes_is_told_briefly() -> None:
+def test_outcomes_of_earlier_changes_are_summarized() -> None:
     lines = text(JUDGED, quiet=True)
     assert "    20 22:13:20.000 ContainerStatus, reported over CRI  shop/web/app" in lines
     assert "  1 of 3 earlier changes were applied" in lines
@@ -151,7 +151,7 @@ def test_what_became_of_earlier_changes_is_told_briefly() -> None:
     assert len(text(good, quiet=True)) == 3
 
 
-def test_the_legend_comes_once_and_says_what_a_range_means() -> None:
+def test_the_legend_explains_a_range_once() -> None:
     words = "one of 01–29: a plugin between two observed connections; which one is unknown"
     assert text(CREATION, CREATION).count(words) == 1
     live = text(CREATION, CALM, CREATION, live=True, width=None)
@@ -173,22 +173,22 @@ def test_ties_are_explained() -> None:
     assert "if there is another plugin at 00 or 30, it may have made the change" in joined
 
 
-def test_time_between_two_connections_is_that_of_all_plugins_there() -> None:
+def test_time_between_two_connections_names_all_plugins_between_them() -> None:
     span = CREATION.spans[1]._replace(owner=one_of("10-a", "20-b"))
-    said = "\n".join(text(replace(CREATION, spans=(span,)), width=None))
-    assert "time: 1.40s in 10-a and 20-b; deadline 2.00s per plugin" in said
-    assert "SLOW: 10-a and 20-b (between 00-probe-a and 30-env-injector) took 1.40s tog" in said
+    printed = "\n".join(text(replace(CREATION, spans=(span,)), width=None))
+    assert "time: 1.40s in 10-a and 20-b; deadline 2.00s per plugin" in printed
+    assert "SLOW: 10-a and 20-b (between 00-probe-a and 30-env-injector) took 1.40s tog" in printed
 
 
-def test_time_outside_plugins_comes_last_however_long() -> None:
+def test_time_outside_plugins_is_listed_last() -> None:
     spans = (
         *CREATION.spans,
         Span(
             Owner(OwnerKind.UNKNOWN), "30-env-injector", "60-cpu-policy", 1_900_000_000, 2 * 10**9
         ),
     )
-    said = text(replace(CREATION, spans=spans), width=None)
-    (times,) = (line for line in said if "time: " in line)
+    printed = text(replace(CREATION, spans=spans), width=None)
+    (times,) = (line for line in printed if "time: " in line)
     assert times.startswith(
         "  time: 1.40s in 01–29, 52µs in 30-env-injector, 1.90s outside plugins;"
     )
@@ -222,9 +222,7 @@ def test_only_more_than_half_of_the_deadline_is_slow() -> None:
         ),
     ],
 )
-def test_who_takes_up_the_whole_deadline_is_not_waited_for(
-    plugins: tuple[str, ...], words: str
-) -> None:
+def test_a_span_over_the_deadline_is_slow(plugins: tuple[str, ...], words: str) -> None:
     span = CREATION.spans[1]._replace(ns=2_003_000_000, deadline_ns=1_999_984_502)
     if plugins:
         span = span._replace(owner=one_of(*plugins))
@@ -232,44 +230,44 @@ def test_who_takes_up_the_whole_deadline_is_not_waited_for(
     assert [line for line in text(late, width=None) if "SLOW" in line] == [f"  ! SLOW: {words}"]
 
 
-def test_what_is_noted_of_a_change_is_not_told_to_be_in_vain_too() -> None:
+def test_a_change_with_a_note_is_not_also_an_unapplied_request() -> None:
     path, reason = "/cdiDevices/vendor.com~1gpu=0", "only the node's CDI files tell more"
     change = replace(step(path, None, {"name": "vendor.com/gpu=0"}, "added"), note=reason)
-    wishes = (
+    requests = (
         PluginRequest(APP, ENV, path, "vendor.com/gpu=0", reason, Evidence.TAP, 1),
         PluginRequest(APP, ENV, "/linux/x", 1, reason, Evidence.TAP, 1),
     )
-    found = text(replace(with_step(change), asked=wishes), width=None)
+    found = text(replace(with_step(change), asked=requests), width=None)
     assert [line for line in found if reason in line] == [
         f"      note: {reason}",
         f"  ! requested but not applied: 30-env-injector asked for /linux/x = 1: {reason}",
     ]
 
 
-def test_a_removal_that_was_not_applied_is_told_as_one() -> None:
-    wish = PluginRequest(
+def test_an_unapplied_removal_is_shown_as_a_removal() -> None:
+    request = PluginRequest(
         APP, ENV, "/process/env/PATH", "-PATH", "it never reaches the runtime", Evidence.TAP, 1
     )
-    found = text(replace(CALM, asked=(wish,)), width=None)
+    found = text(replace(CALM, asked=(request,)), width=None)
     assert (
         "  ! requested but not applied: 30-env-injector asked to remove /process/env/PATH: "
         "it never reaches the runtime"
     ) in found
 
 
-def test_the_cri_is_no_plugin_that_sees_events() -> None:
-    told = replace(JUDGED, seen_by=("cri",))
-    assert not [line for line in text(told) if "seen by" in line]
+def test_the_cri_is_not_listed_as_an_observer() -> None:
+    reported = replace(JUDGED, seen_by=("cri",))
+    assert not [line for line in text(reported) if "seen by" in line]
 
 
-def test_rounds_of_many_days_say_which() -> None:
+def test_the_date_is_printed_once_per_day() -> None:
     assert [line for line in text(CALM, CALM) if "──" in line] == [
         "── 2023-11-14, times at UTC+00:00"
     ]
 
 
 @pytest.mark.parametrize("applied", [None, *Applied])
-def test_every_fate_is_told_of_every_kind(applied: Applied | None) -> None:
+def test_every_outcome_is_shown_for_every_kind_of_change(applied: Applied | None) -> None:
     for one in STEPS:
         joined = "\n".join(text(with_step(replace(one, applied=applied))))
         words = "" if applied is None else str(applied)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values in one line."""
+"""Values on one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.differ.render.samples import DEVICE, MOUNT, RLIMIT
         ("/linux/memoryPolicy", {"mode": "MPOL_BIND"}, '{"mode": "MPOL_BIND"}'),
     ],
 )
-def test_values_read_as_people_write_them(path: str, value: Json, text: str) -> None:
+def test_values_have_a_readable_form(path: str, value: Json, text: str) -> None:
     assert shown(path, value) == text
 
 
@@ -76,7 +76,7 @@ def test_different_objects_never_look_alike(base: str, data: st.DataObject) -> N
     two: Json = {key: "k", **data.draw(more)}
     path = pointer(base, "k")
     if shown(path, one) == shown(path, two):
-        # 1 and True are different, and equal to Python.
+        # 1 == True in Python, but they are different JSON values.
         assert _exactly(one) == _exactly(two)
 
 
@@ -84,25 +84,25 @@ def _exactly(value: Json) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def test_too_deep_a_value_is_named_so() -> None:
+def test_a_value_nested_too_deeply_is_replaced() -> None:
     deep: Json = []
     for _ in range(100_000):
         deep = [deep]
     assert shown("/x", deep) == "(nested too deeply to be shown)"
 
 
-def test_positions_are_counted_as_people_count() -> None:
+def test_positions_are_one_based_ordinals() -> None:
     counted = [place(number) for number in (0, 1, 2, 3, 10, 11, 12, 20, 111)]
     assert counted == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]
     assert sides(Change("/mounts/~1a", 3, 0, "moved", 0)) == ("4th", "1st")
 
 
-def test_long_values_tell_their_length() -> None:
+def test_clipped_values_show_their_length() -> None:
     assert clipped("x" * 100, 100) == "x" * 100
     assert clipped("x" * 1234, 10) == "xxxxxxxxxx… (1,234 characters in all)"
 
 
-def test_long_values_are_cut_where_the_difference_can_be_seen() -> None:
+def test_a_pair_of_long_values_is_clipped_around_the_difference() -> None:
     before, after = clipped_pair("x" * 5000 + "one", "x" * 5000 + "two", 100)
     assert before == f"…{'x' * 32}one (5,003 characters in all)"
     assert after == f"…{'x' * 32}two (5,003 characters in all)"
