@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from nri_scope.events import Event, Status
 
-# Few and similar, so that filters often match; with the special characters of GLOB, LIKE, quotes
-# and regular expressions.
+# Few and similar pieces, so that filters often match, with the special characters of GLOB, LIKE,
+# quotes and regular expressions.
 PIECES = [
     "a",
     "A",
@@ -102,4 +102,4 @@ expressions = st.recursive(
     ),
     max_leaves=6,
 )
-"""Texts of which most are valid filters."""
+"""Filter texts, most of them valid."""

@@ -112,7 +112,7 @@ EVENT = Event(
         "-status:ok OR took:>1ms",
     ],
 )
-def test_lets_the_event_through(text: str) -> None:
+def test_matching_filters(text: str) -> None:
     assert filters.parse(text).matches(EVENT)
 
 
@@ -155,11 +155,11 @@ def test_lets_the_event_through(text: str) -> None:
         "-(coredns OR web)",
     ],
 )
-def test_holds_the_event_back(text: str) -> None:
+def test_filters_that_do_not_match(text: str) -> None:
     assert not filters.parse(text).matches(EVENT)
 
 
-def test_an_empty_value_finds_events_without_one() -> None:
+def test_an_empty_value_matches_events_without_one() -> None:
     assert filters.parse('container:""').matches(replace(EVENT, container=""))
     assert not filters.parse('container:""').matches(EVENT)
 
@@ -243,7 +243,7 @@ def test_canonical_text(text: str, canonical: str) -> None:
         ("a\udcff", 1, "not valid text"),
     ],
 )
-def test_a_refusal_names_the_problem_and_the_place(text: str, position: int, words: str) -> None:
+def test_an_error_names_the_problem_and_its_position(text: str, position: int, words: str) -> None:
     with pytest.raises(FilterError) as caught:
         filters.parse(text)
     assert words in str(caught.value)
@@ -251,7 +251,7 @@ def test_a_refusal_names_the_problem_and_the_place(text: str, position: int, wor
     assert f"(at character {position + 1})" in str(caught.value)
 
 
-def test_fields_are_those_of_the_language() -> None:
+def test_fields_of_the_language() -> None:
     assert " ".join(field.name for field in filters.FIELDS) == (
         "event plugin index pod ns container id runtime session status took size changed owner"
     )
@@ -274,5 +274,5 @@ def test_each_field_s_example_is_a_filter_on_it(field: filters.Field) -> None:
         *((name, f"event:{name}") for name in ("StateChange", "RegisterPlugin")),
     ],
 )
-def test_every_event_can_be_found_even_one_of_the_future(event: str, text: str) -> None:
+def test_every_event_can_be_matched_even_unknown_ones(event: str, text: str) -> None:
     assert filters.parse(text).matches(replace(EVENT, event=event))

@@ -18,7 +18,7 @@ from nri_scope.filter.tree import Not
 from tests.filter.filter_strategies import events, expressions
 
 
-def parsed(text: str) -> filters.Filter | None:
+def parse_or_none(text: str) -> filters.Filter | None:
     try:
         return filters.parse(text)
     except FilterError as caught:
@@ -54,60 +54,60 @@ def row(event: Event) -> list[str | int]:
 @example("took:>\u0663")
 @example('pod:"\ud800"')
 @example("pod:\0")
-def test_any_text_is_a_filter_or_a_filter_error(text: str) -> None:
-    parsed(text)
+def test_any_text_is_parsed_or_a_filter_error(text: str) -> None:
+    parse_or_none(text)
 
 
 @settings(deadline=None)
 @given(st.text("():~><=\"'-*\\ aANDORNOTpodktsize0.5", max_size=40))
-def test_any_text_of_the_language_s_own_characters_too(text: str) -> None:
-    parsed(text)
+def test_any_text_of_syntax_characters_is_parsed_or_a_filter_error(text: str) -> None:
+    parse_or_none(text)
 
 
 @settings(deadline=None)
 @given(expressions)
-def test_the_canonical_text_means_the_same(text: str) -> None:
-    found = parsed(text)
-    if found is not None:
-        again = filters.parse(str(found))
-        assert again == found
-        assert str(again) == str(found)
+def test_canonical_text_parses_to_the_same_filter(text: str) -> None:
+    parsed_filter = parse_or_none(text)
+    if parsed_filter is not None:
+        reparsed = filters.parse(str(parsed_filter))
+        assert reparsed == parsed_filter
+        assert str(reparsed) == str(parsed_filter)
 
 
 @settings(deadline=None)
 @given(expressions, st.lists(events, min_size=1, max_size=5))
-def test_python_and_sql_agree(text: str, some: list[Event]) -> None:
-    found = parsed(text)
-    if found is None:
+def test_python_and_sql_agree_on_any_filter(text: str, sample: list[Event]) -> None:
+    parsed_filter = parse_or_none(text)
+    if parsed_filter is None:
         return
-    condition, values = found.to_sql()
+    condition, values = parsed_filter.to_sql()
     DATABASE.execute("DELETE FROM event")
     DATABASE.executemany(
         f"INSERT INTO event VALUES ({', '.join('?' * len(COLUMNS))})",
-        [row(event) for event in some],
+        [row(event) for event in sample],
     )
     query = f"SELECT {condition} FROM event ORDER BY rowid"
     assert [bool(value) for (value,) in DATABASE.execute(query, values)] == [
-        found.matches(event) for event in some
+        parsed_filter.matches(event) for event in sample
     ]
 
 
 @settings(deadline=None)
 @given(expressions, events)
-def test_a_negation_matches_what_its_term_does_not(text: str, event: Event) -> None:
-    found = parsed(text)
-    if found is not None:
-        negated = filters.Filter("", Not(found.root))
-        assert negated.matches(event) != found.matches(event)
+def test_a_negated_filter_matches_exactly_the_other_events(text: str, event: Event) -> None:
+    parsed_filter = parse_or_none(text)
+    if parsed_filter is not None:
+        negated = filters.Filter("", Not(parsed_filter.root))
+        assert negated.matches(event) != parsed_filter.matches(event)
 
 
 @settings(deadline=None)
 @given(st.text(max_size=30))
-def test_any_name_is_near_a_field_or_none(name: str) -> None:
+def test_nearest_field_of_any_name_is_a_field_or_none(name: str) -> None:
     assert nearest_field(name) in (None, *filters.FIELDS)
 
 
-def test_a_filter_of_the_greatest_length_still_is_sql() -> None:
-    found = filters.parse("a " * 2047 + "a")
-    condition, values = found.to_sql()
+def test_a_filter_of_maximum_length_is_valid_sql() -> None:
+    parsed_filter = filters.parse("a " * 2047 + "a")
+    condition, values = parsed_filter.to_sql()
     DATABASE.execute(f"SELECT 1 FROM event WHERE {condition}", values)

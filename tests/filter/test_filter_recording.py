@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters on a real recording: SQL and Python agree."""
+"""Filters on a real recording: SQL and Python select the same events."""
 
 from __future__ import annotations
 
@@ -49,14 +49,16 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         ("owner:cpu-policy -pod:web", None),
     ],
 )
-def test_the_file_and_python_agree(recording: Recording, text: str, count: int | None) -> None:
+def test_sql_and_python_agree_on_a_recording(
+    recording: Recording, text: str, count: int | None
+) -> None:
     where = parse(text)
     found = [event.id for event in recording.events(where=where)]
     assert found == [event.id for event in recording.events() if where.matches(event)]
     assert len(found) == count if count is not None else 0 < len(found) < 75
 
 
-def test_an_id_is_found_by_its_beginning(recording: Recording) -> None:
+def test_id_matches_by_prefix(recording: Recording) -> None:
     event = next(event for event in recording.events() if event.container == "app")
     found = list(recording.events(where=parse(f"id:{event.container_id[:10]}")))
     assert {entry.container for entry in found} == {"app"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regular expressions of filters, by RE2."""
+"""Regular expressions of filters, compiled by RE2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nri_scope.filter.re2_patterns import Regex
 
 @settings(deadline=None)
 @given(st.text(max_size=12), st.text(max_size=8))
-def test_any_pattern_is_understood_or_refused(pattern: str, text: str) -> None:
+def test_any_pattern_is_compiled_or_a_filter_error(pattern: str, text: str) -> None:
     position = 0
     try:
         assert Regex(pattern).search(text) in (True, False)
@@ -25,7 +25,7 @@ def test_any_pattern_is_understood_or_refused(pattern: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "found"),
+    ("pattern", "text", "is_match"),
     [
         ("(?i)WEB-[0-9]+", "my-web-12", True),
         ("(?i)é", "É", True),
@@ -38,8 +38,8 @@ def test_any_pattern_is_understood_or_refused(pattern: str, text: str) -> None:
         ("a", "\ud800a", True),
     ],
 )
-def test_examples(pattern: str, text: str, found: bool) -> None:
-    assert Regex(pattern).search(text) is found
+def test_pattern_examples(pattern: str, text: str, is_match: bool) -> None:
+    assert Regex(pattern).search(text) is is_match
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_examples(pattern: str, text: str, found: bool) -> None:
         ("\ud800", "not valid text"),
     ],
 )
-def test_a_bad_pattern_is_explained(pattern: str, problem: str) -> None:
+def test_an_invalid_pattern_is_explained(pattern: str, problem: str) -> None:
     with pytest.raises(FilterError) as caught:
         Regex(pattern)
     assert problem in str(caught.value)
 
 
-def test_evil_patterns_give_up_nothing() -> None:
+def test_exponential_patterns_match_in_bounded_memory() -> None:
     """Check a pattern on which Python's ``re`` would practically never end."""
     tracemalloc.start()
     try:

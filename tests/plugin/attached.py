@@ -20,7 +20,7 @@ __all__ = ["NEW", "OLD", "SPLITTING", "attached"]
 async def attached(
     runtime: Runtime, plugin: object, index: str = "10", name: str = "written"
 ) -> AsyncIterator[tuple[Plugin, asyncio.Task[SessionEnd]]]:
-    """Serve ``plugin`` during the block; yield the runtime's end of it, and its session."""
+    """Serve ``plugin`` during the block; yield the runtime's object for it and the session task."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     serving = asyncio.create_task(serve(plugin, Identity(index, name), inherited(ours.detach())))
     taken = await runtime.adopt(theirs)

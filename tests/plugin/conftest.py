@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixture that runs all tests here on both event loops: asyncio's, and that of `record`."""
+"""Fixture that runs the tests of this folder on asyncio's event loop and on that of `record`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime's end of one plugin connection, driven call by call by a test."""
+"""Runtime's end of a plugin connection, driven call by call by a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nri_scope.wire import Connection, RequestReceived
 
 
 class RuntimeEnd:
-    """Runtime that accepts plugins on a socket; the test makes all calls and replies."""
+    """Runtime that accepts registrations on a socket; the test makes all calls."""
 
     def __init__(self) -> None:
         self.links: asyncio.Queue[Link] = asyncio.Queue()
@@ -44,7 +44,7 @@ class RuntimeEnd:
         self.registrations.put_nowait((link, request))
 
     async def registered(self) -> tuple[Link, api.RegisterPluginRequest]:
-        """Return the next plugin that registers."""
+        """Wait for the next registration, and return its link and request."""
         async with asyncio.timeout(10):
             link, request = await self.registrations.get()
         assert request.method == "RegisterPlugin"

@@ -43,7 +43,7 @@ def set_all_resources(of: Adjustment | Update) -> None:
     of.add_device_rule(True, type="c", major=10, minor=200, access="rw")
 
 
-def everything() -> Adjustment:
+def full_adjustment() -> Adjustment:
     adjustment = Adjustment()
     set_all_resources(adjustment)
     adjustment.set_args(["sleep", "1"]).add_env("TZ", "UTC").remove_env("LANG")
@@ -88,7 +88,7 @@ def everything() -> Adjustment:
 
 
 WRAPPERS = ("Optional",)
-"""Messages whose presence is the value."""
+"""Prefix of message types whose presence is a value."""
 
 
 def fields_of(descriptor: Descriptor, path: str = "") -> Iterator[str]:
@@ -117,7 +117,7 @@ def _repeated(field: FieldDescriptor) -> bool:
 
 
 def test_every_field_of_an_adjustment_can_be_set() -> None:
-    assert set(fields_set(everything().message)) == set(
+    assert set(fields_set(full_adjustment().message)) == set(
         fields_of(api.ContainerAdjustment.DESCRIPTOR)
     )
 
@@ -130,14 +130,14 @@ def test_every_field_of_an_update_can_be_set() -> None:
     assert set(fields_set(eviction.message)) == set(fields_of(api.ContainerEviction.DESCRIPTOR))
 
 
-def test_nothing_asked_for_is_nothing_sent() -> None:
+def test_empty_adjustment_is_an_empty_message() -> None:
     assert Adjustment().message.ByteSize() == 0
     assert Adjustment() == Adjustment() != Adjustment().add_env("A", "1")
     assert repr(Adjustment().add_env("A", "1")) == 'Adjustment(env { key: "A" value: "1" })'
 
 
 @pytest.mark.parametrize(
-    ("take_away", "marker"),
+    ("remove", "marker"),
     [
         (lambda one: one.remove_env("X").message.env[0].key, "-X"),
         (lambda one: one.remove_mount("/x").message.mounts[0].destination, "-/x"),
@@ -149,13 +149,11 @@ def test_nothing_asked_for_is_nothing_sent() -> None:
         (lambda one: one.set_args(["x"], replace=True).message.args[0], ""),
     ],
 )
-def test_removals_are_marked_as_the_api_wants(
-    take_away: Callable[[Adjustment], str], marker: str
-) -> None:
-    assert take_away(Adjustment()) == marker
+def test_removals_have_the_api_s_marker(remove: Callable[[Adjustment], str], marker: str) -> None:
+    assert remove(Adjustment()) == marker
 
 
-def test_one_key_is_sent_once_and_a_removal_stays_beside_its_new_value() -> None:
+def test_last_value_of_a_key_is_sent_beside_its_removal() -> None:
     adjustment = Adjustment().remove_env("A").add_env("A", "1").add_env("B", "2").add_env("A", "3")
     assert [(one.key, one.value) for one in adjustment.message.env] == [
         ("-A", ""),
@@ -166,7 +164,7 @@ def test_one_key_is_sent_once_and_a_removal_stays_beside_its_new_value() -> None
     assert [(one.page_size, one.limit) for one in limits.hugepage_limits] == [("2MB", 0)]
 
 
-def test_resources_are_set_one_by_one_and_the_last_value_counts() -> None:
+def test_resources_are_set_separately_and_the_last_value_wins() -> None:
     resources = Adjustment().set_cpu(shares=5, quota=7).set_cpu(shares=0, cpus="1").resources
     assert resources.cpu.HasField("shares")
     assert (resources.cpu.shares.value, resources.cpu.quota.value) == (0, 7)
@@ -175,7 +173,7 @@ def test_resources_are_set_one_by_one_and_the_last_value_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("invalid_call", "words"),
     [
         (lambda: Adjustment().add_env("A=B", ""), "environment variable 'A=B' contains '='"),
         (lambda: Adjustment().add_env("", ""), "environment variable is empty"),
@@ -230,18 +228,18 @@ def test_resources_are_set_one_by_one_and_the_last_value_counts() -> None:
         (lambda: Eviction("", "why"), "needs the container's id"),
     ],
 )
-def test_what_the_api_or_oci_would_refuse_is_refused_by_name(
-    wrong: Callable[[], object], words: str
+def test_invalid_values_are_rejected_by_name(
+    invalid_call: Callable[[], object], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        wrong()
+        invalid_call()
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
 
 @given(ANY_TEXT, ANY_TEXT)
-def test_any_text_is_set_or_refused(key: str, value: str) -> None:
+def test_any_text_is_set_or_rejected(key: str, value: str) -> None:
     for add in (Adjustment().add_env, Adjustment().add_annotation, Adjustment().add_sysctl):
         try:
             message = add(key, value).message

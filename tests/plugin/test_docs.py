@@ -19,14 +19,14 @@ PAGE = (Path(__file__).parents[2] / "docs" / "writing-plugins.md").read_text()
 UTC, VALUES, WARM = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def defined(code: str) -> dict[str, object]:
+def run_code(code: str) -> dict[str, object]:
     names: dict[str, object] = {"__name__": "page"}
     exec(compile(code, "writing-plugins.md", "exec"), names)
     return names
 
 
-def made(code: str, name: str) -> object:
-    kind = defined(code)[name]
+def make_plugin(code: str, name: str) -> object:
+    kind = run_code(code)[name]
     assert isinstance(kind, type)
     return kind()
 
@@ -39,8 +39,8 @@ def test_table_has_each_handler_with_its_arguments() -> None:
         assert arguments == ", ".join(names)
 
 
-async def test_whole_plugin_is_one() -> None:
-    async with Runtime(NEW) as runtime, attached(runtime, made(UTC, "Utc")):
+async def test_whole_plugin_adjusts_a_container() -> None:
+    async with Runtime(NEW) as runtime, attached(runtime, make_plugin(UTC, "Utc")):
         (answer,) = await runtime.dispatch(Event.CreateContainer, api.CreateContainerRequest())
     assert answer.reply == api.CreateContainerResponse(
         adjust=Adjustment().add_env("TZ", "UTC").message
@@ -48,11 +48,11 @@ async def test_whole_plugin_is_one() -> None:
 
 
 def test_values_are_accepted() -> None:
-    values = defined(VALUES)
+    values = run_code(VALUES)
     assert isinstance(values["adjustment"], Adjustment) and isinstance(values["update"], Update)
 
 
-async def test_updates_outside_of_events_arrive() -> None:
+async def test_updates_outside_of_events_are_sent() -> None:
     requests: asyncio.Queue[api.UpdateContainersRequest] = asyncio.Queue()
 
     def update(
@@ -61,7 +61,7 @@ async def test_updates_outside_of_events_arrive() -> None:
         requests.put_nowait(request)
         return api.UpdateContainersResponse()
 
-    warm = made(WARM, "Warm")
+    warm = make_plugin(WARM, "Warm")
     assert set(Handlers.of(warm).by_name) == {"configure", "post_start_container"}
     started = api.PostStartContainerRequest(container=api.Container(id="c1"))
     async with Runtime(NEW, on_update=update) as runtime, attached(runtime, warm):

@@ -13,11 +13,11 @@ from nri_scope.plugin import BasePlugin, Container, PodSandbox
 from nri_scope.plugin.handlers import EVENT_HANDLERS, Handlers
 
 
-def made(**methods: object) -> object:
+def make_plugin(**methods: object) -> object:
     return type("Mine", (), methods)()
 
 
-def test_base_class_has_every_handler_and_its_own_do_not_count() -> None:
+def test_base_class_defines_every_handler_without_handling_any() -> None:
     own = {name for name, _ in inspect.getmembers(BasePlugin, inspect.isfunction)}
     assert own == {"configure", "synchronize", "shutdown", "closed", *EVENT_HANDLERS.values()}
     with pytest.raises(UsageError, match="BasePlugin has no handlers; define methods such as"):
@@ -29,8 +29,8 @@ def test_base_class_has_every_handler_and_its_own_do_not_count() -> None:
     assert Handlers.of(Derived()).events == {Event.StartContainer}
 
 
-def test_handlers_may_be_any_callable_and_other_methods_are_nobody_elses_business() -> None:
-    plugin = made(
+def test_handlers_may_be_any_callable_and_other_methods_are_ignored() -> None:
+    plugin = make_plugin(
         create_container=staticmethod(lambda pod, container: None),
         start_container=lambda self, *arguments: None,
         update_containers=lambda self: None,
@@ -42,23 +42,23 @@ def test_handlers_may_be_any_callable_and_other_methods_are_nobody_elses_busines
 
 
 @pytest.mark.parametrize("name", ["CreateContainer", "createContainer", "on_create_container"])
-def test_other_spelling_is_named(name: str) -> None:
+def test_misspelt_handler_names_the_correct_one(name: str) -> None:
     with pytest.raises(
         UsageError, match=f"Mine.{name} is not a handler; rename it to create_container"
     ):
-        Handlers.of(made(**{name: lambda self, pod, container: None}))
+        Handlers.of(make_plugin(**{name: lambda self, pod, container: None}))
 
 
-def test_other_arguments_are_named() -> None:
+def test_wrong_arguments_are_reported() -> None:
     with pytest.raises(
         UsageError, match=r"Mine.create_container\(container\) does not accept the arguments"
     ):
-        Handlers.of(made(create_container=lambda self, container: None))
+        Handlers.of(make_plugin(create_container=lambda self, container: None))
     with pytest.raises(UsageError, match=r"called as update_container\(pod, container, resources"):
-        Handlers.of(made(update_container=lambda self, pod, container: None))
+        Handlers.of(make_plugin(update_container=lambda self, pod, container: None))
 
 
-def test_class_or_nothing_at_all_is_no_plugin() -> None:
+def test_class_or_object_without_handlers_is_rejected() -> None:
     with pytest.raises(
         UsageError, match=r"BasePlugin is a class; pass an instance.*BasePlugin\(\)"
     ):

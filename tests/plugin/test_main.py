@@ -66,7 +66,7 @@ def program(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def started(program: Path, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(program: Path, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         *(str(program), *options),
         stdout=asyncio.subprocess.PIPE,
@@ -81,13 +81,13 @@ async def started(program: Path, *options: str) -> AsyncIterator[asyncio.subproc
         await process.wait()
 
 
-async def said(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+async def wait_for_output(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
     async with asyncio.timeout(30):
         out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
 
-async def test_launched_by_a_runtime_it_is_configured_and_adjusts(program: Path) -> None:
+async def test_launched_plugin_is_configured_and_adjusts(program: Path) -> None:
     async with Runtime(OLD) as runtime:
         plugin = await runtime.launch(program, config="as wanted")
         assert plugin.id == "20-mine"
@@ -97,12 +97,10 @@ async def test_launched_by_a_runtime_it_is_configured_and_adjusts(program: Path)
         )
 
 
-async def test_connecting_it_reconnects_until_it_is_told_to_end(
-    program: Path, tmp_path: Path
-) -> None:
+async def test_external_plugin_reconnects_until_sigterm(program: Path, tmp_path: Path) -> None:
     socket = tmp_path / "nri.sock"
     options = ("--socket", str(socket), "--index", "30", "--wait")
-    async with started(program, *options) as process:
+    async with running(program, *options) as process:
         for _ in range(2):
             async with Runtime(NEW) as runtime:
                 await runtime.listen(socket)
@@ -115,58 +113,60 @@ async def test_connecting_it_reconnects_until_it_is_told_to_end(
             await runtime.listen(socket)
             await runtime.wait_plugins(1)
             process.send_signal(signal.SIGTERM)
-            status, out, err = await said(process)
+            status, out, err = await wait_for_output(process)
     assert status == 0
     assert err.splitlines().count("info: connected to CRI-O 1.37.0, NRI 0.12.0") == 3
     assert out.splitlines() == ["closed: closed by the runtime"] * 2 + ["closed: terminated"]
 
 
 @pytest.mark.parametrize(("options", "tracebacks"), [((), 0), (("--verbose",), 1)])
-async def test_exception_is_one_printable_line_and_a_traceback_if_wanted(
+async def test_exception_is_one_printable_line_with_a_traceback_if_verbose(
     program: Path, tmp_path: Path, options: tuple[str, ...], tracebacks: int
 ) -> None:
     socket = tmp_path / "nri.sock"
     async with Runtime(NEW) as runtime:
         await runtime.listen(socket)
-        async with started(program, "--socket", str(socket), "--once", *options) as process:
+        async with running(program, "--socket", str(socket), "--once", *options) as process:
             await runtime.wait_plugins(1)
             await runtime.dispatch(Event.CreateContainer, BAD)
             runtime.plugins[0].drop("enough")
-            status, _, err = await said(process)
+            status, _, err = await wait_for_output(process)
     assert status == 0
     assert err.count("Traceback") == tracebacks
     assert r"error: create_container bad: ValueError: a\nb\x1b[31m" in err.splitlines()
     assert "\x1b" not in err
 
 
-async def test_what_cannot_be_is_one_line_and_status_2(program: Path, tmp_path: Path) -> None:
+async def test_invalid_input_prints_one_line_and_exits_with_status_2(
+    program: Path, tmp_path: Path
+) -> None:
     missing = str(tmp_path / "none.sock")
     for options, words in [
         (("--socket", missing), f"written: {missing}: no such socket"),
         (("--index", "7"), "written: '7' is not a plugin index; write 07"),
         (("--name", "a b"), "written: 'a b' is not a plugin name"),
     ]:
-        async with started(program, *options) as process:
-            status, out, err = await said(process)
+        async with running(program, *options) as process:
+            status, out, err = await wait_for_output(process)
         assert (status, out) == (2, "")
         assert words in err.splitlines()[-1]
         assert "Traceback" not in err
 
 
-async def test_help_has_the_plugins_own_first_line(program: Path) -> None:
-    async with started(program, "--help") as process:
-        status, out, _ = await said(process)
+async def test_help_has_the_plugin_s_first_docstring_line(program: Path) -> None:
+    async with running(program, "--help") as process:
+        status, out, _ = await wait_for_output(process)
     assert status == 0
     assert "Says what it was configured with." in out and "More that" not in out
 
 
-async def test_interrupt_while_nobody_is_there_ends_it(program: Path, tmp_path: Path) -> None:
+async def test_interrupt_while_waiting_for_a_runtime_exits(program: Path, tmp_path: Path) -> None:
     options = ("--socket", str(tmp_path / "nri.sock"), "--wait")
-    async with started(program, *options) as process:
+    async with running(program, *options) as process:
         assert process.stderr is not None
         async with asyncio.timeout(30):
             while b"waiting for a runtime" not in await process.stderr.readline():
                 pass
         process.send_signal(signal.SIGINT)
-        status, _, err = await said(process)
+        status, _, err = await wait_for_output(process)
     assert (status, err) == (0, "")

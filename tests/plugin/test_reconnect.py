@@ -18,11 +18,11 @@ END = SessionEnd("closed by the peer", configured=True, synchronized=True)
 GONE = ConnectError("/run/nri.sock", "no such socket", can_retry=True)
 NO_SOCKET = ConnectError("/etc/passwd", "not a socket")
 REFUSED = RpcError(3, "no")
-AT_ONCE = Backoff(first=0.0001, longest=0.0001, absent=0.0001)
+SHORT_PAUSES = Backoff(first=0.0001, longest=0.0001, absent=0.0001)
 
 
 class Script:
-    """Sessions with the ends that a test lists."""
+    """Sessions with the outcomes that a test lists."""
 
     def __init__(self, *outcomes: SessionEnd | NriScopeError) -> None:
         self.outcomes = list(outcomes)
@@ -42,41 +42,41 @@ class Script:
             wait=wait,
             once=False,
             stopping=lambda: not self.outcomes,
-            backoff=AT_ONCE,
+            backoff=SHORT_PAUSES,
             on_wait=lambda error: self.waits.append(str(error)),
         )
 
 
-async def test_first_failure_is_raised_unless_asked_to_wait() -> None:
+async def test_first_failure_is_raised_without_wait() -> None:
     with pytest.raises(ConnectError):
         await Script(GONE, END).play()
-    for never in (REFUSED, NO_SOCKET):
-        with pytest.raises(type(never)):
-            await Script(never, END).play(wait=True)
+    for error in (REFUSED, NO_SOCKET):
+        with pytest.raises(type(error)):
+            await Script(error, END).play(wait=True)
     script = Script(GONE, GONE, END)
     await script.play(wait=True)
     assert (script.ends, len(script.waits)) == (1, 1)
 
 
-async def test_after_a_session_the_runtime_is_waited_for_and_told_once_each_time() -> None:
+async def test_absent_runtime_after_a_session_is_reported_once_per_wait() -> None:
     script = Script(END, GONE, GONE, END, GONE, END)
     await script.play()
     assert (script.ends, len(script.waits)) == (3, 2)
 
 
-async def test_refusal_after_a_session_is_waited_out_too() -> None:
+async def test_rejection_after_a_session_is_retried() -> None:
     script = Script(END, REFUSED, END)
     await script.play()
     assert (script.ends, len(script.waits)) == (2, 1)
 
 
-async def test_failure_while_stopping_is_the_end() -> None:
+async def test_failure_while_stopping_ends_the_loop() -> None:
     script = Script(GONE)
     await script.play()
     assert script.waits == []
 
 
-def test_pauses_grow_to_a_bound_and_start_anew_after_a_healthy_session() -> None:
+def test_pauses_grow_to_a_limit_and_are_reset_after_a_healthy_session() -> None:
     backoff = Backoff(first=0.1, longest=1, healthy=10)
     assert [backoff.pause(0.5) for _ in range(6)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1, 1])
     assert backoff.pause(11) == pytest.approx(0.1)
@@ -88,18 +88,18 @@ class Pauses(Backoff):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[float] = []
+        self.pauses_s: list[float] = []
 
     def pause(self, lasted: float) -> float:
-        self.asked.append(super().pause(lasted))
+        self.pauses_s.append(super().pause(lasted))
         return 0
 
     def poll(self) -> float:
-        self.asked.append(super().poll())
+        self.pauses_s.append(super().poll())
         return 0
 
 
-async def test_an_absent_runtime_is_looked_for_at_a_constant_pace() -> None:
+async def test_absent_runtime_is_polled_at_a_constant_interval() -> None:
     """Check that only pauses after other failures grow."""
     pauses = Pauses()
     script = Script(END, *[GONE] * 20, REFUSED, REFUSED, REFUSED, GONE, REFUSED, END)
@@ -110,13 +110,13 @@ async def test_an_absent_runtime_is_looked_for_at_a_constant_pace() -> None:
         stopping=lambda: not script.outcomes,
         backoff=pauses,
     )
-    assert pauses.asked == pytest.approx(
+    assert pauses.pauses_s == pytest.approx(
         [0.1, *[ABSENT_POLL] * 20, 0.1, 0.2, 0.4, ABSENT_POLL, 0.1]
     )
     assert ABSENT_POLL <= 0.15
 
 
-async def test_a_runtime_is_found_wherever_its_folder_was_meanwhile(tmp_path: Path) -> None:
+async def test_runtime_is_found_after_its_folder_was_replaced(tmp_path: Path) -> None:
     """Check a missing folder, a new folder, a left-over socket, and several restarts."""
     folder, deep = tmp_path / "run", tmp_path / "run" / "nri"
     path = deep / "nri.sock"
@@ -143,15 +143,15 @@ async def test_a_runtime_is_found_wherever_its_folder_was_meanwhile(tmp_path: Pa
             await asyncio.sleep(0.01)
             deep.mkdir(parents=True)
             if number == 3:
-                left_behind = socket.socket(socket.AF_UNIX)
-                left_behind.bind(str(path))
-                left_behind.close()
+                left_over = socket.socket(socket.AF_UNIX)
+                left_over.bind(str(path))
+                left_over.close()
                 await asyncio.sleep(0.01)
-            door = ListeningSocket(path)
+            listening = ListeningSocket(path)
             before = sessions
             while sessions == before:
                 await asyncio.sleep(0.001)
-            door.close()
+            listening.close()
             shutil.rmtree(folder)
         stopping = True
         await asyncio.gather(connecting, return_exceptions=True)

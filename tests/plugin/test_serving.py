@@ -38,7 +38,7 @@ from nri_scope.plugin import (
 from nri_scope.plugin.handlers import EVENT_HANDLERS, Handlers
 from nri_scope.plugin.serving import HandlerSession
 from nri_scope.runtime import Answer, Profile, Runtime
-from nri_scope.runtime import Plugin as TakenPlugin
+from nri_scope.runtime import Plugin as RuntimePlugin
 from nri_scope.wire import RequestReceived
 
 from .attached import NEW, OLD, SPLITTING, attached
@@ -57,12 +57,12 @@ def request_of(event: Event) -> Message:
     return message
 
 
-class Everything:
+class RecordingPlugin:
     """Plugin that records every call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[object, ...]]] = []
-        self.left: list[float | None] = []
+        self.times_left: list[float | None] = []
 
     def configure(self, config: str, runtime: RuntimeHandle) -> None:
         self.runtime = runtime
@@ -125,12 +125,12 @@ class Everything:
 
     def _note(self, name: str, *arguments: object) -> None:
         self.calls.append((name, arguments))
-        self.left.append(time_left())
+        self.times_left.append(time_left())
 
 
 @pytest.mark.parametrize("profile", [OLD, SPLITTING, NEW], ids=lambda profile: str(profile.name))
-async def test_each_event_reaches_its_handler_whatever_it_travels_as(profile: Profile) -> None:
-    plugin = Everything()
+async def test_each_event_reaches_its_handler_by_any_rpc(profile: Profile) -> None:
+    plugin = RecordingPlugin()
     async with Runtime(profile) as runtime:
         async with attached(runtime, plugin) as (taken, _):
             assert taken.mask == profile.mask
@@ -152,8 +152,8 @@ async def test_each_event_reaches_its_handler_whatever_it_travels_as(profile: Pr
     assert plugin.calls[-1][1] == ("closed by the runtime",)
 
 
-async def test_handlers_of_an_event_take_what_comes_with_it() -> None:
-    plugin = Everything()
+async def test_update_handlers_receive_the_requested_resources() -> None:
+    plugin = RecordingPlugin()
     shares = LinuxResources(cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=512)))
     one = LinuxResources(pids=api.LinuxPids(limit=1))
     async with Runtime(NEW) as runtime, attached(runtime, plugin):
@@ -173,45 +173,45 @@ async def test_handlers_of_an_event_take_what_comes_with_it() -> None:
         ]
 
 
-async def test_deadline_is_told_inside_a_handler_and_only_there() -> None:
-    plugin = Everything()
+async def test_time_left_is_set_inside_handlers_only() -> None:
+    plugin = RecordingPlugin()
     async with Runtime(NEW) as runtime, attached(runtime, plugin):
         await runtime.dispatch(Event.CreateContainer, request_of(Event.CreateContainer))
-    assert plugin.left[-1] is None
-    assert all(left is not None and 0 < left <= 60 for left in plugin.left[:-1])
+    assert plugin.times_left[-1] is None
+    assert all(left is not None and 0 < left <= 60 for left in plugin.times_left[:-1])
     assert time_left() is None
 
 
-class Asked:
+class Returning:
     """Plugin whose handlers return a value set by the test."""
 
     def __init__(self, answer: object = None) -> None:
         self.answer = answer
 
     def create_container(self, pod: PodSandbox, container: Container) -> object:
-        return self._given()
+        return self._return()
 
     def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
     ) -> object:
-        return self._given()
+        return self._return()
 
     def stop_container(self, pod: PodSandbox, container: Container) -> object:
-        return self._given()
+        return self._return()
 
     def start_container(self, pod: PodSandbox, container: Container) -> object:
-        return self._given()
+        return self._return()
 
     def validate_container_adjustment(self, request: ValidateContainerAdjustmentRequest) -> object:
-        return self._given()
+        return self._return()
 
-    def _given(self) -> object:
+    def _return(self) -> object:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-class AskedAsync:
+class ReturningAsync:
     """The same plugin with async handlers."""
 
     def __init__(self, answer: object = None) -> None:
@@ -224,7 +224,7 @@ class AskedAsync:
         return self.answer
 
 
-async def asked(plugin: object, event: Event) -> Answer:
+async def answer_of(plugin: object, event: Event) -> Answer:
     async with Runtime(NEW) as runtime, attached(runtime, plugin):
         (answer,) = await runtime.dispatch(event, request_of(event))
         # The session continues in any case.
@@ -238,7 +238,7 @@ NO_ADJUSTMENT = api.ContainerAdjustment()
 EVICTION = Eviction("other", "noisy")
 
 
-@pytest.mark.parametrize("kind", [Asked, AskedAsync])
+@pytest.mark.parametrize("kind", [Returning, ReturningAsync])
 @pytest.mark.parametrize(
     ("returned", "reply"),
     [
@@ -254,10 +254,10 @@ EVICTION = Eviction("other", "noisy")
         ),
     ],
 )
-async def test_what_create_container_returns_is_the_reply(
-    kind: type[Asked | AskedAsync], returned: object, reply: Message
+async def test_return_value_of_create_container_is_the_reply(
+    kind: type[Returning | ReturningAsync], returned: object, reply: Message
 ) -> None:
-    assert (await asked(kind(returned), Event.CreateContainer)).reply == reply
+    assert (await answer_of(kind(returned), Event.CreateContainer)).reply == reply
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ async def test_what_create_container_returns_is_the_reply(
         ),
     ],
 )
-async def test_what_other_handlers_return_is_the_reply(
+async def test_return_values_of_other_handlers_are_the_replies(
     event: Event, returned: object, reply: Message
 ) -> None:
-    assert (await asked(Asked(returned), event)).reply == reply
+    assert (await answer_of(Returning(returned), event)).reply == reply
 
 
 @pytest.mark.parametrize(
@@ -307,34 +307,34 @@ async def test_what_other_handlers_return_is_the_reply(
         (Event.CreateContainer, RpcError(9, "not yet"), "code 9: not yet"),
     ],
 )
-async def test_failure_of_a_handler_is_an_error_status_and_one_line(
+async def test_failed_handler_is_an_error_status_and_one_log_line(
     event: Event, returned: object, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    error = (await asked(Asked(returned), event)).error
+    error = (await answer_of(Returning(returned), event)).error
     assert isinstance(error, RpcError) and words in str(error)
     (line,) = [one.message for one in caplog.records if one.levelno == logging.ERROR]
     assert line.startswith(f"{EVENT_HANDLERS[event]} shop/web") and error.message in line
 
 
-async def test_failure_of_an_async_handler_has_its_traceback_at_debug(
+async def test_failed_async_handler_logs_its_traceback_at_debug_level(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "nri_scope.plugin")
-    answer = await asked(AskedAsync(ZeroDivisionError("oh")), Event.CreateContainer)
+    answer = await answer_of(ReturningAsync(ZeroDivisionError("oh")), Event.CreateContainer)
     assert str(answer.error) == "rpc error: code 2: ZeroDivisionError: oh"
     with_traceback = [one for one in caplog.records if one.exc_info]
     assert [one.levelno for one in with_traceback] == [logging.DEBUG]
 
 
-async def test_synchronize_in_parts_is_one_call_and_its_updates_come_last() -> None:
-    seen: list[tuple[int, int]] = []
+async def test_synchronize_in_parts_is_one_call_with_its_updates_in_the_last_reply() -> None:
+    calls: list[tuple[int, int]] = []
 
     class Plugin:
         async def synchronize(
             self, pods: Sequence[PodSandbox], containers: Sequence[Container]
         ) -> list[Update]:
             await asyncio.sleep(0)
-            seen.append((len(pods), len(containers)))
+            calls.append((len(pods), len(containers)))
             return [Update(container.id).set_cpu(shares=2) for container in containers[:1]]
 
     parts = [
@@ -343,19 +343,19 @@ async def test_synchronize_in_parts_is_one_call_and_its_updates_come_last() -> N
         api.SynchronizeRequest(pods=[POD]),
     ]
     async with Runtime(SPLITTING) as runtime, attached(runtime, Plugin()) as (taken, _):
-        seen.clear()
+        calls.clear()
         replies = [
             api.SynchronizeResponse.FromString(
                 await taken.call("Synchronize", part.SerializeToString(), 10**10)
             )
             for part in parts
         ]
-    assert seen == [(2, 3)]
+    assert calls == [(2, 3)]
     assert [reply.more for reply in replies] == [True, True, False]
     assert [len(reply.update) for reply in replies] == [0, 0, 1]
 
 
-async def test_mask_is_never_empty_and_never_more_than_there_are_handlers() -> None:
+async def test_mask_has_the_handled_events_and_is_never_empty() -> None:
     class Synchronizing(BasePlugin):
         def synchronize(
             self, pods: Sequence[PodSandbox], containers: Sequence[Container]
@@ -374,32 +374,32 @@ async def test_mask_is_never_empty_and_never_more_than_there_are_handlers() -> N
             assert events_in(taken.mask) == events
 
 
-async def test_event_that_the_runtime_lacks_is_told_and_the_rest_works(
+async def test_events_that_the_runtime_lacks_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Runtime(OLD) as runtime, attached(runtime, Everything()) as (taken, _):
+    async with Runtime(OLD) as runtime, attached(runtime, RecordingPlugin()) as (taken, _):
         assert taken.mask == OLD.mask
     assert "has no UpdatePodSandbox, PostUpdatePodSandbox, Validate" in caplog.text
 
 
-async def test_configuration_can_be_refused() -> None:
-    class Choosy:
+async def test_configuration_can_be_rejected() -> None:
+    class Rejecting:
         def configure(self, config: str, runtime: RuntimeHandle) -> None:
             raise UsageError(f"{runtime.name} will not do")
 
-    await _refused(Choosy())
+    await _rejects_configuration(Rejecting())
 
 
-async def test_configuration_can_be_refused_later() -> None:
-    class Choosy:
+async def test_configuration_can_be_rejected_asynchronously() -> None:
+    class Rejecting:
         async def configure(self, config: str, runtime: RuntimeHandle) -> None:
             await asyncio.sleep(0)
             raise UsageError(f"{runtime.name} will not do")
 
-    await _refused(Choosy())
+    await _rejects_configuration(Rejecting())
 
 
-async def _refused(plugin: object) -> None:
+async def _rejects_configuration(plugin: object) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     async with Runtime(OLD) as runtime:
         serving = asyncio.create_task(
@@ -439,7 +439,7 @@ class Updates:
         self.refuse = False
 
     def __call__(
-        self, plugin: TakenPlugin, request: api.UpdateContainersRequest
+        self, plugin: RuntimePlugin, request: api.UpdateContainersRequest
     ) -> api.UpdateContainersResponse:
         self.requests.put_nowait(request)
         if self.refuse:
@@ -447,14 +447,14 @@ class Updates:
         return api.UpdateContainersResponse(failed=request.update)
 
 
-WANTED = api.UpdateContainersRequest(update=[UPDATE.message], evict=[EVICTION.message])
+UPDATE_REQUEST = api.UpdateContainersRequest(update=[UPDATE.message], evict=[EVICTION.message])
 
 
-async def test_updates_that_no_event_gave_rise_to() -> None:
+async def test_unsolicited_updates_are_sent() -> None:
     updates, plugin = Updates(), Updating()
     async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
         assert await plugin.runtime.update_containers([UPDATE], [EVICTION]) == ["other"]
-        assert await updates.requests.get() == WANTED
+        assert await updates.requests.get() == UPDATE_REQUEST
         updates.refuse = True
         with pytest.raises(RpcError, match="not today"):
             await plugin.runtime.update_containers([UPDATE])
@@ -462,7 +462,7 @@ async def test_updates_that_no_event_gave_rise_to() -> None:
         await plugin.runtime.update_containers([UPDATE])
 
 
-async def test_update_inside_a_handler_is_an_error_and_not_a_deadlock() -> None:
+async def test_update_containers_inside_a_handler_is_an_error_and_not_a_deadlock() -> None:
     updates, plugin = Updates(), Updating()
     async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
         (answer,) = await runtime.dispatch(Event.StartContainer, request_of(Event.StartContainer))
@@ -473,7 +473,7 @@ async def test_update_inside_a_handler_is_an_error_and_not_a_deadlock() -> None:
     )
 
 
-async def test_update_soon_works_from_handlers_and_threads_and_failures_are_told(
+async def test_update_soon_works_from_handlers_and_threads_and_logs_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     updates, plugin = Updates(), Updating()
@@ -482,12 +482,12 @@ async def test_update_soon_works_from_handlers_and_threads_and_failures_are_told
         assert (await updates.requests.get()).update == [UPDATE.message]
         thread = threading.Thread(target=plugin.runtime.update_soon, args=([UPDATE], [EVICTION]))
         thread.start()
-        assert await updates.requests.get() == WANTED
+        assert await updates.requests.get() == UPDATE_REQUEST
         thread.join()
     assert "update_containers: failed for container other" in caplog.text
 
 
-async def test_handler_at_work_when_the_connection_ends_is_cancelled(
+async def test_running_handler_is_cancelled_when_the_connection_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Slow:
@@ -514,7 +514,7 @@ async def test_handler_at_work_when_the_connection_ends_is_cancelled(
     )
 
 
-async def test_late_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_late_answer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Late:
         def create_container(self, pod: PodSandbox, container: Container) -> None:
             while (time_left() or 0) > -0.001:
@@ -526,8 +526,8 @@ async def test_late_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert re.search(r"CreateContainer: answered after .* s, the deadline was 0.03 s", caplog.text)
 
 
-async def test_what_nobody_knows_is_unimplemented_and_unreadable_bytes_are_refused() -> None:
-    async with Runtime(NEW) as runtime, attached(runtime, Everything()):
+async def test_unknown_method_is_unimplemented_and_undecodable_request_is_rejected() -> None:
+    async with Runtime(NEW) as runtime, attached(runtime, RecordingPlugin()):
         (answer,) = await runtime.send("Unheard", b"")
         assert isinstance(answer.error, RpcError) and answer.error.code == 12
         (answer,) = await runtime.send("CreateContainer", b"\xff")
@@ -538,11 +538,11 @@ async def test_what_nobody_knows_is_unimplemented_and_unreadable_bytes_are_refus
 
 
 @given(st.sampled_from([*METHODS, "Unheard", ""]), st.binary(max_size=64))
-def test_any_bytes_are_answered_or_refused(method: str, payload: bytes) -> None:
+def test_any_request_is_answered_or_rejected(method: str, payload: bytes) -> None:
     if method == "Configure":
         # The session itself decodes these bytes.
         return
-    session = HandlerSession(Handlers.of(Everything()), Identity("10", "written"))
+    session = HandlerSession(Handlers.of(RecordingPlugin()), Identity("10", "written"))
     try:
         reply = session.answer(RequestReceived(1, PLUGIN_SERVICE, method, payload, 0, ()))
     except RpcError:
@@ -550,14 +550,14 @@ def test_any_bytes_are_answered_or_refused(method: str, payload: bytes) -> None:
     METHODS[method].reply.FromString(reply)
 
 
-async def test_update_soon_after_the_end_is_told_to_the_log(
+async def test_update_soon_after_the_session_is_logged_as_failed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     plugin = Updating()
     async with Runtime(NEW) as runtime, attached(runtime, plugin):
         pass
     plugin.runtime.update_soon([UPDATE])
-    # Two turns of the loop: one starts the task, one runs it.
+    # Two iterations of the loop: the first starts the task, the second runs it.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert "update_containers: not connected to a runtime" in caplog.text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plugin connection against the runtime's end of a real socket."""
+"""Sessions of a plugin with the runtime's end of a real socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .runtime_end import RuntimeEnd, call, configure, synchronize
 IDENTITY = Identity(index="05", name="tester")
 
 
-class Remembering:
+class RecordingPlugin:
     """Plugin that records calls, and replies as the test specifies."""
 
     def __init__(self) -> None:
@@ -55,10 +55,10 @@ async def runtime(tmp_path: Path) -> AsyncIterator[RuntimeEnd]:
     await end.close()
 
 
-async def test_registers_with_its_identity_and_serves_until_closed(
+async def test_plugin_registers_with_its_identity_and_serves_until_closed(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
-    plugin = Remembering()
+    plugin = RecordingPlugin()
     run = asyncio.create_task(
         PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
     )
@@ -76,12 +76,12 @@ async def test_registers_with_its_identity_and_serves_until_closed(
     assert all(exchange.took_ns > 0 and exchange.arrived_ns > 0 for exchange in plugin.exchanges)
 
 
-async def test_configure_may_come_before_the_registration_is_answered(
+async def test_configure_may_arrive_before_the_reply_to_register_plugin(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     runtime.answer_registration = False
     run = asyncio.create_task(
-        PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+        PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
     )
     link, request = await runtime.registrations.get()
     assert await configure(link) == 0x7FF
@@ -91,12 +91,12 @@ async def test_configure_may_come_before_the_registration_is_answered(
     assert (await run).synchronized
 
 
-async def test_a_runtime_may_end_before_it_has_answered_the_registration(
+async def test_runtime_may_close_before_it_replies_to_register_plugin(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     runtime.answer_registration = False
     run = asyncio.create_task(
-        PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+        PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
     )
     link, _ = await runtime.registrations.get()
     assert await configure(link) == 0x7FF
@@ -106,18 +106,18 @@ async def test_a_runtime_may_end_before_it_has_answered_the_registration(
     assert (end.reason, end.configured, end.synchronized) == ("closed by the runtime", True, True)
 
 
-async def test_refused_registration_is_an_error(runtime: RuntimeEnd, tmp_path: Path) -> None:
+async def test_rejected_registration_is_an_error(runtime: RuntimeEnd, tmp_path: Path) -> None:
     runtime.refuse = (3, 'invalid plugin index "05"')
     with pytest.raises(RpcError, match="invalid plugin index"):
-        await PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+        await PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
 
 
-async def test_runtime_that_hangs_up_on_the_registration(
+async def test_connection_closed_during_registration_is_an_error(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     runtime.answer_registration = False
     run = asyncio.create_task(
-        PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+        PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
     )
     link, _ = await runtime.registrations.get()
     link.abort()
@@ -125,8 +125,10 @@ async def test_runtime_that_hangs_up_on_the_registration(
         await run
 
 
-async def test_plugin_that_cannot_do_with_this_runtime(runtime: RuntimeEnd, tmp_path: Path) -> None:
-    plugin = Remembering()
+async def test_configuration_that_the_plugin_rejects_ends_the_session(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    plugin = RecordingPlugin()
     plugin.refuse_configuration = "none of the events"
     run = asyncio.create_task(
         PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
@@ -139,10 +141,10 @@ async def test_plugin_that_cannot_do_with_this_runtime(runtime: RuntimeEnd, tmp_
         await run
 
 
-async def test_error_answers_and_undecodable_configuration(
+async def test_error_replies_and_undecodable_configuration(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
-    plugin = Remembering()
+    plugin = RecordingPlugin()
     run = asyncio.create_task(
         PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
     )
@@ -158,10 +160,10 @@ async def test_error_answers_and_undecodable_configuration(
     await run
 
 
-async def test_what_is_out_of_order_is_answered_and_told(
+async def test_requests_out_of_order_are_answered_and_noticed(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
-    plugin = Remembering()
+    plugin = RecordingPlugin()
     run = asyncio.create_task(
         PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
     )
@@ -179,10 +181,10 @@ async def test_what_is_out_of_order_is_answered_and_told(
     assert (first, second) == ("the runtime sent event", "the runtime sent Synchronize")
 
 
-async def test_crash_of_the_plugin_costs_neither_answer_nor_session(
+async def test_exception_in_a_callback_affects_neither_reply_nor_session(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
-    class Crashing(Remembering):
+    class Crashing(RecordingPlugin):
         def answered(self, exchange: Exchange) -> None:
             raise RuntimeError("no memory")
 
@@ -205,18 +207,18 @@ async def test_crash_of_the_plugin_costs_neither_answer_nor_session(
     ]
 
 
-async def test_inherited_descriptor_is_a_connection_too() -> None:
+async def test_inherited_descriptor_is_used_as_the_connection() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     env = {
         "NRI_PLUGIN_SOCKET": str(ours.detach()),
         "NRI_PLUGIN_NAME": "nri-scope",
         "NRI_PLUGIN_IDX": "07",
     }
-    how = launched(env)
-    assert how is not None
-    assert how.identity == Identity(index="07", name="nri-scope")
+    launch = launched(env)
+    assert launch is not None
+    assert launch.identity == Identity(index="07", name="nri-scope")
     run = asyncio.create_task(
-        PluginSession(how.identity, Remembering()).run(inherited(how.descriptor))
+        PluginSession(launch.identity, RecordingPlugin()).run(inherited(launch.descriptor))
     )
     runtime = Connection(serves=RUNTIME_CONN, calls=PLUGIN_CONN)
     theirs.setblocking(False)
@@ -231,36 +233,36 @@ async def test_inherited_descriptor_is_a_connection_too() -> None:
         await run
 
 
-def test_environment_decides_whether_a_runtime_launched_us() -> None:
+def test_environment_identifies_a_launched_plugin() -> None:
     assert launched({}) is None
     with pytest.raises(UsageError, match="not a descriptor number"):
         launched({"NRI_PLUGIN_SOCKET": "/var/run/nri/nri.sock"})
 
 
-async def test_nothing_to_connect_to(tmp_path: Path) -> None:
+async def test_missing_socket_is_a_connect_error(tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match="no such socket"):
-        await PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "none"))
+        await PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "none"))
 
 
-async def test_a_runtime_that_forgets_a_registration_is_left(
+async def test_missing_configure_ends_the_session_if_required(
     runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Check a registration without Configure, as from iSulad under load."""
     monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.05)
     connect = unix_socket(tmp_path / "nri.sock")
-    end = await PluginSession(IDENTITY, Remembering()).run(connect, require_configure=True)
+    end = await PluginSession(IDENTITY, RecordingPlugin()).run(connect, require_configure=True)
     assert "sent no Configure" in end.reason
     assert not end.configured
 
 
-async def test_one_that_configures_is_not(
+async def test_configure_within_its_timeout_keeps_the_session(
     runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.05)
-    # Requests may arrive before the reply to RegisterPlugin, or that reply never.
+    # Requests may arrive before the reply to RegisterPlugin; the reply may never arrive.
     runtime.answer_registration = False
     run = asyncio.create_task(
-        PluginSession(IDENTITY, Remembering()).run(
+        PluginSession(IDENTITY, RecordingPlugin()).run(
             unix_socket(tmp_path / "nri.sock"), require_configure=True
         )
     )
@@ -273,12 +275,12 @@ async def test_one_that_configures_is_not(
     assert (await run).reason == "closed by the runtime"
 
 
-async def test_one_that_cannot_connect_again_waits(
+async def test_missing_configure_is_awaited_unless_required(
     runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.01)
     run = asyncio.create_task(
-        PluginSession(IDENTITY, Remembering()).run(unix_socket(tmp_path / "nri.sock"))
+        PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
     )
     link, _ = await runtime.registered()
     await asyncio.sleep(0.1)
