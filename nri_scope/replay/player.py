@@ -44,7 +44,7 @@ class ReplayParts:
     world: World
     effects: Effects
     judge: Judge
-    story: ReplayProgress
+    progress: ReplayProgress
     restart: Callable[[], Awaitable[None]]
     """Restart the runtime; return once the plugins have reconnected."""
     drop_connections: Callable[[str], Awaitable[None]]
@@ -60,14 +60,14 @@ class ReplayParts:
 class Player:
     """Single playback of one script."""
 
-    def __init__(self, script: Script, stage: ReplayParts, playback: PlaybackOptions) -> None:
+    def __init__(self, script: Script, parts: ReplayParts, playback: PlaybackOptions) -> None:
         self._script = script
-        self._stage = stage
+        self._parts = parts
         self._playback = playback
         self._faults = playback.faults
-        self._world = stage.world
-        self._story = stage.story
-        self._course = LifecycleState(stage.runtime.profile)
+        self._world = parts.world
+        self._progress = parts.progress
+        self._course = LifecycleState(parts.runtime.profile)
         # Pods listed in Synchronize started before the plugins connected.
         pods, containers = self._world.state()
         self._course.note_pods(pods)
@@ -82,23 +82,23 @@ class Player:
 
         def meanwhile() -> None:
             """Run deferred work while the first plugin works on its reply."""
-            self._story.settle()
+            self._progress.settle()
             steps.look()
 
-        self._stage.meanwhile(meanwhile)
+        self._parts.meanwhile(meanwhile)
         for step in steps:
             if not step.selected:
                 self._follow(step)
                 continue
             if self._playback.wait is not no_wait:
-                self._story.settle()
+                self._progress.settle()
                 await self._playback.wait(step)
             await self._step(step)
             self._played += 1
             await self._inject_runtime_faults()
             # Let unsolicited updates of plugins be processed.
             await asyncio.sleep(0)
-        self._story.settle()
+        self._progress.settle()
         for fault, after in (
             ("drop-connection", self._faults.drop_after),
             ("restart-runtime", self._faults.restart_after),
@@ -106,7 +106,7 @@ class Player:
             for number in sorted(after):
                 if number > self._played:
                     unreached = f"after={number} was not reached: only {self._played} events"
-                    self._story.note(fault, unreached)
+                    self._progress.note(fault, unreached)
 
     def _follow(self, step: ReplayStep) -> None:
         if step.event is None or step.message is None:
@@ -115,7 +115,7 @@ class Player:
         if step.skipped_by:
             played = self._played_of(step)
             played.skipped = step.skipped_by
-            self._story.tell(played)
+            self._progress.tell(played)
         if self._world.applies(step.event, shown):
             self._world.happened(step.event, shown)
 
@@ -140,8 +140,8 @@ class Player:
                 await self._operate(played, part.event, part.request, self._timeout_ns(step))
                 continue
             played.skipped = part.skipped
-            self._story.begin(played)
-            self._story.end()
+            self._progress.begin(played)
+            self._progress.end()
             created = container_of(part.event.name, part.request)
             if part.event is Event.CreateContainer and created is not None:
                 self._world.not_created(created, pod_of(part.event.name, part.request))
@@ -151,19 +151,19 @@ class Player:
     async def _operate(
         self, played: PlayedEvent, event: Event, request: Message, timeout_ns: int = 0
     ) -> None:
-        self._story.begin(played)
-        outcome = await self._stage.runtime.operate(event, request, timeout_ns=timeout_ns)
-        self._story.settle()
+        self._progress.begin(played)
+        outcome = await self._parts.runtime.operate(event, request, timeout_ns=timeout_ns)
+        self._progress.settle()
         refusal, refused_plugin = "", ""
         if event is Event.CreateContainer and not outcome.failure:
-            refusal, refused_plugin = self._stage.effects.refusal(request, outcome)
+            refusal, refused_plugin = self._parts.effects.refusal(request, outcome)
             outcome.failure = refusal
         self._inject_faults(played, event, outcome)
-        rest = self._stage.effects.of(played, event, request, outcome)
+        rest = self._parts.effects.of(played, event, request, outcome)
         played.failure, played.logged = outcome.failure, outcome.error or played.logged
         if not (outcome.failure or outcome.refused or outcome.lost):
-            self._stage.read_output()
-            self._story.end_later(partial(self._complete, played, outcome, rest))
+            self._parts.read_output()
+            self._progress.end_later(partial(self._complete, played, outcome, rest))
             return
         rest()
         played.dropped += outcome.dropped
@@ -177,7 +177,7 @@ class Player:
             refused = self._refused(outcome, answer)
             played.replies.append(await self._reply(played, answer, name, refused))
         if refusal and not refused_plugin:
-            self._story.result.tally.fail(f"{played.event} {played.subject}: {refusal}")
+            self._progress.result.tally.fail(f"{played.event} {played.subject}: {refusal}")
         self._end()
         if outcome.failure:
             for part in self._course.steps_after_failure(event, request):
@@ -202,7 +202,7 @@ class Player:
 
     def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
         """Handle an error reply of an additional last plugin as this runtime does."""
-        rules = self._stage.runtime.profile.dispatch_rules
+        rules = self._parts.runtime.profile.dispatch_rules
         if rules.closes_on_error:
             # The replies of the other plugins are applied nevertheless.
             played.logged = INJECTED
@@ -213,39 +213,39 @@ class Player:
         """Return the runtime's reason for rejecting a valid reply; "" if it did not."""
         if not outcome.refused or outcome.culprit != answer.plugin or answer.error is not None:
             return ""
-        rules = self._stage.runtime.profile.dispatch_rules
+        rules = self._parts.runtime.profile.dispatch_rules
         prefix = rules.failure_prefixes.get(outcome.event, "")
         return (outcome.failure or outcome.error).removeprefix(prefix)
 
     async def _reply(
         self, played: PlayedEvent, answer: Answer, event: str, refused: str = ""
     ) -> Reply:
-        lost = await self._stage.lost(answer.plugin) if answer.dropped else ""
+        lost = await self._parts.lost(answer.plugin) if answer.dropped else ""
         return self._judged(played, answer, event, refused, lost)
 
     def _judged(
         self, played: PlayedEvent, answer: Answer, event: str, refused: str = "", lost: str = ""
     ) -> Reply:
-        return self._stage.judge.reply(
+        return self._parts.judge.reply(
             answer, played.event_id, event, played.subject, refused=refused, lost=lost
         )
 
     def _timeout_ns(self, step: ReplayStep) -> int:
         """Return the recorded timeout; 0, for the profile's own, if another runtime is emulated."""
-        profile = self._stage.runtime.profile
+        profile = self._parts.runtime.profile
         return step.recorded.timeout_ns if profile.name == RECORDED else 0
 
     def _end(self) -> None:
-        self._stage.read_output()
-        self._story.end()
+        self._parts.read_output()
+        self._progress.end()
 
     # -- faults and unknown events ------------------------------------------------------------
 
     async def _send_raw(self, step: ReplayStep) -> None:
         recorded = step.recorded
         played = self._played_of(step)
-        self._story.begin(played)
-        answers = await self._stage.runtime.send(
+        self._progress.begin(played)
+        answers = await self._parts.runtime.send(
             recorded.method, step.request, timeout_ns=self._timeout_ns(step)
         )
         await self._answered(played, answers)
@@ -260,8 +260,8 @@ class Player:
 
     async def _unknown_event(self) -> None:
         played = PlayedEvent(0, "unknown event", "", 0, fault="an event of a later NRI version")
-        self._story.begin(played)
-        await self._answered(played, await self._stage.runtime.send_unknown())
+        self._progress.begin(played)
+        await self._answered(played, await self._parts.runtime.send_unknown())
 
     async def _answered(self, played: PlayedEvent, answers: Sequence[Answer]) -> None:
         for answer in answers:
@@ -271,12 +271,12 @@ class Player:
     async def _inject_runtime_faults(self) -> None:
         """Apply the runtime faults that are due after this number of events."""
         if self._played in self._faults.drop_after:
-            self._story.note("drop-connection", "the runtime closes every connection")
-            await self._stage.drop_connections(
+            self._progress.note("drop-connection", "the runtime closes every connection")
+            await self._parts.drop_connections(
                 "closed by the runtime because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
-            self._story.note("restart-runtime", "the runtime restarts")
-            await self._stage.restart()
-            self._course = LifecycleState(self._stage.runtime.profile)
+            self._progress.note("restart-runtime", "the runtime restarts")
+            await self._parts.restart()
+            self._course = LifecycleState(self._parts.runtime.profile)
             self._course.note_containers(self._world.state()[1])

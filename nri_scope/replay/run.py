@@ -18,7 +18,7 @@ from .progress import Audience
 from .replay_recording import ReplayRecorder
 from .result import Replayed
 from .script import ReplaySelection, Script
-from .session import Performance
+from .session import ReplayRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ async def replay(job: Job, audience: Audience | None = None) -> Replayed:
                 raise UsageError(f"{job.output}: file exists", "choose a new name after -o")
             recorder = ReplayRecorder(job.output, profile)
             stack.callback(recorder.close)
-        performance = Performance(
+        replay_run = ReplayRun(
             script,
             profile,
             job.casting,
@@ -65,7 +65,7 @@ async def replay(job: Job, audience: Audience | None = None) -> Replayed:
             recorder,
             keep=job.keep,
         )
-        result = await performance.perform(job.rounds)
+        result = await replay_run.perform(job.rounds)
     result.took_ns = monotonic_ns() - began_ns
     return result
 

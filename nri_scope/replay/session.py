@@ -34,7 +34,7 @@ _PARTS = 3
 """Approximate number of parts into which --fault split-sync splits Synchronize."""
 
 
-class Performance:
+class ReplayRun:
     """Run of one replay; can be used once."""
 
     def __init__(
@@ -63,11 +63,11 @@ class Performance:
             profile=profile.name,
             title=profile.title,
         )
-        self._story = ReplayProgress(self._result, audience, keep)
-        self._cast = ReplayPlugins(casting, self._printed, lambda: self._story.last_id)
+        self._progress = ReplayProgress(self._result, audience, keep)
+        self._plugins = ReplayPlugins(casting, self._printed, lambda: self._progress.last_id)
         self._began_ns = monotonic_ns()
         self._parts = 0
-        self._meanwhile: Callable[[], None] = self._story.settle
+        self._meanwhile: Callable[[], None] = self._progress.settle
         self._unfinished: dict[Plugin, tuple[PlayedEvent, Answer]] = {}
         self._first_round: dict[str, ContainerResult] = {}
         self._prepare()
@@ -88,37 +88,37 @@ class Performance:
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self._runtime)
-                stack.callback(self._cast.leave)
-                self._story.note("RegisterPlugin")
-                await self._cast.enter(self._runtime)
+                stack.callback(self._plugins.leave)
+                self._progress.note("RegisterPlugin")
+                await self._plugins.enter(self._runtime)
                 for number in range(1, rounds + 1):
                     if number > 1:
                         await self._again(number)
                     playing_ns = monotonic_ns()
-                    await Player(self._script, self._stage(), self._playback).play()
+                    await Player(self._script, self._replay_parts(), self._playback).play()
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
         finally:
             # Report the event that could not be played, with its output.
-            self._story.end()
-        result.plugins = self._cast.results()
+            self._progress.end()
+        result.plugins = self._plugins.results()
         if self._keep:
             result.fingerprint = fingerprint(self._runtime_words, self._outline())
         return result
 
-    def _stage(self) -> ReplayParts:
+    def _replay_parts(self) -> ReplayParts:
         self._effects = self._new_effects()
         return ReplayParts(
             runtime=self._runtime,
             world=self._world,
             effects=self._effects,
             judge=self._judge,
-            story=self._story,
-            restart=lambda: self._cast.restart(self._runtime),
-            drop_connections=lambda reason: self._cast.disconnect(self._runtime, reason),
+            progress=self._progress,
+            restart=lambda: self._plugins.restart(self._runtime),
+            drop_connections=lambda reason: self._plugins.disconnect(self._runtime, reason),
             meanwhile=self._set_meanwhile,
-            lost=lambda plugin: self._cast.lost(self._runtime, plugin),
-            read_output=self._cast.read_output,
+            lost=lambda plugin: self._plugins.lost(self._runtime, plugin),
+            read_output=self._plugins.read_output,
         )
 
     def _prepare(self) -> None:
@@ -147,8 +147,8 @@ class Performance:
 
     async def _again(self, number: int) -> None:
         self._prepare()
-        self._story.note("restart-runtime", f"round {number} begins")
-        await self._cast.restart(self._runtime)
+        self._progress.note("restart-runtime", f"round {number} begins")
+        await self._plugins.restart(self._runtime)
 
     def _compare_rounds(self, number: int) -> None:
         """Record a failure for each container that differs from the first round."""
@@ -185,10 +185,10 @@ class Performance:
         self._meanwhile()
 
     def _ready(self, plugin: Plugin) -> None:
-        self._cast.ready(plugin)
+        self._plugins.ready(plugin)
         if plugin.process is not None and not self._setup.profile.synchronizes_launched:
             why = f"{self._setup.profile.title} does not synchronize plugins that it launches"
-            self._story.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
+            self._progress.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
 
     def _exchanged(self, plugin: Plugin, exchange: Exchange) -> None:
         if self._recorder is not None:
@@ -215,7 +215,7 @@ class Performance:
             timeout_ns=exchange.timeout_ns,
         )
         if error is not None:
-            self._cast.failed_setup(plugin)
+            self._plugins.failed_setup(plugin)
         if isinstance(error, ConnectionClosed):
             # The reason is known once the connection has ended, see `_ended`.
             self._unfinished[plugin] = played, answer
@@ -223,16 +223,16 @@ class Performance:
         self._tell_synchronized(played, answer)
 
     def _tell_synchronized(self, played: PlayedEvent, answer: Answer, lost: str = "") -> None:
-        self._story.settle()
+        self._progress.settle()
         played.replies.append(self._judge.reply(answer, 0, played.event, "", lost=lost))
         if isinstance(answer.reply, api.SynchronizeResponse) and answer.error is None:
             self._effects.apply_updates(played, answer.plugin, answer.reply.update)
-        self._story.tell(played)
+        self._progress.tell(played)
 
     def _unsolicited(
         self, plugin: Plugin, request: api.UpdateContainersRequest
     ) -> api.UpdateContainersResponse:
-        self._story.settle()
+        self._progress.settle()
         played = PlayedEvent(0, "UpdateContainers", "", 0)
         self._effects.apply_updates(played, plugin.id, request.update)
         for eviction in request.evict:
@@ -240,11 +240,11 @@ class Performance:
             played.dropped.append(
                 Dropped(plugin.id, eviction.container_id, "/evict", eviction.reason, reason)
             )
-        self._story.tell(played)
+        self._progress.tell(played)
         return api.UpdateContainersResponse()
 
     def _ended(self, plugin: Plugin) -> None:
-        self._cast.ended(plugin)
+        self._plugins.ended(plugin)
         if plugin in self._unfinished:
             self._tell_synchronized(*self._unfinished.pop(plugin), lost=plugin.end_reason)
         if self._recorder is not None:
@@ -253,7 +253,7 @@ class Performance:
     # -- keeping the result -------------------------------------------------------------------
 
     def _printed(self, line: PrintedLine) -> None:
-        self._story.printed(line._replace(at_ns=line.at_ns - self._began_ns))
+        self._progress.printed(line._replace(at_ns=line.at_ns - self._began_ns))
 
     def _outline(self) -> Iterable[tuple[str, str]]:
         last = 0
