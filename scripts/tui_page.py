@@ -74,7 +74,7 @@ HEADS = {
     "Calls": "events sent to the plugin",
     "p50, p99, Max": "median, 99th percentile and maximum of the reply times",
     "Max/of": "share of the deadline that the slowest reply took",
-    "> half": "replies that took more than half of the deadline",
+    ">50%": "replies that took more than half of the deadline",
     "Not ok": "errors and timeouts",
     "Changes": "events in which the plugin made changes",
 }

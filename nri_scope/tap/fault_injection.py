@@ -17,7 +17,7 @@ from nri_scope.wire.ttrpc import MessageType
 
 from .faults import Fault, Faults
 
-DROPPED = "kept from the plugin on purpose (--drop)"
+DROPPED = "withheld from the plugin by fault injection (--drop)"
 FAILED = "made to fail on purpose (--error)"
 
 HELD_MAX = 1024

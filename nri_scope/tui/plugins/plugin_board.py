@@ -153,7 +153,7 @@ FIELDS = (
     TableField("Max", 6, right=True),
     TableField("Of", 5, right=True, rank=2),
     TableField("Max/of", 6, right=True, rank=3),
-    TableField("> half", 6, right=True, rank=4),
+    TableField(">50%", 6, right=True, rank=4),
     TableField("Not ok", 6, right=True),
     TableField("Changes", 7, right=True),
 )
