@@ -13,7 +13,7 @@ from nri_scope.differ.attribution import applied_spec
 from nri_scope.differ.attribution.applied_spec import judge, judge_all
 from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import plugin
-from nri_scope.oci import Change, Json, Spec, apply, changes, sort_mounts
+from nri_scope.oci import ABSENT, Change, Json, Spec, apply, changes, sort_mounts, value_at
 from tests.oci.specs import SPECS, put
 
 DATA = Path(__file__).parents[2] / "data" / "specs"
@@ -29,14 +29,14 @@ def steps(before: Spec, after: Spec) -> list[ChangeStep]:
 
 
 def spec(path: str, value: Json) -> Spec:
-    made: Spec = {"ociVersion": "1.2.0"}
+    built: Spec = {"ociVersion": "1.2.0"}
     if value is not None:
-        put(made, path, value)
-    return made
+        put(built, path, value)
+    return built
 
 
 def outcome(path: str, before: Json, after: Json, real: Json) -> list[tuple[Applied | None, Json]]:
-    """What became of the changes at `path`; None is absent."""
+    """Return outcome and actual value of each change at `path`; a None argument means absent."""
     return [
         (judged.applied, judged.actual)
         for each in steps(spec(path, before), spec(path, after))
@@ -44,7 +44,7 @@ def outcome(path: str, before: Json, after: Json, real: Json) -> list[tuple[Appl
     ]
 
 
-UNTOLD = "/cdiDevices", "/nri", "/linux/resources/blockIO"
+NEVER_REPORTED = "/cdiDevices", "/nri", "/linux/resources/blockIO"
 SHARES = "/linux/resources/cpu/shares"
 DEVICE: Spec = {"path": "/dev/x", "type": "c", "major": 1, "minor": 3}
 HOOK: Spec = {"path": "/h", "args": ["h", "a"]}
@@ -73,7 +73,7 @@ RULE: Spec = {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"
         ("/process/args", ["a"], ["b"], ["b"], YES),
         ("/annotations/a", None, "", "", YES),
         ("/annotations/a", None, "", None, NO),
-        # The runtime fills in what was left to it, and says no zeros.
+        # The runtime fills in unset fields and omits zeros.
         ("/linux/devices", None, [DEVICE], [{**DEVICE, "fileMode": 438, "uid": 0, "gid": 5}], YES),
         ("/linux/devices", None, [DEVICE], [{**DEVICE, "major": 2}], DIFFERENTLY),
         ("/linux/devices", None, [{**DEVICE, "fileMode": 384}], [DEVICE], DIFFERENTLY),
@@ -91,12 +91,12 @@ RULE: Spec = {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"
             [{"destination": "/d", "source": "/s", "options": ["ro"]}],
             DIFFERENTLY,
         ),
-        # Which of two equal keys is the second depends on what else is in the list.
+        # The numbering of equal keys depends on the other elements of the list.
         ("/hooks/prestart", None, [HOOK], [OTHER_HOOK, HOOK], YES),
         ("/hooks/prestart", [HOOK], [HOOK, OTHER_HOOK], [OTHER_HOOK], YES),
         ("/hooks/prestart", [HOOK], [HOOK, OTHER_HOOK], [HOOK], NO),
         ("/linux/resources/devices", None, [RULE], [{**RULE, "access": "m"}, RULE], YES),
-        # Sets have no order, in a value that is told whole too.
+        # Sets have no order, in an atomic value too.
         (
             "/linux/seccomp",
             None,
@@ -107,7 +107,7 @@ RULE: Spec = {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"
         ("/linux/resources/pids", None, {}, None, YES),
         ("/linux/netDevices/eth0", None, {}, {}, YES),
         ("/linux/netDevices/eth0", None, {}, None, NO),
-        # Nothing of ours is in any runtime's spec.
+        # nri-scope's own fields are in no runtime's spec.
         ("/cdiDevices", None, [{"name": "v.com/gpu=0"}], None, None),
         ("/nri/seccompProfile", None, {"profileType": "UNCONFINED"}, None, None),
         ("/linux/resources/blockIO", None, {"unresolvedClass": "slow"}, None, NO),
@@ -116,7 +116,7 @@ RULE: Spec = {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"
         ("/linux/resources/blockIO", {"unresolvedClass": "slow"}, None, None, YES),
     ],
 )
-def test_what_became_of_a_change(
+def test_a_change_is_judged_by_the_real_value(
     path: str, before: Json, after: Json, real: Json, expected: Applied | None
 ) -> None:
     ((found, actual),) = outcome(path, before, after, real)
@@ -124,12 +124,12 @@ def test_what_became_of_a_change(
     assert (actual is not None) is (expected is DIFFERENTLY)
 
 
-def test_what_was_applied_differently_tells_the_value() -> None:
+def test_a_change_applied_differently_has_the_actual_value() -> None:
     assert outcome(SHARES, 2, 700, 5) == [(DIFFERENTLY, 5)]
     assert outcome("/process/env", ["A=1"], ["A=2"], ["A=3"]) == [(DIFFERENTLY, "3")]
 
 
-def test_the_swap_limit_may_follow_or_not() -> None:
+def test_a_missing_swap_limit_is_undecided_if_the_memory_limit_is_equal() -> None:
     swap = step(Change("/linux/resources/memory/swap", None, 64, "added"))
     judged = judge(swap, spec("/linux/resources/memory", {"limit": 64}))
     assert (judged.applied, judged.note) == (None, applied_spec.NO_SWAP_LIMIT)
@@ -139,7 +139,7 @@ def test_the_swap_limit_may_follow_or_not() -> None:
     assert judge(swap, spec("/linux/resources/memory", {"limit": 64, "swap": 9})).actual == 9
 
 
-def test_cri_o_does_not_tell_all_updates() -> None:
+def test_an_update_that_cri_o_does_not_report_is_undecided() -> None:
     real: Spec = {"annotations": {"io.kubernetes.cri-o.ContainerID": "c"}}
     high = step(Change("/linux/resources/unified/memory.high", None, "1", "added"))
     judged = judge(high, real)
@@ -159,13 +159,13 @@ def mounts(order: str) -> Spec:
     ("real", "expected"),
     [("dabc", YES), ("xdayc", YES), ("dcba", YES), ("abcd", NO), ("abc", NO), ("", NO)],
 )
-def test_a_move_is_applied_where_the_order_holds(real: str, expected: Applied) -> None:
+def test_a_move_is_applied_if_the_real_order_matches(real: str, expected: Applied) -> None:
     (moved,) = steps(mounts("abcd"), mounts("dabc"))
     assert judge(moved, mounts(real), mounts("dabc")).applied is expected
     assert judge(moved, mounts(real)).applied is None
 
 
-def test_a_note_stays() -> None:
+def test_judging_keeps_an_existing_note() -> None:
     noted = ChangeStep(
         "c",
         Change(SHARES, None, 1, "added"),
@@ -178,7 +178,7 @@ def test_a_note_stays() -> None:
     assert judge(noted, spec(SHARES, 1)).note == "said before"
 
 
-def test_only_the_newest_step_of_a_place_is_judged() -> None:
+def test_only_the_newest_step_at_a_path_is_judged() -> None:
     one: Spec = {"destination": "/d", "source": "/s"}
     two: Spec = {**one, "options": ["ro"]}
     stages: list[Spec] = [
@@ -190,8 +190,8 @@ def test_only_the_newest_step_of_a_place_is_judged() -> None:
     ]
     history = [each for pair in pairwise(stages) for each in steps(*pair)]
     judged = judge_all(history, stages[-1])
-    told = [(history[number].change.path, each.applied) for number, each in judged.items()]
-    assert sorted(told) == [
+    outcomes = [(history[number].change.path, each.applied) for number, each in judged.items()]
+    assert sorted(outcomes) == [
         ("/annotations/a", YES),
         ("/annotations/b", YES),
         ("/mounts/~1d/options", YES),
@@ -210,23 +210,24 @@ def test_a_move_hides_no_change_and_is_hidden_by_a_later_move() -> None:
 
 
 @given(SPECS, SPECS)
-def test_all_is_applied_in_the_spec_that_was_asked_for(before: Spec, after: Spec) -> None:
+def test_every_change_is_applied_in_the_requested_spec(before: Spec, after: Spec) -> None:
     for judged in judge_all(steps(before, after), after, after).values():
         assert judged.applied in (YES, None)
-        assert judged.applied or judged.change.path.startswith(UNTOLD)
+        assert judged.applied or judged.change.path.startswith(NEVER_REPORTED)
 
 
 @given(SPECS, SPECS)
-def test_nothing_is_applied_in_the_spec_from_before(before: Spec, after: Spec) -> None:
+def test_no_change_is_applied_in_the_previous_spec(before: Spec, after: Spec) -> None:
     asked = steps(before, after)
     for judged in judge_all(asked, before, after).values():
-        # "Emptied" may be said of what was empty for the runtime already.
+        # A value may be emptied that the runtime regards as empty already.
         if judged.change.kind != "moved" and judged.change.after not in ({}, []):
-            assert judged.applied is not YES or _is_counted(judged.change.path)
+            assert judged.applied is not YES or _has_equal_keys(before, judged.change.path)
 
 
-def _is_counted(path: str) -> bool:
-    return "#" in path
+def _has_equal_keys(spec: Spec, path: str) -> bool:
+    """Return whether a list of `spec` has several members with the key at `path`."""
+    return "#" in path or value_at(spec, f"{path}#2") is not ABSENT
 
 
 def recorded(series: str) -> dict[str, Spec]:
@@ -235,9 +236,9 @@ def recorded(series: str) -> dict[str, Spec]:
 
 
 @pytest.mark.parametrize(
-    ("series", "in_vain"),
+    ("series", "not_applied"),
     [
-        # NRI 0.6 sends neither the removal of a mount nor these two; neither sends that of a
+        # NRI 0.6 sends neither the removal of a mount nor the last two; no version sends that of a
         # variable on its own.
         (
             "1.7",
@@ -251,15 +252,13 @@ def recorded(series: str) -> dict[str, Spec]:
         ("2.1", {"/process/env/GONE"}),
     ],
 )
-def test_real_containerd_did_some_of_what_a_plugin_asked_for(
-    series: str, in_vain: set[str]
-) -> None:
+def test_real_containerd_applied_a_part_of_the_requests(series: str, not_applied: set[str]) -> None:
     known = recorded(series)
     before = sort_mounts(known["before"])
     asked = steps(before, known["asked"])
     judged = judge_all(asked, known["real"], known["asked"])
     assert len(judged) == len(asked)
-    assert {each.change.path for each in judged.values() if each.applied is NO} == in_vain
+    assert {each.change.path for each in judged.values() if each.applied is NO} == not_applied
     assert {each.applied for each in judged.values()} == {YES, NO}
     assert {"/process/env/INJECTED", "/process/env/FOO", "/linux/devices/~1dev~1null2"} <= {
         each.change.path for each in judged.values() if each.applied is YES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who was asked between two connections, by their indices."""
+"""Index ranges of the plugins called between two connections."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def create(**env: str) -> api.CreateContainerRequest:
     ],
 )
 def test_a_change_between_two_connections(first: str, last: str, owner: str) -> None:
-    made = traffic(**{f"p{first}_a": Role.PROBE, f"p{last}_b": Role.PROBE})
-    made.send(f"{first}-a", "CreateContainer", create())
-    made.send(f"{last}-b", "CreateContainer", create(FOO="1"))
-    (one,) = made.end()
+    chain = traffic(**{f"p{first}_a": Role.PROBE, f"p{last}_b": Role.PROBE})
+    chain.send(f"{first}-a", "CreateContainer", create())
+    chain.send(f"{last}-b", "CreateContainer", create(FOO="1"))
+    (one,) = chain.end()
     assert [str(step.owner) for step in one.steps] == [owner]
 
 
@@ -40,23 +40,25 @@ def test_a_change_between_two_connections(first: str, last: str, owner: str) -> 
     ("last", "owner"),
     [("50", "one of 51–99, or the runtime"), ("99", "a plugin at 99, or the runtime")],
 )
-def test_a_change_behind_the_last_connection(last: str, owner: str) -> None:
-    made = traffic(p00_a=Role.PROBE, **{f"p{last}_b": Role.PROBE})
-    made.send("00-a", "CreateContainer", create())
-    made.send(f"{last}-b", "CreateContainer", create())
+def test_a_change_after_the_last_connection(last: str, owner: str) -> None:
+    chain = traffic(p00_a=Role.PROBE, **{f"p{last}_b": Role.PROBE})
+    chain.send("00-a", "CreateContainer", create())
+    chain.send(f"{last}-b", "CreateContainer", create())
     after = create(FOO="1")
-    told = api.StateChangeEvent(event=api.POST_CREATE_CONTAINER, pod=POD, container=after.container)
-    made.send("00-a", "StateChange", told, event="PostCreateContainer")
-    owners = [str(step.owner) for one in made.end() for step in one.steps]
+    post_create = api.StateChangeEvent(
+        event=api.POST_CREATE_CONTAINER, pod=POD, container=after.container
+    )
+    chain.send("00-a", "StateChange", post_create, event="PostCreateContainer")
+    owners = [str(step.owner) for one in chain.end() for step in one.steps]
     assert owners == [owner]
 
 
-def test_who_shares_the_index_of_the_first_connection_may_be_meant_too() -> None:
-    made = traffic(p50_b=Role.PROBE)
-    made.send("50-b", "CreateContainer", create())
+def test_a_plugin_with_the_index_of_the_first_connection_is_a_tie() -> None:
+    chain = traffic(p50_b=Role.PROBE)
+    chain.send("50-b", "CreateContainer", create())
     update = api.UpdateContainerRequest(pod=POD, container=create().container)
     update.linux_resources.cpu.shares.value = 100
-    made.send("50-b", "UpdateContainer", update)
-    (step,) = (step for one in made.end() for step in one.steps)
+    chain.send("50-b", "UpdateContainer", update)
+    (step,) = (step for one in chain.end() for step in one.steps)
     assert str(step.owner) == "CRI request, or one of 00–49"
     assert step.owner.ties == ("50",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CRI's answer, as somebody's recording has it."""
+"""Recorded ContainerStatus replies as evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nri_scope.differ.attribution.evidence import container_status
 
 
-def test_has_the_spec() -> None:
+def test_a_reply_has_the_runtimes_spec() -> None:
     assert container_status(b'{"pid": 3, "runtimeSpec": {"linux": {"x": 1.5}}}').spec == {
         "linux": {"x": 1.5}
     }
@@ -32,25 +32,25 @@ def test_has_the_spec() -> None:
         b'{"runtimeSpec": ' + b"[" * 100_000,
     ],
 )
-def test_has_none_that_could_be_used(reply: bytes) -> None:
+def test_an_unusable_reply_has_no_spec(reply: bytes) -> None:
     assert container_status(reply).spec is None
 
 
 FAILED = {"state": "CONTAINER_EXITED", "exitCode": 128, "reason": "StartError", "message": "no: x"}
 
 
-def test_a_container_that_failed_to_start_is_told_with_the_error() -> None:
-    told = container_status(json.dumps({"runtimeSpec": {}, "status": FAILED}).encode())
-    assert told.spec == {}
-    assert told.failure == (
+def test_a_container_that_failed_to_start_has_the_error() -> None:
+    status_info = container_status(json.dumps({"runtimeSpec": {}, "status": FAILED}).encode())
+    assert status_info.spec == {}
+    assert status_info.failure == (
         "the container failed to start and never ran (StartError, exit code 128): no: x"
     )
 
 
 @given(st.dictionaries(st.sampled_from([*FAILED]), st.one_of(st.text(), st.integers(), st.none())))
 def test_any_status_is_read_and_bounded(status: dict[str, object]) -> None:
-    told = container_status(json.dumps({"status": {**FAILED, **status}}).encode())
-    assert told.spec is None
-    assert bool(told.failure) == (status.get("state", FAILED["state"]) == "CONTAINER_EXITED")
+    status_info = container_status(json.dumps({"status": {**FAILED, **status}}).encode())
+    assert status_info.spec is None
+    assert bool(status_info.failure) == (status.get("state", FAILED["state"]) == "CONTAINER_EXITED")
     long = container_status(json.dumps({"status": {**FAILED, "message": "x" * 10**6}}).encode())
     assert len(long.failure) < 2_000

@@ -12,6 +12,6 @@ from tests.recording.traffic import MEMORY
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """In memory where that can be had: none of this is about a disk's speed."""
+    """A temporary folder, in memory if possible: these tests do not depend on the disk."""
     with tempfile.TemporaryDirectory(prefix="nri-scope-", dir=MEMORY) as folder:
         yield Path(folder)

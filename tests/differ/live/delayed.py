@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains in which anything may take its time, and what the recorders of probes are told of them."""
+"""Generated chains with arbitrary delays, and the entries that the probes' recorders receive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Draw = Callable[[st.SearchStrategy[_T]], _T]
 
 BEGAN_NS = 1_795_000_000 * 10**9
 OFFSET_NS = BEGAN_NS - 10**12
-"""Between the wall clock and the monotonic one."""
+"""Wall clock minus monotonic clock."""
 MS = 10**6
 DEADLINE_NS = 2_000 * MS
 PLACES = ("00", "25", "35", "50", "99")
@@ -42,20 +42,20 @@ class Probe:
     joined: bool = False
     ended: bool = False
     lossy: bool = False
-    """Its recorder cannot keep up."""
+    """Whether its recorder drops events."""
 
 
 @dataclass(eq=False)
 class Hidden:
-    """A plugin whose connection nobody sees."""
+    """A plugin without an observed connection."""
 
     index: str
     takes_ns: tuple[int, ...]
-    """At each event in turn, of those again and again; from the deadline on it is dropped."""
+    """Duration of each event, used cyclically; reaching the deadline disconnects the plugin."""
     fails_at: int
-    """It answers the so-many-th creation with an error; -1: none."""
+    """Zero-based number of the creation that it answers with an error; -1: none."""
     sets: bool
-    """Whether it leaves its number in the environment of what is created."""
+    """Whether it adds its number to the environment of created containers."""
     asked: int = 0
     creations: int = 0
     gone: bool = False
@@ -63,15 +63,15 @@ class Hidden:
 
 @dataclass
 class Truth:
-    """One event on its way through the chain, as it was."""
+    """One event of the chain and its real outcome."""
 
     event: str
     container: str
     seen_by: list[int] = field(default_factory=list)
-    """Sessions whose recorders kept it."""
+    """Sessions whose recorders stored it."""
     failed: bool = False
     changed: set[str] = field(default_factory=set)
-    """Paths."""
+    """Changed paths."""
 
 
 @st.composite
@@ -90,7 +90,7 @@ HIDDEN = st.lists(_hidden(), max_size=6)
 
 
 class Delayed:
-    """Plays a node with one pod; all that is told to its recorder is in `entries`."""
+    """Simulated node with one pod; `entries` are the entries its recorder receives."""
 
     def __init__(self, draw: Draw[object]) -> None:
         self._draw = draw
@@ -101,15 +101,15 @@ class Delayed:
         self._lost: dict[int, GapEntry] = {}
         self._asking = False
         self.hidden: list[Hidden] = self._pick(HIDDEN)
-        self.restless = self._yes()
-        """Whether probes come and go."""
-        self._made: dict[str, api.Container] = {}
-        """What the runtime made of the chain's work."""
+        self.probes_vary = self._yes()
+        """Whether probes connect and disconnect."""
+        self._created: dict[str, api.Container] = {}
+        """Created containers by name, as adjusted by the chain."""
         self._cri = 0
         if self._yes():
             self._cri = self._begin("", Role.CRI, 0)
 
-    # -- what is drawn ------------------------------------------------------------------------
+    # -- draws --------------------------------------------------------------------------------
 
     def _pick(self, strategy: st.SearchStrategy[_T]) -> _T:
         return self._draw(strategy)  # type: ignore[return-value]
@@ -123,7 +123,7 @@ class Delayed:
     # -- the node -----------------------------------------------------------------------------
 
     def live(self) -> None:
-        """From the connection of the probes to the end of the recording."""
+        """Simulate everything from connecting the probes to the end of the recording."""
         places = self._pick(st.lists(st.sampled_from(PLACES), min_size=2, unique=True).map(sorted))
         validates = self._yes()
         for number, place in enumerate(places):
@@ -139,7 +139,7 @@ class Delayed:
     def _create(self, name: str) -> None:
         truth = self.ask(Event.CreateContainer, name)
         if truth.failed:
-            # containerd tells so; CRI-O does not.
+            # containerd sends these events; CRI-O does not.
             if self._yes():
                 self.ask(Event.StopContainer, name)
                 self.ask(Event.RemoveContainer, name)
@@ -151,10 +151,10 @@ class Delayed:
             self._beside(name)
 
     def ask(self, event: Event, name: str) -> Truth:
-        """Tell the chain of an event."""
+        """Send an event through the chain."""
         truth = Truth(event.name, f"{name}-id" if name else "")
         self.truths.append(truth)
-        container = self._made.get(name) or api.Container(
+        container = self._created.get(name) or api.Container(
             id=truth.container, name=name, pod_sandbox_id=POD.id, args=["run"]
         )
         turn = merging.Creation(api.CreateContainerRequest(container=container), version=None)
@@ -172,9 +172,9 @@ class Delayed:
                 break
         if event is Event.CreateContainer and not truth.failed:
             self._validate(turn, truth)
-            self._made[name] = turn.request.container
+            self._created[name] = turn.request.container
         if event is Event.UpdateContainer:
-            self._made[name].linux.resources.cpu.shares.value = 512
+            self._created[name].linux.resources.cpu.shares.value = 512
         self.now_ns += MS
         self._asking = False
         for probe in waiting:
@@ -214,7 +214,7 @@ class Delayed:
         return False
 
     def _pass(self, took_ns: int, truth: Truth) -> None:
-        """Time passes in a plugin, and other things happen."""
+        """Advance the clock by a plugin's processing time, with unrelated entries in between."""
         until = self.now_ns + took_ns
         while self._rarely():
             self.now_ns += (until - self.now_ns) // 2
@@ -222,23 +222,25 @@ class Delayed:
         self.now_ns = max(until, self.now_ns)
 
     def _beside(self, name: str) -> None:
-        what = self._pick(st.sampled_from(["cri", "leave", "come", "come and be told", "lossy"]))
-        if what == "cri" and self._cri and name:
+        action = self._pick(
+            st.sampled_from(["cri", "leave", "join", "join and synchronize", "lossy"])
+        )
+        if action == "cri" and self._cri and name:
             self._capture(
                 self._cri, CONTAINER_STATUS, status_request(f"{name}-id"), b'{"runtimeSpec": {}}'
             )
-        if not self.restless:
+        if not self.probes_vary:
             return
         here = [probe for probe in self.probes if not probe.ended]
-        if what == "leave" and here:
+        if action == "leave" and here:
             self._leave(self._pick(st.sampled_from(here)))
-        elif what.startswith("come"):
+        elif action.startswith("join"):
             free = sorted({*PLACES} - {probe.index for probe in here})
             if free:
                 probe = self._configure(self._pick(st.sampled_from(free)))
-                if what != "come":
+                if action != "join":
                     self._synchronize(probe)
-        elif what == "lossy" and here:
+        elif action == "lossy" and here:
             probe = self._pick(st.sampled_from(here))
             probe.lossy = not probe.lossy
 
@@ -250,7 +252,7 @@ class Delayed:
                 self._capture(probe.session, "ValidateContainerAdjustment", asked)
                 truth.seen_by.append(probe.session)
 
-    # -- what the recorder is told ------------------------------------------------------------
+    # -- entries for the recorder --------------------------------------------------------------
 
     def _configure(self, index: str, *, validates: bool = False) -> Probe:
         mask = ALL | (Event.ValidateContainerAdjustment.bit if validates else 0)
@@ -261,7 +263,7 @@ class Delayed:
 
     def _synchronize(self, probe: Probe) -> None:
         self._capture(probe.session, "Synchronize", api.SynchronizeRequest())
-        # Behind those that wait already: in the worst case the whole next chain.
+        # It joins after the current event: another event may be on its way through the chain.
         probe.joined = not self._asking
         self.probes.append(probe)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording that is written again, at the times at which everything came, and followed."""
+"""Rewriting a recording with its original timing while a live viewer follows it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
 
 Timed = tuple[int, Entry]
-"""When the recorder was told of something, on the wall clock."""
+"""Wall clock time at which the recorder received the entry."""
 
 
 class Playing:
-    """Writes entries when their time has come, and reads what is new then."""
+    """Writer of timed entries, with a follower that reads the new ones."""
 
     def __init__(self, path: Path, entries: Iterable[Timed], *, wall_minus_mono_ns: int) -> None:
         self.path = path
-        self.said: list[str] = []
+        self.reported_waits: list[str] = []
         self._entries = list(entries)
         self._offset = wall_minus_mono_ns
         self._now_ns = 0
@@ -45,7 +45,7 @@ class Playing:
         self._writing.close()
 
     def until(self, now_ns: int) -> list[RoundDiff]:
-        """What is told by then of what came since the last time; one look."""
+        """Write the entries due until `now_ns`, read once and return the new rounds."""
         self._now_ns = now_ns
         count = sum(1 for at_ns, _ in self._entries if at_ns <= now_ns)
         due, self._entries = self._entries[:count], self._entries[count:]
@@ -54,16 +54,16 @@ class Playing:
         found = _rounds(self._follower.read())
         words = self._follower.describe_open_round()
         if words:
-            self.said.append(words)
+            self.reported_waits.append(words)
         return found
 
     def end(self) -> list[RoundDiff]:
-        """What the end of the recording tells."""
+        """Return the rounds completed by the end of the recording."""
         assert not self._entries
         return _rounds(self._follower.finish())
 
     def afterwards(self) -> list[RoundDiff]:
-        """What the finished recording tells."""
+        """Return the rounds of the finished recording."""
         with Recording.open(self.path) as recording:
             differ = recorded.differ_of(recording, keep=False)
             found: list[RoundDiff] = []
@@ -72,7 +72,7 @@ class Playing:
             return [*found, *differ.flush()]
 
     def excerpts(self) -> list[RoundDiff]:
-        """What is told of each container by no more than what is about it."""
+        """Return each container's rounds, computed from its own events only."""
         with Recording.open(self.path) as recording:
             return [
                 one
@@ -82,7 +82,7 @@ class Playing:
             ]
 
     def failures(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Why creations failed, by the whole recording and by what is about each container."""
+        """Return creation failures from the whole recording and from each container's events."""
         with Recording.open(self.path) as recording:
             whole = {one.id: one.failure for one in recorded.histories(recording).values()}
             alone = {
@@ -96,7 +96,7 @@ def _rounds(seen: Iterable[Seen]) -> list[RoundDiff]:
 
 
 def entries_of(recording: Recording) -> tuple[list[Timed], int]:
-    """All that its recorder was told, and the nanoseconds between the clocks."""
+    """Return all entries of the recorder, and wall clock minus monotonic clock in ns."""
     timed: list[Timed] = []
     offset = 0
     for session in recording.sessions():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording that probes write, event by event as a test wants them."""
+"""A recording written by probes, event by event."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def change(event: api.Event.ValueType, container: api.Container) -> api.StateCha
 
 
 class Probing:
-    """A recorder with probes at some indices; what it was given is in the file when it returns."""
+    """Recorder with probes at the given indices."""
 
     def __init__(self, path: Path, *indices: str) -> None:
         self.path = path
@@ -66,12 +66,12 @@ class Probing:
         self._captured += 1
 
     def created(self, name: str = "app", **by_index: api.Container) -> None:
-        """A creation; the keys are indices with an underscore before them."""
+        """Record a creation; the keywords are probe indices prefixed with an underscore."""
         for index, container in by_index.items():
             self.sees(index[1:], "CreateContainer", create(container))
 
     def settle(self) -> None:
-        """Wait until all is in the file."""
+        """Wait until all captured calls are in the file."""
         wait_for(lambda: self.recorder.counters.recorded == self._captured)
 
 

@@ -16,7 +16,7 @@ def _request(*plugins: str) -> bytes:
     return api.ValidateContainerAdjustmentRequest(plugins=instances).SerializeToString()
 
 
-def test_plugins_other_than_our_own_are_news_once() -> None:
+def test_other_plugins_in_the_chain_are_reported_once() -> None:
     watch = ChainWatch("probe")
     event = an_event(1, event=VALIDATE)
     assert watch.look(event, _request("00-probe", "60-b", "20-a", "99-probe")) == ("20", "60")
@@ -25,7 +25,7 @@ def test_plugins_other_than_our_own_are_news_once() -> None:
     assert watch.look(event, _request("00-probe")) == ()
 
 
-def test_other_events_and_nonsense_tell_nothing() -> None:
+def test_other_events_and_invalid_requests_are_ignored() -> None:
     watch = ChainWatch("probe")
     assert watch.look(an_event(1), _request("20-a")) is None
     assert watch.look(an_event(1, event=VALIDATE), b"\xff\xff") is None

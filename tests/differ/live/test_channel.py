@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the recorder and the viewer tell each other arrives as it was told."""
+"""Messages between the recorder and the viewer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nri_scope.differ.live.channel import (
     encode,
 )
 
-# What a runtime says may be no Unicode at all.
+# Runtimes may send invalid Unicode.
 _TEXT = st.text(st.characters(exclude_categories=()))
 _NS = st.integers(-(2**63), 2**63)
 _MESSAGES: st.SearchStrategy[Message] = st.one_of(
@@ -37,6 +37,6 @@ _MESSAGES: st.SearchStrategy[Message] = st.one_of(
 
 
 @given(_MESSAGES)
-def test_messages_arrive_as_they_were_told(message: Message) -> None:
+def test_messages_round_trip(message: Message) -> None:
     found = decode(*encode(message))
     assert (type(found), found) == (type(message), message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the CRI is asked, about whom, and what becomes of it if it does not answer."""
+"""Polling the CRI for container specs: scheduling, bounds and errors."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ AWAY = ConnectionClosed("ContainerStatus: the runtime closed the connection")
 
 
 class Client:
-    """A CRI that answers what it is told to; with ``gate`` closed, not yet."""
+    """Fake CRI client; its replies wait while ``gate`` is cleared."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.now = 0
-        self.most = 0
+        self.concurrent = 0
+        self.concurrent_max = 0
         self.gate = asyncio.Event()
         self.gate.set()
         self.errors: list[NriScopeError] = []
-        """To be raised by the next calls, first one first."""
+        """Errors raised by the next calls, in order."""
         self.text = '{"runtimeSpec": {}}'
 
     async def version(self, *, timeout: float = 1) -> RuntimeVersion:
@@ -39,39 +39,39 @@ class Client:
 
     async def container_info(self, container_id: str, *, timeout: float = 1) -> str:
         self.asked.append(container_id)
-        self.now += 1
-        self.most = max(self.most, self.now)
+        self.concurrent += 1
+        self.concurrent_max = max(self.concurrent_max, self.concurrent)
         try:
             await self.gate.wait()
         finally:
-            self.now -= 1
+            self.concurrent -= 1
         if self.errors:
             raise self.errors.pop(0)
         return self.text
 
 
-class Hearer:
+class Receiver:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
-    def tell(self, message: CriBegan | Answer | CriEnded) -> None:
+    def receive(self, message: CriBegan | Answer | CriEnded) -> None:
         match message:
             case CriBegan(name):
-                self.told.append(f"began {name}")
+                self.messages.append(f"began {name}")
             case CriEnded():
-                self.told.append("away")
+                self.messages.append("away")
             case Answer():
                 assert message.wall_ns > 0
                 assert message.took_ns >= 0
-                self.told.append(message.container)
+                self.messages.append(message.container)
 
 
-class Asking:
+class Polling:
     def __init__(self, pauses: int) -> None:
         self.client = Client()
-        self.hearer = Hearer()
-        self.asker = CriPoller(
-            self.client, self.hearer.tell, settle=0.0, pauses=(0.0,) * pauses, away_pause=0.0
+        self.receiver = Receiver()
+        self.poller = CriPoller(
+            self.client, self.receiver.receive, settle=0.0, pauses=(0.0,) * pauses, away_pause=0.0
         )
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -80,14 +80,14 @@ class Asking:
                 await asyncio.sleep(0)
 
     async def all_done(self) -> tuple[int, int]:
-        await self.asker.finish(10)
-        return self.asker.answered, self.asker.unanswered
+        await self.poller.finish(10)
+        return self.poller.answered, self.poller.unanswered
 
 
 @asynccontextmanager
-async def asking_(pauses: int = 3) -> AsyncIterator[Asking]:
-    one = Asking(pauses)
-    task = asyncio.create_task(one.asker.run())
+async def polling(pauses: int = 3) -> AsyncIterator[Polling]:
+    one = Polling(pauses)
+    task = asyncio.create_task(one.poller.run())
     try:
         yield one
     finally:
@@ -96,108 +96,108 @@ async def asking_(pauses: int = 3) -> AsyncIterator[Asking]:
             await task
 
 
-async def test_each_container_is_asked_about_once_however_often_it_is_wanted() -> None:
-    async with asking_() as one:
+async def test_repeated_requests_for_a_container_are_one_call() -> None:
+    async with polling() as one:
         for _ in range(5):
-            one.asker.want("a")
-            one.asker.want("b")
+            one.poller.want("a")
+            one.poller.want("b")
         assert await one.all_done() == (2, 0)
-        assert sorted(one.client.asked) == one.hearer.told == ["a", "b"]
+        assert sorted(one.client.asked) == one.receiver.messages == ["a", "b"]
 
 
-async def test_what_changes_while_it_is_asked_about_is_asked_about_again() -> None:
-    async with asking_() as one:
+async def test_a_request_during_a_call_causes_another_call() -> None:
+    async with polling() as one:
         one.client.gate.clear()
-        one.asker.want("a")
+        one.poller.want("a")
         await one.until(lambda: one.client.asked == ["a"])
-        one.asker.want("a")
-        one.asker.want("a")
+        one.poller.want("a")
+        one.poller.want("a")
         one.client.gate.set()
         assert await one.all_done() == (2, 0)
         assert one.client.asked == ["a", "a"]
 
 
-async def test_only_a_few_are_asked_about_at_a_time() -> None:
-    async with asking_() as one:
+async def test_concurrent_calls_are_limited() -> None:
+    async with polling() as one:
         one.client.gate.clear()
         for number in range(20):
-            one.asker.want(f"c{number}")
-        await one.until(lambda: one.client.now == CALLS_MAX)
+            one.poller.want(f"c{number}")
+        await one.until(lambda: one.client.concurrent == CALLS_MAX)
         one.client.gate.set()
         assert await one.all_done() == (20, 0)
-        assert one.client.most == CALLS_MAX
+        assert one.client.concurrent_max == CALLS_MAX
 
 
-async def test_one_that_is_not_there_yet_is_asked_about_again() -> None:
-    async with asking_() as one:
+async def test_a_container_not_found_yet_is_retried() -> None:
+    async with polling() as one:
         one.client.errors = [NOT_FOUND, NOT_FOUND]
-        one.asker.want("a")
+        one.poller.want("a")
         assert await one.all_done() == (1, 0)
         assert one.client.asked == ["a"] * 3
 
 
-async def test_one_that_never_comes_is_given_up() -> None:
-    async with asking_(pauses=2) as one:
+async def test_a_container_never_found_is_given_up() -> None:
+    async with polling(pauses=2) as one:
         one.client.errors = [NOT_FOUND] * 3
-        one.asker.want("a")
+        one.poller.want("a")
         assert await one.all_done() == (0, 1)
         assert one.client.asked == ["a"] * 3
-        one.asker.want("a")
+        one.poller.want("a")
         assert await one.all_done() == (1, 1)
 
 
-async def test_one_that_was_removed_is_no_failure() -> None:
-    async with asking_() as one:
+async def test_a_removed_container_is_not_counted_as_unanswered() -> None:
+    async with polling() as one:
         one.client.errors = [NOT_FOUND] * 9
         one.client.gate.clear()
-        one.asker.want("a")
+        one.poller.want("a")
         await one.until(lambda: one.client.asked == ["a"])
-        one.asker.forget("a")
-        one.asker.forget("never heard of")
+        one.poller.forget("a")
+        one.poller.forget("never heard of")
         one.client.gate.set()
         assert await one.all_done() == (0, 0)
         assert one.client.asked == ["a"]
 
 
 @pytest.mark.parametrize("error", [RpcError(13, "boom"), DeadlineExceeded("ContainerStatus", 10)])
-async def test_other_errors_are_counted_and_no_more(error: NriScopeError) -> None:
-    async with asking_() as one:
+async def test_other_errors_are_only_counted(error: NriScopeError) -> None:
+    async with polling() as one:
         one.client.errors = [error]
-        one.asker.want("a")
-        one.asker.want("b")
+        one.poller.want("a")
+        one.poller.want("b")
         assert await one.all_done() == (1, 1)
-        assert one.hearer.told == ["b"]
+        assert one.receiver.messages == ["b"]
 
 
-async def test_an_answer_without_a_spec_is_none() -> None:
-    async with asking_() as one:
+async def test_a_reply_without_a_spec_counts_as_unanswered() -> None:
+    async with polling() as one:
         one.client.text = ""
-        one.asker.want("a")
+        one.poller.want("a")
         assert await one.all_done() == (0, 1)
-        assert one.hearer.told == []
+        assert one.receiver.messages == []
 
 
-async def test_going_away_is_told_once_and_what_waits_is_asked_later() -> None:
-    async with asking_() as one:
+async def test_a_disconnect_is_reported_once_and_waiting_containers_are_polled_later() -> None:
+    async with polling() as one:
         one.client.errors = [AWAY] * 8
         for name in "abc":
-            one.asker.want(name)
+            one.poller.want(name)
         assert await one.all_done() == (3, 0)
-        assert one.hearer.told[:2] == ["away", "began containerd"]
-        assert sorted(one.hearer.told[2:]) == ["a", "b", "c"]
+        assert one.receiver.messages[:2] == ["away", "began containerd"]
+        assert sorted(one.receiver.messages[2:]) == ["a", "b", "c"]
 
 
-async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_waiting_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cri_polling, "WAITING_MAX", 3)
-    async with asking_() as one:
+    async with polling() as one:
         for number in range(5):
-            one.asker.want(f"c{number}")
+            one.poller.want(f"c{number}")
         assert await one.all_done() == (3, 2)
 
 
-async def test_the_end_does_not_wait_for_ever() -> None:
-    async with asking_() as one:
+async def test_finish_does_not_wait_longer_than_its_timeout() -> None:
+    async with polling() as one:
         one.client.gate.clear()
-        one.asker.want("a")
-        await one.asker.finish(0.01)
-        assert (one.asker.answered, one.asker.unanswered) == (0, 1)
+        one.poller.want("a")
+        await one.poller.finish(0.01)
+        assert (one.poller.answered, one.poller.unanswered) == (0, 1)

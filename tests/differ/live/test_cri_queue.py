@@ -33,38 +33,38 @@ def _round(name: str, *changed: str) -> RoundDiff:
     )
 
 
-def test_whoever_was_changed_beside_is_asked_about() -> None:
+def test_side_effects_queue_the_changed_containers() -> None:
     rounds = [_round("CreateContainer", "own", "one"), _round("UpdateContainers", "two")]
     assert worth_asking(None, rounds) == {"one", "two"}
 
 
-def test_its_own_changes_count_where_the_container_is_there() -> None:
+def test_own_changes_queue_only_an_existing_container() -> None:
     assert worth_asking(None, [_round("UpdateContainer", "own")]) == {"own"}
     assert worth_asking(None, [_round("CreateContainer", "own")]) == set()
 
 
-def test_what_the_cri_told_leads_to_no_question() -> None:
+def test_changes_from_the_cri_queue_nothing() -> None:
     assert worth_asking(None, [_round("ContainerStatus", "own", "one")]) == set()
 
 
 @pytest.mark.parametrize("name", ["PostCreateContainer", "PostStartContainer"])
-def test_a_container_is_asked_about_when_it_is_there(name: str) -> None:
+def test_a_created_or_started_container_is_queued(name: str) -> None:
     event = an_event(1, subject="ns/pod/app", event=name)
     assert worth_asking(event, ()) == {event.container_id}
 
 
-def test_and_after_an_update() -> None:
+def test_an_updated_container_is_queued() -> None:
     event = an_event(1, subject="ns/pod/app", event="PostUpdateContainer")
     assert worth_asking(event, ()) == {event.container_id}
 
 
 @pytest.mark.parametrize("name", ["RunPodSandbox", "CreateContainer", "StopContainer"])
-def test_nothing_is_asked_before_it_is_done(name: str) -> None:
+def test_events_before_completion_queue_nothing(name: str) -> None:
     assert worth_asking(an_event(1, event=name), ()) == set()
     assert worth_asking(None, ()) == set()
 
 
-def test_who_is_removed_is_not_asked_about() -> None:
+def test_a_removed_container_is_gone() -> None:
     event = an_event(1, subject="ns/pod/app", event="RemoveContainer")
     assert is_gone(event) == event.container_id != ""
     assert is_gone(an_event(1)) == is_gone(None) == ""
@@ -74,7 +74,7 @@ def _take(starting: Starting, name: str, now: float = 0.0) -> str:
     return starting.failed(an_event(1, subject="ns/pod/app", event=name), now)
 
 
-def test_a_container_that_ends_instead_of_having_started_is_asked_about() -> None:
+def test_a_container_that_stops_before_it_has_started_is_queued() -> None:
     starting, container = Starting(), an_event(1, subject="ns/pod/app").container_id
     assert [_take(starting, name) for name in ("StartContainer", "StopContainer")] == [
         "",
@@ -84,7 +84,7 @@ def test_a_container_that_ends_instead_of_having_started_is_asked_about() -> Non
     assert [_take(starting, name) for name in names] == [""] * 4
 
 
-def test_a_container_that_does_not_start_is_asked_about_now_and_then() -> None:
+def test_a_container_that_does_not_start_is_queued_at_intervals() -> None:
     starting, container = Starting(), an_event(1, subject="ns/pod/app").container_id
     _take(starting, "PostCreateContainer", 10.0)
     asked = [bool(starting.due(10.0 + tenth / 10)) for tenth in range(100)]

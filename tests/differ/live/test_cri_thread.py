@@ -11,7 +11,7 @@ from nri_scope.cri import CriClient
 from nri_scope.differ.live.cri_thread import CriThread
 
 
-def test_whatever_goes_wrong_in_the_beginning_is_told(
+def test_an_error_while_connecting_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(path: Path) -> None:

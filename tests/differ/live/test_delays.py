@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain that takes long, seen live: a plugin may take up its deadline, and others after it."""
+"""A slow chain followed live: one plugin exceeds its deadline, another takes over half of it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from nri_scope.recording.reader import Recording
 from .playing import Playing, entries_of
 
 SLOW = Path(__file__).parents[2] / "data" / "cases" / "c24-slow-plugin.nriscope.zip"
-"""30-sleepy takes 2.6 s of the 2 s that it has; 40-half 1.3 s. Both containers were created."""
-STEP = 1_000_000
-"""Between two looks: some fall between the end of a deadline and what comes then."""
+"""30-sleepy takes 2.6 s with a deadline of 2 s, 40-half 1.3 s; both containers were created."""
+STEP_NS = 1_000_000
+"""Interval of reads; some fall between the end of a deadline and the next event."""
 
 
 @pytest.fixture
 def playing(tmp_path: Path) -> Iterator[tuple[Playing, range]]:
-    """The case as it is written, and the moments at which somebody looks."""
+    """The case while it is written, and the times of the reads."""
     with Recording.open(unpack(SLOW, tmp_path)) as recording:
         entries, offset = entries_of(recording)
-    moments = range(entries[0][0], entries[-1][0] + 2 * STEP, STEP)
+    moments = range(entries[0][0], entries[-1][0] + 2 * STEP_NS, STEP_NS)
     with Playing(tmp_path / "live.nriscope.db", entries, wall_minus_mono_ns=offset) as one:
         yield one, moments
 
 
-def test_a_creation_with_a_missed_deadline_is_told_once(playing: tuple[Playing, range]) -> None:
+def test_a_creation_with_a_missed_deadline_is_shown_once(playing: tuple[Playing, range]) -> None:
     one, moments = playing
     found = [diff for now in moments for diff in one.until(now)]
     found += one.end()
@@ -43,7 +43,7 @@ def test_a_creation_with_a_missed_deadline_is_told_once(playing: tuple[Playing, 
     assert [len(diff.steps) for diff in created] == [5, 5]
     assert {str(step.owner) for diff in created for step in diff.steps} == {"20-env"}
     assert found == one.afterwards()
-    assert one.said == []
+    assert one.reported_waits == []
     sleepy, half = (slow_span(span) for span in first.spans if slow(span))
     assert sleepy == (
         "30-sleepy (between 25-nri-scope and 35-nri-scope) took 2.00s, over its deadline of "
@@ -52,18 +52,18 @@ def test_a_creation_with_a_missed_deadline_is_told_once(playing: tuple[Playing, 
     assert half.endswith("took 1.30s, over half of the deadline of 2.00s")
 
 
-def test_what_is_complete_is_told_at_once(playing: tuple[Playing, range]) -> None:
+def test_a_complete_round_is_shown_immediately(playing: tuple[Playing, range]) -> None:
     one, moments = playing
-    told: dict[int, int] = {}
+    shown_at: dict[int, int] = {}
     at: dict[int, RoundDiff] = {}
     for now in moments:
         for diff in one.until(now):
-            told[diff.event] = now
+            shown_at[diff.event] = now
             at[diff.event] = diff
     with Recording.open(one.path) as recording:
         events = {event.id: event for event in recording.events()}
-    for number, now in told.items():
+    for number, now in shown_at.items():
         last = events[at[number].events[-1]]
-        assert now - (last.at_ns + last.took_ns) <= 2 * STEP, at[number]
-    # Of the newest round, too.
-    assert max(told) == 69
+        assert now - (last.at_ns + last.took_ns) <= 2 * STEP_NS, at[number]
+    # The newest round included.
+    assert max(shown_at) == 69

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever takes how long, and whoever looks when: live tells what the recording tells."""
+"""With any delays and read times, live output matches the finished recording."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> N
     node = Delayed(data.draw)
     node.live()
     found, afterwards = _live(node, data.draw)
-    assert [_told(one) for one in found] == [_told(one) for one in afterwards]
-    failed = {_what(truth) for truth in node.truths if truth.failed}
+    assert [_stable_fields(one) for one in found] == [_stable_fields(one) for one in afterwards]
+    failed = {_key(truth) for truth in node.truths if truth.failed}
     for live, whole in zip(found, afterwards, strict=True):
-        # Afterwards more is known of what came of it, and nothing that is not so.
+        # The finished recording may show more failures, and only real ones.
         assert whole.failure or not live.failure
         assert not whole.failure or (whole.name, whole.container) in failed
     created = Counter(one.container for one in found if one.name == "CreateContainer")
@@ -42,30 +42,30 @@ def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> N
     for number, truth in enumerate(node.truths):
         if truth.event != "CreateContainer" or not created[truth.container]:
             continue
-        (told,) = (one for one in found if (one.name, one.container) == _what(truth))
-        # What was not seen is not said to have failed.
+        (told,) = (one for one in found if (one.name, one.container) == _key(truth))
+        # An unobserved failure is not claimed.
         assert truth.failed or not told.failure
         if truth.failed:
-            assert told.failure or not _is_to_be_seen(node, number)
+            assert told.failure or not _is_failure_observable(node, number)
             continue
         env = {path: count for (one, path), count in changes.items() if one == truth.container}
         assert {path for path in env if path.startswith("/process/env/")} <= truth.changed
         assert set(env.values()) <= {1}
 
 
-def _told(one: RoundDiff) -> tuple[object, ...]:
-    """What of a round does not depend on what comes later."""
+def _stable_fields(one: RoundDiff) -> tuple[object, ...]:
+    """Return the fields of a round that later events do not change."""
     steps = [(step.container, step.change, step.owner, step.event) for step in one.steps]
     return one.events, one.name, one.seen_by, one.missed_by, one.chain, one.spans, steps
 
 
-def _what(truth: Truth) -> tuple[str, str]:
+def _key(truth: Truth) -> tuple[str, str]:
     return truth.event, truth.container
 
 
-def _is_to_be_seen(node: Delayed, number: int) -> bool:
-    """Whether the runtime went on to something else, past a connection that was there."""
-    if node.restless:
+def _is_failure_observable(node: Delayed, number: int) -> bool:
+    """Return whether later events show that the failed one skipped a present connection."""
+    if node.probes_vary:
         return False
     before, truth, after = node.truths[:number], node.truths[number], node.truths[number + 1 :]
     asked = {session for one in before for session in one.seen_by}
@@ -75,7 +75,7 @@ def _is_to_be_seen(node: Delayed, number: int) -> bool:
 def _live(
     node: Delayed, draw: Callable[[st.SearchStrategy[int]], int]
 ) -> tuple[list[RoundDiff], list[RoundDiff]]:
-    """What is told live and afterwards, by somebody who looks now and then."""
+    """Return the rounds read live at random times, and those of the finished recording."""
     found: list[RoundDiff] = []
     times = [at_ns for at_ns, _ in node.entries]
     with (
@@ -92,12 +92,12 @@ def _live(
         whole, alone = one.failures()
         assert whole == alone
         afterwards = one.afterwards()
-        assert _of_changing(one.excerpts()) == _of_changing(afterwards)
+        assert _changing_rounds(one.excerpts()) == _changing_rounds(afterwards)
         return found, afterwards
 
 
-def _of_changing(found: Iterable[RoundDiff]) -> list[tuple[object, ...]]:
-    """What is told of rounds in which plugins can change something, in order."""
+def _changing_rounds(found: Iterable[RoundDiff]) -> list[tuple[object, ...]]:
+    """Return the compared fields of rounds in which plugins can change values, in order."""
     found = [one for one in found if one.name in ("CreateContainer", "UpdateContainer")]
     found.sort(key=lambda one: one.event)
-    return [(*_told(one), one.failure, one.doubt, one.remarks) for one in found]
+    return [(*_stable_fields(one), one.failure, one.doubt, one.remarks) for one in found]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The differ over a recording that is being written."""
+"""Following a recording that is being written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nri_scope.recording.reader import Recording
 
 from .probing import Probing, a_container, change, create, wait_for
 
-NOTHING = ReadPosition(0, 0)
+BEGINNING = ReadPosition(0, 0)
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def paths(found: RoundDiff) -> list[str]:
     return [step.change.path for step in found.steps]
 
 
-def test_a_round_is_told_when_all_saw_it_or_the_next_one_is_there(probing: Probing) -> None:
+def test_a_round_is_returned_when_all_saw_it_or_the_next_begins(probing: Probing) -> None:
     probing.created(_00=a_container())
     probing.settle()
     with Recording.open(probing.path) as recording:
-        follower = Follower(recording, NOTHING)
+        follower = Follower(recording, BEGINNING)
         assert rounds(follower.read()) == []
         probing.created(_99=a_container(k="v"))
         probing.settle()
@@ -58,14 +58,14 @@ def test_a_round_is_told_when_all_saw_it_or_the_next_one_is_there(probing: Probi
         assert [one.name for one in rounds(follower.finish())] == ["StartContainer"]
 
 
-def test_of_a_round_that_does_not_go_on_words_are_said_once_and_nothing_is_told(
+def test_a_stalled_round_is_described_once_and_not_returned(
     probing: Probing,
 ) -> None:
     now = began = monotonic_ns()
     probing.sees("00", "CreateContainer", create(a_container()), at_mono_ns=began)
     probing.settle()
     with Recording.open(probing.path) as recording:
-        follower = Follower(recording, NOTHING, monotonic_ns=lambda: now)
+        follower = Follower(recording, BEGINNING, monotonic_ns=lambda: now)
         assert rounds(follower.read()) == []
         assert follower.describe_open_round() == ""
         now += 10_000_000_000
@@ -85,20 +85,20 @@ def test_of_a_round_that_does_not_go_on_words_are_said_once_and_nothing_is_told(
         assert rounds(follower.finish()) == []
 
 
-def test_a_round_is_over_when_those_who_are_missing_have_ended(probing: Probing) -> None:
+def test_a_round_ends_when_the_missing_sessions_have_ended(probing: Probing) -> None:
     probing.created(_00=a_container())
     probing.settle()
     with Recording.open(probing.path) as recording:
-        follower = Follower(recording, NOTHING)
+        follower = Follower(recording, BEGINNING)
         assert rounds(follower.read()) == []
         probing.recorder.end_session(probing.sessions["99"], "lost", time_ns())
         found: list[RoundDiff] = []
 
-        def told() -> bool:
+        def has_rounds() -> bool:
             found.extend(rounds(follower.read()))
             return bool(found)
 
-        wait_for(told)
+        wait_for(has_rounds)
         (one,) = found
         assert (one.seen_by, one.missed_by) == (("00-nri-scope",), ("99-nri-scope",))
         assert one.failure == ""
@@ -108,11 +108,11 @@ def test_a_round_is_over_when_those_who_are_missing_have_ended(probing: Probing)
         )
 
 
-def test_a_probe_that_joins_late_is_heard_from_then_on(probing: Probing) -> None:
+def test_a_probe_that_joins_late_is_part_of_later_rounds(probing: Probing) -> None:
     probing.created(_00=a_container("one"), _99=a_container("one", k="v"))
     probing.settle()
     with Recording.open(probing.path) as recording:
-        follower = Follower(recording, NOTHING)
+        follower = Follower(recording, BEGINNING)
         (first,) = rounds(follower.read())
         probing.sessions["50"] = probing.join("50")
         two = a_container("two"), a_container("two", k="v")
@@ -125,7 +125,7 @@ def test_a_probe_that_joins_late_is_heard_from_then_on(probing: Probing) -> None
         assert step.owner.index == "01–49"
 
 
-def test_what_was_in_the_file_before_is_not_told_again(tmp_path: Path) -> None:
+def test_earlier_events_in_the_file_are_not_returned(tmp_path: Path) -> None:
     path = tmp_path / "a.nriscope.db"
     before = Probing(path, "00", "99")
     before.created(_00=a_container("old"), _99=a_container("old", k="v"))
@@ -141,9 +141,9 @@ def test_what_was_in_the_file_before_is_not_told_again(tmp_path: Path) -> None:
     assert found.container == "new-id"
 
 
-def test_every_event_is_handed_on_once_with_its_request(probing: Probing) -> None:
+def test_every_event_is_returned_once_with_its_request(probing: Probing) -> None:
     with Recording.open(probing.path) as recording:
-        follower = Follower(recording, NOTHING)
+        follower = Follower(recording, BEGINNING)
         seen: list[Seen] = []
         for number in range(30):
             probing.created(_00=a_container(f"c{number}"), _99=a_container(f"c{number}"))

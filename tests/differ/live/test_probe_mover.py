@@ -19,16 +19,16 @@ class Probes:
         self.moved.set()
 
 
-async def test_probes_go_around_the_plugins_that_are_there() -> None:
-    probes, said = Probes(), list[str]()
-    Placer(probes, said.append).chain(("20", "30", "60"))
+async def test_probes_are_moved_around_the_plugins() -> None:
+    probes, notices = Probes(), list[str]()
+    Placer(probes, notices.append).chain(("20", "30", "60"))
     assert probes.moves == [("00", "25", "50", "99")]
-    assert said == ["plugins at 20, 30, 60: moving probes to 00, 25, 50, 99"]
+    assert notices == ["plugins at 20, 30, 60: moving probes to 00, 25, 50, 99"]
 
 
-async def test_moves_wait_for_each_other_and_only_the_newest_counts() -> None:
-    probes, said = Probes(), list[str]()
-    placer = Placer(probes, said.append, pause=0.01)
+async def test_pending_moves_are_replaced_by_the_newest() -> None:
+    probes, notices = Probes(), list[str]()
+    placer = Placer(probes, notices.append, pause=0.01)
     placer.chain(("20", "30"))
     probes.moved.clear()
     placer.chain(("20", "40"))
@@ -39,7 +39,7 @@ async def test_moves_wait_for_each_other_and_only_the_newest_counts() -> None:
     assert probes.moves == [("00", "25", "99"), ("00", "50", "99")]
 
 
-async def test_nobody_moves_where_all_is_well() -> None:
-    probes, said = Probes(), list[str]()
-    Placer(probes, said.append).chain(("20", "60"))
-    assert (probes.moves, said) == ([], [])
+async def test_well_placed_probes_do_not_move() -> None:
+    probes, notices = Probes(), list[str]()
+    Placer(probes, notices.append).chain(("20", "60"))
+    assert (probes.moves, notices) == ([], [])
