@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command refmerge merges what plugins answer, with upstream's adaptation package. It reads cases
-// from stdin and writes what became of each to stdout, one JSON object a line, see testCase and
-// outcome.
+// Command refmerge merges plugins' replies with upstream's adaptation package. It reads cases from
+// stdin and writes their outcomes to stdout, as JSON lines, see testCase and outcome.
 //
-// Plugins connect and register over a real socket. Their answers to events are put in their place
-// where ttRPC would send the request: so the adaptation serialises every request and parses every
-// reply, but nobody has to wait for a socket thousands of times.
+// Plugins connect and register over a real socket. Their replies to events are injected instead of
+// sending the request with ttRPC: the adaptation serialises every request and parses every reply,
+// but thousands of round trips over a socket are avoided.
 package main
 
 import (
@@ -42,17 +41,17 @@ type testCase struct {
 	Replies [][]byte `json:"replies_b64"`
 }
 
-// outcome is what the plugins were sent and what the runtime is told.
+// outcome contains the requests to the plugins and the result for the runtime.
 type outcome struct {
 	Seen       [][]byte `json:"seen_b64"`
 	Response   []byte   `json:"response_b64"`
-	Validation []byte   `json:"validation_b64"` // what the validator was sent
+	Validation []byte   `json:"validation_b64"` // request to the validator
 	Error      string   `json:"error"`
 }
 
 type reference struct {
 	adaptation *adaptation.Adaptation
-	mask       int32 // what the plugin that is being configured shall have subscribed to
+	mask       int32 // event mask of the plugin that is being configured
 	replies    [][]byte
 	outcome    *outcome
 }
@@ -89,7 +88,7 @@ func main() {
 	}))
 }
 
-// event returns the bit of an event, 0 where this version of NRI does not have it.
+// event returns the bit of an event, 0 if this version of NRI lacks it.
 func event(name string) int32 {
 	number, ok := api.Event_value[name]
 	if !ok {
@@ -106,7 +105,7 @@ func (r *reference) start(socket string) {
 	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 		return nil, nil
 	}
-	// A plugin must not be dropped for being slow on a busy machine.
+	// Plugins must not be disconnected because the machine is busy.
 	adaptation.SetPluginRegistrationTimeout(time.Minute)
 	adaptation.SetPluginRequestTimeout(time.Minute)
 	var err error
@@ -135,13 +134,13 @@ func (r *reference) connect(socket, name, index string, mask int32, admitted fun
 	)
 	check(err)
 	check(s.Start(context.Background()))
-	// Not every version of the adaptation says when a plugin takes part.
+	// Not every version of the adaptation reports when a plugin joins the chain.
 	for !admitted(r.run(testCase{Event: "CreateContainer", Request: emptyCreation})) {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// intercept stands where requests to plugins are sent.
+// intercept replaces sending requests to plugins.
 func (r *reference) intercept(ctx context.Context, request *ttrpc.Request, reply *ttrpc.Response, _ *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
 	switch path.Base(request.Method) {
 	case "Configure":

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Configure takes our settings where the runtime has some for us.
+// Configure reads the settings if the runtime sends a configuration.
 func (p *plugin) Configure(_ context.Context, config, runtime, version string) (stub.EventMask, error) {
 	if config != "" {
 		if err := json.Unmarshal([]byte(config), &p.settings); err != nil {
@@ -85,7 +85,7 @@ func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, contain
 	return adjustment, updates, nil
 }
 
-// panic is one of two: it depends on what was created before.
+// panic causes one of two panics, depending on the previously created container.
 func (p *plugin) panic() {
 	if p.created == "" {
 		panic("nothing was created before")
@@ -94,7 +94,7 @@ func (p *plugin) panic() {
 	known[p.created] = true
 }
 
-// updateBefore is asked when a container is created; it updates the one before, if there is one.
+// updateBefore updates the previously created container, if any, when a container is created.
 func (p *plugin) updateBefore(id string) ([]*api.ContainerUpdate, error) {
 	before := p.created
 	p.created = id

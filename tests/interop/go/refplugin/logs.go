@@ -17,8 +17,8 @@ import (
 	"nri-scope/interop/internal/jsonlines"
 )
 
-// eventLog writes events as YAML, a log entry each line, as the logger plugin among upstream's
-// samples does: that is what people run today to see events.
+// eventLog writes events as YAML, one log entry per line, like the logger plugin in upstream's
+// samples, the usual tool for watching events.
 type eventLog struct {
 	logger *logrus.Logger
 	file   *os.File
@@ -61,8 +61,8 @@ func (l *eventLog) close() {
 	}
 }
 
-// requestLog writes what was received and answered, so that others can compare it with what
-// was sent. Messages are serialised anew, with maps in order.
+// requestLog writes received requests and their replies, for comparison with the sent ones.
+// Messages are serialised again, with sorted maps.
 type requestLog struct {
 	lock  sync.Mutex
 	lines *jsonlines.Writer
@@ -86,7 +86,7 @@ func (l *requestLog) write(method string, request, reply any) {
 	l.lines.Write(map[string]string{
 		"method": path.Base(method), "request_b64": encode(request), "reply_b64": encode(reply),
 	})
-	// A launched plugin is ended by SIGKILL: what it saw must be in the file by then.
+	// Flush: a launched plugin is ended by SIGKILL.
 	if err := l.lines.Flush(); err != nil {
 		fail(err)
 	}
@@ -110,7 +110,7 @@ func encode(message any) string {
 	return base64.StdEncoding.EncodeToString(bytes)
 }
 
-// eventOf names the event that a request carries.
+// eventOf returns the name of a request's event.
 func eventOf(method string, request any) string {
 	if change, ok := request.(*api.StateChangeEvent); ok {
 		name := ""

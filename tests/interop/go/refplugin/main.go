@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command refplugin is a reference plugin on upstream's stub package. It takes part in every
-// event but validation and does nothing with it, unless told otherwise by a flag. It says on
-// stdout, one JSON object a line, what happens to its connection, and ends with that.
+// Command refplugin is a reference plugin that uses upstream's stub package. It subscribes to every
+// event but validation and replies without changes, unless flags say otherwise. It reports the state
+// of its connection as JSON lines on stdout, and ends with the connection.
 package main
 
 import (
@@ -23,23 +23,23 @@ import (
 	"nri-scope/interop/internal/jsonlines"
 )
 
-// settings come from flags or, where a runtime launches us without any, from the JSON object
-// that Configure brings.
+// settings come from flags or, if a runtime launches the plugin without flags, from the JSON object
+// in Configure.
 type settings struct {
 	YAML       string `json:"yaml"`        // file to log each event to, as YAML
-	Requests   string `json:"requests"`    // file for what was received, one JSON object a request
-	Delay      int    `json:"delay_ms"`    // wait so long before an answer …
+	Requests   string `json:"requests"`    // file for received requests, as JSON lines
+	Delay      int    `json:"delay_ms"`    // delay of a reply …
 	DelayEvent string `json:"delay_event"` // … to this event
-	DelayAfter int    `json:"delay_after"` // … once it has come this often
-	Annotation string `json:"annotation"`  // key to set on containers that are created
-	Env        string `json:"env"`         // variable to set on containers that are created
-	Events     int    `json:"events"`      // mask of events to subscribe to; 0: all we know
-	// A ContainerAdjustment, as JSON, for each container that is created, …
+	DelayAfter int    `json:"delay_after"` // … after so many of them
+	Annotation string `json:"annotation"`  // key to set on created containers
+	Env        string `json:"env"`         // variable to set in created containers
+	Events     int    `json:"events"`      // mask of events to subscribe to; 0: all known events
+	// A ContainerAdjustment, as JSON, for each created container, …
 	Adjust json.RawMessage `json:"adjust"`
-	// … and with each creation LinuxResources for the container that was created before.
+	// … and LinuxResources to update the previously created container with each creation.
 	UpdateBefore json.RawMessage `json:"update_before"`
-	Replies      string          `json:"replies"` // file with replies to give, see script
-	Panic        string          `json:"panic"`   // name of a container at whose creation it panics
+	Replies      string          `json:"replies"` // file with replies, see script
+	Panic        string          `json:"panic"`   // name of a container whose creation causes a panic
 }
 
 type plugin struct {
@@ -50,7 +50,7 @@ type plugin struct {
 	requests *requestLog
 	script   script
 	seen     atomic.Int64
-	created  string // id of the container that was created last
+	created  string // id of the last created container
 }
 
 func main() {
@@ -127,8 +127,8 @@ func (p *plugin) open() error {
 	return p.requests.open(p.Requests)
 }
 
-// obey commands on stdin: "update" asks the runtime to update a container, or to do all of a request
-// for updates, "stop" disconnects. The end of stdin means nothing: launched plugins have none.
+// obey executes commands from stdin: "update" requests an update of a container, or sends a whole
+// update request; "stop" disconnects. The end of stdin is ignored: launched plugins have no stdin.
 func (p *plugin) obey() {
 	jsonlines.Read(os.Stdin, func(line []byte) bool {
 		var command struct {
@@ -162,7 +162,7 @@ func (p *plugin) obey() {
 	})
 }
 
-// intercept every request; what only looks on is here, what answers is in the handlers.
+// intercept every request for logging; the handlers reply.
 func (p *plugin) intercept(ctx context.Context, unmarshal ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	if !p.requests.enabled() && p.Delay == 0 && p.script == nil {
 		return method(ctx, unmarshal)

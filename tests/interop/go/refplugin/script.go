@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// script holds replies to give, serialised: by method, then by the id of the container.
+// script contains serialised replies, by method and container id.
 type script map[string]map[string][]byte
 
 func (s *script) open(name string) error {
@@ -25,7 +25,7 @@ func (s *script) open(name string) error {
 	return json.Unmarshal(text, s)
 }
 
-// reply to a request, nil where the script has none.
+// reply to a request; nil if the script has none.
 func (s script) reply(method string, request any) proto.Message {
 	about, ok := request.(interface{ GetContainer() *api.Container })
 	if !ok {

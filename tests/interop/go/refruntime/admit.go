@@ -4,8 +4,8 @@
 
 package main
 
-// synchronizesLaunched says whether the adaptation begins with a Synchronize of launched plugins,
-// were there any or not.
+// synchronizesLaunched is true if the adaptation begins with a Synchronize of launched plugins,
+// even if there are none.
 const synchronizesLaunched = true
 
 // admitted waits until the adaptation sends events to the plugin that it just synchronized.

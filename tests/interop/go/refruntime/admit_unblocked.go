@@ -6,8 +6,8 @@ package main
 
 const synchronizesLaunched = false
 
-// admitted is early: up to NRI 0.6 nobody can wait until the adaptation sends events to the plugin
-// that it just synchronized. Whoever needs that has to count the requests of an event.
+// admitted returns too early: up to NRI 0.6 it is impossible to wait until the adaptation sends
+// events to the plugin that it just synchronized. Callers must count the requests of an event.
 func (r *runtime) admitted(updates int) {
 	r.count(updates)
 }

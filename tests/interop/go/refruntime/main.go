@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command refruntime is a reference runtime on upstream's adaptation package. It has no
-// containers: it is told, by JSON lines on stdin, which events to send, and says on stdout,
-// one JSON object a line, what became of them. It ends with its stdin.
+// Command refruntime is a reference runtime that uses upstream's adaptation package. It has no
+// containers: it reads commands to send events as JSON lines from stdin, and writes the results
+// as JSON lines to stdout. It ends at the end of stdin.
 //
 // Commands, by "do":
 //
 //	wait  until "plugins" plugins have been synchronized since the start
 //	play  lifecycles of a pod with a container; see playCommand
 //	feed  the requests of a file of JSON lines {"method", "request_b64"}; see feedCommand
-//	send  one request, and tell its merged reply or error; see sendCommand
+//	send  one request, and report its merged reply or error; see sendCommand
 //	stop  the runtime and end
 package main
 
@@ -41,12 +41,12 @@ type runtime struct {
 
 	lock    sync.Mutex
 	changed *sync.Cond
-	// connected counts external plugins that were ever synchronized; launched ones are
+	// connected counts the external plugins synchronized since the start; launched ones are
 	// synchronized before Start returns.
 	connected int
 	started   bool
 	orphaned  bool
-	// played numbers the lifecycles of all play commands, so that no id comes twice.
+	// played numbers the lifecycles of all play commands, so that ids are unique.
 	played int
 }
 
@@ -74,7 +74,7 @@ func main() {
 	r.changed = sync.NewCond(&r.lock)
 	shape := traffic.Shape{Env: *stateEnv, Mounts: 12, Workloads: 20}
 	for n := range *state {
-		// Numbers that no lifecycle reaches.
+		// Numbers that are too large for any lifecycle.
 		r.pods = append(r.pods, shape.Pod(1_000_000+n))
 		r.containers = append(r.containers, shape.Container(1_000_000+n))
 	}
@@ -120,7 +120,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// commands reads stdin to its end, which also ends a wait for plugins that never come.
+// commands reads stdin to its end, which also ends a wait for plugins that never connect.
 func (r *runtime) commands() <-chan []byte {
 	lines := make(chan []byte)
 	go func() {
@@ -140,7 +140,7 @@ func (r *runtime) commands() <-chan []byte {
 	return lines
 }
 
-// obey one command; false ends the program.
+// obey executes one command; false ends the program.
 func (r *runtime) obey(line []byte) bool {
 	var command struct {
 		Do      string `json:"do"`
@@ -206,7 +206,7 @@ func (r *runtime) wait(plugins int) {
 	}
 }
 
-// update is called for a plugin's unsolicited updates: all are granted.
+// update is called for a plugin's unsolicited updates: all succeed.
 func (r *runtime) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	ids := []string{}
 	for _, update := range updates {

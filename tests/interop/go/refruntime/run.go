@@ -20,9 +20,9 @@ import (
 
 // playCommand plays lifecycles, one after the other.
 type playCommand struct {
-	Lifecycles int     `json:"lifecycles"` // how many; 0 with seconds: as many as fit
+	Lifecycles int     `json:"lifecycles"` // number; 0: limited by seconds
 	Seconds    float64 `json:"seconds"`    // no new lifecycle begins after this time
-	Rate       float64 `json:"rate"`       // events a second; 0: as fast as the plugins answer
+	Rate       float64 `json:"rate"`       // events per second; 0: as fast as the plugins reply
 	PodUpdates bool    `json:"pod_updates"`
 	Sizes      []int   `json:"sizes"`   // instead: one lifecycle per size, each message of that size
 	Samples    string  `json:"samples"` // file for the duration of each event call
@@ -34,7 +34,7 @@ type feedCommand struct {
 	File string `json:"file"`
 }
 
-// sendCommand sends one request, and tells what became of it.
+// sendCommand sends one request, and reports its result.
 type sendCommand struct {
 	Method  string `json:"method"`
 	Request []byte `json:"request_b64"`
@@ -62,7 +62,7 @@ func (c sendCommand) send(r *runtime) error {
 	return nil
 }
 
-// relayed turns a panic of the adaptation, which some adjustments cause, into an error.
+// relayed converts a panic of the adaptation, which some adjustments cause, to an error.
 func relayed(r *runtime, message proto.Message) (answer proto.Message, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -78,12 +78,12 @@ type run struct {
 	samples measure.Samples
 	begin   time.Time
 	period  time.Duration // from one event to the next; 0: no pause
-	lag     time.Duration // how late the latest event was, at worst
+	lag     time.Duration // longest delay of an event behind schedule
 	errors  []string
 }
 
-// send one event when its time has come. The schedule is open-loop: an event that comes late
-// does not move the later ones, which follow without a pause until the schedule is met again.
+// send one event at its scheduled time. The schedule is open-loop: a late event does not delay
+// later ones, which follow without a pause until the schedule is met again.
 func (r *run) send(event string, message proto.Message) {
 	if r.period > 0 {
 		due := r.begin.Add(time.Duration(r.samples.Len()) * r.period)
@@ -179,7 +179,7 @@ func (c feedCommand) feed(run *run) error {
 	return err
 }
 
-// report runs a command and writes what it measured.
+// report runs a command and writes its measurements.
 func (r *runtime) report(event, samples string, command func(*run) error) {
 	requests, bytes, failures := r.wire.requests.Load(), r.wire.bytes.Load(), r.wire.failures.Load()
 	run := &run{runtime: r, begin: time.Now(), errors: []string{}}
@@ -199,10 +199,10 @@ func (r *runtime) report(event, samples string, command func(*run) error) {
 		measure.Summary
 		Wall     int64    `json:"wall_ns"`
 		Rate     float64  `json:"events_per_s"`
-		Requests int64    `json:"requests"`   // to plugins; fewer than events where one was gone
+		Requests int64    `json:"requests"`   // to plugins; fewer than events if one was disconnected
 		Failures int64    `json:"failures"`   // requests without a reply or with an error status
 		Bytes    int64    `json:"wire_bytes"` // written to plugins' sockets
-		Lag      int64    `json:"lag_ns"`     // how far behind its schedule the run was, at worst
+		Lag      int64    `json:"lag_ns"`     // longest delay behind schedule
 		Errors   []string `json:"errors"`     // of event calls, the first hundred
 	}{
 		event, run.samples.Summary(), wall.Nanoseconds(),

@@ -6,8 +6,8 @@ package main
 
 import "github.com/containerd/nri/pkg/adaptation"
 
-// watched is nothing here: NRI 0.3 lets nobody see what is sent to plugins. Requests are not
-// counted then.
+// watched is a no-op: with NRI 0.3, requests to plugins cannot be intercepted, so they are not
+// counted.
 func (r *runtime) watched() []adaptation.Option {
 	return nil
 }

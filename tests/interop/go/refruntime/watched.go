@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// watched lets us see what is sent to plugins.
+// watched intercepts the requests to plugins.
 func (r *runtime) watched() []adaptation.Option {
 	interceptor := ttrpc.WithUnaryClientInterceptor(r.wire.intercept)
 	return []adaptation.Option{adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{interceptor}, nil)}

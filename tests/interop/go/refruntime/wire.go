@@ -16,7 +16,7 @@ import (
 	"nri-scope/interop/internal/wiresize"
 )
 
-// wire sees every request to every plugin as it is handed to ttRPC.
+// wire intercepts every request to every plugin before ttRPC sends it.
 type wire struct {
 	requests atomic.Int64
 	bytes    atomic.Int64 // written to sockets: mux frame headers, ttRPC headers and requests; no replies
@@ -27,10 +27,10 @@ type wire struct {
 // sentRequest is a line of the file named by -sent.
 type sentRequest struct {
 	Method  string `json:"method"`
-	Request string `json:"request_b64"` // the payload as it was on the wire
+	Request string `json:"request_b64"` // the payload as sent
 	Reply   string `json:"reply_b64"`
 	Status  int32  `json:"status"` // ttRPC status code of the reply
-	Error   string `json:"error"`  // why there is no reply
+	Error   string `json:"error"`  // error if there is no reply
 	Timeout int64  `json:"timeout_ns"`
 	At      int64  `json:"at_ns"` // wall clock
 	Took    int64  `json:"took_ns"`

@@ -15,15 +15,15 @@ import (
 // Name of this dialect.
 const Name = "dedicated"
 
-// HasPodUpdate says whether UpdatePodSandbox and PostUpdatePodSandbox exist.
+// HasPodUpdate is true if UpdatePodSandbox and PostUpdatePodSandbox exist.
 const HasPodUpdate = true
 
-// Method returns the RPC that carries an event.
+// Method returns the RPC of an event.
 func Method(event string) string {
 	return event
 }
 
-// SetTimes tells when the container was created, started and finished, in Unix nanoseconds.
+// SetTimes sets the times of creation, start and end of a container, in Unix nanoseconds.
 func SetTimes(container *api.Container, created, started, finished int64) {
 	container.CreatedAt, container.StartedAt, container.FinishedAt = created, started, finished
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dialect hides how NRI versions differ: up to 0.11 most events travel as StateChange,
+// Package dialect hides differences of NRI versions: up to 0.11 most events travel as StateChange,
 // from 0.12 each event has its own request. Build with -tags nri_statechange for the former.
 package dialect
 
@@ -16,7 +16,7 @@ import (
 // Service is the full name of the ttRPC service of plugins.
 const Service = "nri.pkg.api.v1alpha1.Plugin"
 
-// Request makes the message that carries an event. The resources are those of UpdateContainer
+// Request makes the message of an event. The resources are those of UpdateContainer
 // and UpdatePodSandbox; other events have none.
 func Request(event string, pod *api.PodSandbox, container *api.Container, resources *api.LinuxResources) (proto.Message, error) {
 	switch event {
@@ -30,8 +30,8 @@ func Request(event string, pod *api.PodSandbox, container *api.Container, resour
 	return requestOf(event, pod, container, resources)
 }
 
-// Relay hands a request to the runtime's adaptation and waits for every plugin's answer. Where the
-// answers are merged into one, that is returned.
+// Relay passes a request to the runtime's adaptation and waits for every plugin's reply. It returns
+// the merged reply, if the event has one.
 func Relay(ctx context.Context, runtime *adaptation.Adaptation, request proto.Message) (proto.Message, error) {
 	switch request := request.(type) {
 	case *api.CreateContainerRequest:
@@ -44,7 +44,7 @@ func Relay(ctx context.Context, runtime *adaptation.Adaptation, request proto.Me
 	return nil, relay(ctx, runtime, request)
 }
 
-// Parse a request as it was seen on the wire.
+// Parse a request from its encoding on the wire.
 func Parse(method string, payload []byte) (proto.Message, error) {
 	message, err := emptyRequest(method)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 // Name of this dialect.
 const Name = "statechange"
 
-// HasPodUpdate says whether UpdatePodSandbox and PostUpdatePodSandbox exist.
+// HasPodUpdate is true if UpdatePodSandbox and PostUpdatePodSandbox exist.
 const HasPodUpdate = false
 
-// events maps the names of the 11 events that NRI 0.2 to 0.9 know.
+// events maps the names of the 11 events of NRI 0.2 to 0.9.
 var events = map[string]api.Event{
 	"RunPodSandbox":       api.Event_RUN_POD_SANDBOX,
 	"StopPodSandbox":      api.Event_STOP_POD_SANDBOX,
@@ -33,7 +33,7 @@ var events = map[string]api.Event{
 	"RemoveContainer":     api.Event_REMOVE_CONTAINER,
 }
 
-// Method returns the RPC that carries an event.
+// Method returns the RPC of an event.
 func Method(event string) string {
 	switch event {
 	case "CreateContainer", "UpdateContainer", "StopContainer":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonlines writes one JSON object a line, from any goroutine.
+// Package jsonlines writes one JSON object per line, from any goroutine.
 package jsonlines
 
 import (
@@ -19,7 +19,7 @@ type Writer struct {
 	eager  bool
 }
 
-// Stdout returns a writer whose every line is visible at once.
+// Stdout returns a writer to stdout that flushes after each line.
 func Stdout() *Writer {
 	return &Writer{buffer: bufio.NewWriter(os.Stdout), eager: true}
 }
@@ -37,7 +37,7 @@ func Create(path string) (*Writer, error) {
 func (w *Writer) Write(object any) {
 	line, err := json.Marshal(object)
 	if err != nil {
-		panic(err) // only our own plain structs and maps come here
+		panic(err) // callers pass plain structs and maps only
 	}
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -47,7 +47,7 @@ func (w *Writer) Write(object any) {
 	}
 }
 
-// Flush makes what was written visible to readers of the file.
+// Flush writes buffered lines to the file.
 func (w *Writer) Flush() error {
 	w.lock.Lock()
 	defer w.lock.Unlock()

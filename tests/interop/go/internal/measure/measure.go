@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure keeps durations of event calls and summarises them.
+// Package measure stores durations of event calls and summarises them.
 package measure
 
 import (

@@ -13,8 +13,8 @@ import (
 	"nri-scope/interop/internal/wiresize"
 )
 
-// Step is one event of a lifecycle. Message is made when it is the step's turn: the containers
-// of a lifecycle are one object, whose state each step advances.
+// Step is one event of a lifecycle. Message must be called in the order of the steps: they share one
+// container object, whose state each step advances.
 type Step struct {
 	Event   string
 	Message func() (proto.Message, error)
@@ -27,8 +27,8 @@ var LifecycleEvents = []string{
 	"RemoveContainer", "StopPodSandbox", "RemovePodSandbox",
 }
 
-// Lifecycle number n. Where the dialect has pod updates and they are asked for, the pod is
-// updated after its container.
+// Lifecycle number n. If requested and supported by the dialect, the pod is updated after its
+// container.
 func (s Shape) Lifecycle(n int, podUpdates bool) []Step {
 	pod, container := s.Pod(n), s.Container(n)
 	steps := make([]Step, 0, len(LifecycleEvents)+2)
@@ -51,8 +51,8 @@ func (s Shape) Lifecycle(n int, podUpdates bool) []Step {
 	return steps
 }
 
-// SizedLifecycle number n, whose every event takes exactly size bytes as one ttRPC message,
-// header included. The timeout decides how many bytes a message's deadline takes.
+// SizedLifecycle number n, in which every event is a ttRPC message of exactly size bytes, header
+// included. The timeout determines the encoded size of a message's deadline.
 func SizedLifecycle(n, size int, timeoutNano int64) []Step {
 	steps := make([]Step, 0, len(LifecycleEvents))
 	for _, event := range LifecycleEvents {
@@ -63,8 +63,8 @@ func SizedLifecycle(n, size int, timeoutNano int64) []Step {
 	return steps
 }
 
-// sized pads an annotation, and for the last few bytes the name, of an otherwise bare object:
-// a longer string can take more than its own length, where a length before it grows too.
+// sized pads an annotation, and for the last few bytes the name, of an otherwise bare object: a
+// longer string can also lengthen the length fields before it.
 func sized(event string, n, size int, timeoutNano int64) (proto.Message, error) {
 	measure := func(padding, name int) (proto.Message, int, error) {
 		message, err := bare(event, n, padding, name)
@@ -89,8 +89,8 @@ func sized(event string, n, size int, timeoutNano int64) (proto.Message, error) 
 	return nil, fmt.Errorf("%s cannot be made %d bytes long", event, size)
 }
 
-// bare returns the least that the adaptation sends as it is: it fills in the empty parts that
-// CreateContainer and UpdateContainer lack. Padding -1 means no annotation at all.
+// bare returns the smallest message that the adaptation sends unchanged: it fills in missing parts
+// of CreateContainer and UpdateContainer. Padding -1 means no annotation at all.
 func bare(event string, n, padding, name int) (proto.Message, error) {
 	pod := &api.PodSandbox{Id: fmt.Sprintf("p%02d", n%100)}
 	container := &api.Container{Id: fmt.Sprintf("c%02d", n%100), PodSandboxId: pod.Id}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package traffic makes pods and containers shaped like those of a containerd node.
-// Everything follows from the numbers that it is given: the same run makes the same traffic,
-// but for the times of day.
+// Package traffic generates pods and containers like those of a containerd node. It is
+// deterministic: equal parameters generate equal traffic, except for timestamps.
 package traffic
 
 import (
@@ -18,9 +17,9 @@ import (
 
 // Shape of the traffic.
 type Shape struct {
-	Env       int `json:"env"`       // environment variables a container, at least 3
-	Mounts    int `json:"mounts"`    // mounts a container
-	Workloads int `json:"workloads"` // different deployments, whose replicas have most of their environment in common
+	Env       int `json:"env"`       // environment variables per container, at least 3
+	Mounts    int `json:"mounts"`    // mounts per container
+	Workloads int `json:"workloads"` // number of deployments, whose replicas share most of their environment
 }
 
 const namespaceCount = 8
@@ -77,7 +76,7 @@ func (s Shape) Pod(n int) *api.PodSandbox {
 	}
 }
 
-// seen is a time that differs from pod to pod as times do, and from run to run not at all.
+// seen is a time that differs between pods, but not between runs.
 func seen(n int) string {
 	return time.Unix(1_767_225_600, int64(n)*1_234_567_891%1e15).UTC().Format(time.RFC3339Nano)
 }
@@ -96,14 +95,14 @@ func resources(workload int) *api.LinuxResources {
 	}
 }
 
-// NewResources are what UpdateContainer and UpdatePodSandbox ask for.
+// NewResources are the resources in UpdateContainer and UpdatePodSandbox.
 func (s Shape) NewResources(n int) *api.LinuxResources {
 	changed := resources(n % s.Workloads)
 	changed.Cpu.Shares = api.UInt64(uint64(1024))
 	return changed
 }
 
-// Container number n, of pod number n, as it is about to be created.
+// Container number n, of pod number n, before its creation.
 func (s Shape) Container(n int) *api.Container {
 	pod := digest("pod", n)
 	workload := n % s.Workloads
@@ -187,9 +186,9 @@ func (s Shape) mounts(n, workload int, pod string) []*api.Mount {
 	return mounts[:s.Mounts]
 }
 
-// advance a container's state to what it is when the event is sent.
+// advance sets a container's state at the time of an event.
 func advance(event string, n int, container *api.Container) {
-	// A fixed start of time, one lifecycle a second, keeps runs equal to each other.
+	// A fixed start time and one lifecycle per second make runs reproducible.
 	created := time.Unix(1_767_225_600+int64(n), int64(n)*7919%1e9).UnixNano()
 	started, finished := created+450_123_000, created+60_000_456_000
 	switch event {

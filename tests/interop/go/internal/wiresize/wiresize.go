@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wiresize computes how many bytes a request takes on the runtime's socket.
+// Package wiresize computes the size of a request on the runtime's socket in bytes.
 package wiresize
 
 import (
@@ -14,7 +14,7 @@ const (
 	// frameHeaderLength is the length of a mux frame header.
 	frameHeaderLength = 8
 	// firstFrameMax: ttRPC writes through a buffer of this size, and the mux makes one frame of
-	// each write; what does not fit follows in a second frame.
+	// each write; the rest follows in a second frame.
 	firstFrameMax = 4096
 )
 
@@ -33,7 +33,7 @@ func Message(service, method string, payload int, timeoutNano int64) int {
 	return size
 }
 
-// Of returns the length of the message that carries a request.
+// Of returns the length of a request's message.
 func Of(request *ttrpc.Request) int {
 	return Message(request.Service, request.Method, len(request.Payload), request.TimeoutNano)
 }
