@@ -21,7 +21,7 @@ from tests.runtime.testbed.packages import (
 
 @pytest.fixture(scope="session", params=list(SUITES), ids=lambda series: f"containerd-{series}")
 def binaries(request: pytest.FixtureRequest) -> Binaries:
-    """Each containerd series in turn; one that cannot be had is skipped only if that may be."""
+    """Each containerd series; an unavailable one fails unless it is best effort."""
     try:
         check_machine()
     except TestbedError as error:

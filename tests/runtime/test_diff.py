@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``diff --live`` and ``blame`` say of a real containerd, against plugins' own notes."""
+"""``diff --live`` and ``blame`` with a real containerd, compared with the plugins' own notes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "diff.nriscope.db"
 
 
-async def test_no_change_is_laid_to_who_did_not_make_it(
+async def test_no_change_has_a_wrong_owner(
     containerd: Containerd, file: Path, tmp_path: Path
 ) -> None:
     crowd = Crowd(containerd)
@@ -50,8 +50,8 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
             async def cut() -> None:
                 cut_oldest(diff.pid, containerd.nri_socket)
 
-            async def asked_about(container: Container) -> None:
-                # What became of its changes is not known where it is gone too early.
+            async def wait_for_status(container: Container) -> None:
+                # Without its status, it is unknown which of its changes were applied.
                 question = ("ContainerStatus", container.id)
                 await diff.told(f"answer about {container.id}", lambda: question in diff.told_of)
 
@@ -59,11 +59,11 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
                 await plugins.members["40"].kill()
 
             async def join() -> None:
-                # With the index of a probe: it may be called before that or after it.
+                # With the index of a probe: either of them may be called first.
                 await plugins.join("50")
 
             crowd.at = {8: kill, 14: join, 20: cut, 25: cut, 30: cut, 36: cut}
-            crowd.meanwhile = asked_about
+            crowd.meanwhile = wait_for_status
             await crowd.live(PODS, at_a_time=AT_A_TIME)
             await update_out_of_turn(containerd, plugins, older)
             await crowd.end(older)
@@ -75,22 +75,22 @@ async def test_no_change_is_laid_to_who_did_not_make_it(
         crew_answers = [one.answers for one in plugins.members.values()]
         truth = Truth.of(recording, crew_answers, killed=["40-meddler"])
         verdict = Verdict(truth, crowd.lives)
-        assert_told_right(
+        assert_reported_correctly(
             verdict, diff.rounds, [one for each in diff.rounds for one in each["changes"]]
         )
-        assert_told_right(verdict, document["events"], document["changes"])
+        assert_reported_correctly(verdict, document["events"], document["changes"])
         histories = reading.histories(recording)
         assert verdict.of_histories(histories) == []
         for one in histories.values():
             assert verdict.of_blame(blame.document(one, blame.lines(one))) == []
-        assert_seen_as_far_as_told(recording, diff)
+        assert_reconnections_reported(recording, diff)
     assert verdict.of_blame(json.loads(await printed("blame", file, older.id))) == []
-    assert_worth_it(document["changes"], truth)
+    assert_varied(document["changes"], truth)
     assert_false_claims_are_found(verdict, document["changes"])
     assert await containerd.cri.ready()
 
 
-async def test_a_creation_in_which_a_probe_loses_its_connection_is_told_once(
+async def test_a_creation_in_which_a_probe_is_disconnected_is_reported_once(
     containerd: Containerd, file: Path, tmp_path: Path
 ) -> None:
     crowd = Crowd(containerd)
@@ -100,7 +100,7 @@ async def test_a_creation_in_which_a_probe_loses_its_connection_is_told_once(
         waiting.process.send_signal(signal.SIGSTOP)
         starting = asyncio.create_task(crowd.start(0))
         await recorded(file, "SELECT 1 FROM log WHERE event = 'CreateContainer'")
-        # Between two probes: the first has answered, and no other was asked.
+        # Between two probes: only the first has received the event.
         cut_oldest(diff.pid, containerd.nri_socket)
         await recorded(file, "SELECT 1 FROM session WHERE ended_ns IS NOT NULL")
         assert len(rows(file, "SELECT 1 FROM log WHERE event = 'CreateContainer'")) == 1
@@ -112,12 +112,12 @@ async def test_a_creation_in_which_a_probe_loses_its_connection_is_told_once(
     document: Told = json.loads(await printed("diff", file))
     (container,) = crowd.lives
     with Recording.open(file) as recording:
-        # On a busy machine its deadline passed: the runtime may have gone on without it.
+        # On a busy machine its deadline passes, and the runtime continues without it.
         truth = Truth.of(recording, crew_answers, killed=["20-meddler"])
         verdict = Verdict(truth, crowd.lives)
         changes = [one for each in diff.rounds for one in each["changes"]]
-        assert_told_right(verdict, diff.rounds, changes)
-        assert_told_right(verdict, document["events"], document["changes"])
+        assert_reported_correctly(verdict, diff.rounds, changes)
+        assert_reported_correctly(verdict, document["events"], document["changes"])
         assert verdict.of_histories(reading.histories(recording)) == []
     assert verdict.of_blame(json.loads(await printed("blame", file, container))) == []
     (created,) = (one for one in diff.rounds if one["event"] == "CreateContainer")
@@ -125,18 +125,18 @@ async def test_a_creation_in_which_a_probe_loses_its_connection_is_told_once(
     assert not created["failure"]
 
 
-async def test_a_creation_with_missed_deadlines_is_told_once(
+async def test_a_creation_with_missed_deadlines_is_reported_once(
     containerd: Containerd, driver: Driver, file: Path, tmp_path: Path
 ) -> None:
     async with crew(containerd, tmp_path) as plugins:
         await plugins.join("20")
-        # Two between two probes, so that it takes two deadlines to get from one to the other.
+        # Two slow plugins between two probes, so that two deadlines pass between the probes.
         for index in ("35", "40"):
             await plugins.join_slow(index)
         async with diffing(file, containerd) as diff:
             pod = await driver.run_pod("shop", "web")
             container = await driver.create(pod, "app")
-            # It is over, and told before anything else happens.
+            # The creation is reported before anything else happens.
             await diff.told("end of the creation", lambda: named(diff, "PostCreateContainer") == 1)
             await driver.remove(container)
             await driver.remove_pod(pod)
@@ -158,36 +158,36 @@ async def test_a_creation_with_missed_deadlines_is_told_once(
 
 
 async def recorded(file: Path, query: str) -> None:
-    """Wait until a recording has something to answer."""
+    """Wait until a query of a recording returns rows."""
     async with asyncio.timeout(PATIENCE):
         while not rows(file, query):
             await asyncio.sleep(0.01)
 
 
 def named(diff: Diff, event: str) -> int:
-    """How many rounds of this name were told."""
+    """Number of reported rounds of an event."""
     return sum(one["event"] == event for one in diff.rounds)
 
 
 async def update_out_of_turn(containerd: Containerd, plugins: Crew, container: Container) -> None:
-    """A plugin asks for an update by itself; returns when the runtime has done it."""
+    """Let a plugin request an unsolicited update, and wait until the runtime has applied it."""
     plugin = plugins.members["60"]
     plugin.process.send_signal(signal.SIGUSR1)
     async with asyncio.timeout(PATIENCE):
         while True:
-            wanted = [
+            requested = [
                 deed.value
                 for deed in plugin.answers.deeds()
                 if (deed.event, deed.container) == ("UpdateContainers", container.id)
             ]
             details = await containerd.cri.container_status(container.id)
-            if wanted and value_at(dict(details.runtime_spec or {}), SHARES) == wanted[-1]:
+            if requested and value_at(dict(details.runtime_spec or {}), SHARES) == requested[-1]:
                 return
             await asyncio.sleep(0.01)
 
 
 async def printed(*arguments: str | Path) -> str:
-    """Return the JSON of ``diff``, which ends with 1 as something changed, or of ``blame``."""
+    """Return the JSON of ``diff``, which exits with 1 as there are changes, or of ``blame``."""
     process = await asyncio.create_subprocess_exec(
         *(command(), *arguments, "--format", "json"), stdout=asyncio.subprocess.PIPE
     )
@@ -196,15 +196,15 @@ async def printed(*arguments: str | Path) -> str:
     return output.decode()
 
 
-def assert_told_right(verdict: Verdict, rounds: list[Told], changes: list[Told]) -> None:
+def assert_reported_correctly(verdict: Verdict, rounds: list[Told], changes: list[Told]) -> None:
     assert verdict.of_rounds(rounds) == []
-    # What became of a change is told as the same change once more.
+    # The outcome of a change is reported as the same change again.
     assert verdict.of_changes([one for one in changes if not one["again"]]) == []
     assert verdict.of_applied(changes) == []
 
 
-def assert_seen_as_far_as_told(recording: Recording, diff: Diff) -> None:
-    """Each probe lost its connection once, came back, and said so."""
+def assert_reconnections_reported(recording: Recording, diff: Diff) -> None:
+    """Check that each probe was disconnected once, reconnected, and reported it."""
     sessions = Counter(one.plugin_index for one in recording.sessions() if one.role != Role.CRI)
     assert sessions == dict.fromkeys(PROBES, 2)
     gaps = [gap for gap in recording.gaps() if "not connected" in gap.reason]
@@ -214,7 +214,7 @@ def assert_seen_as_far_as_told(recording: Recording, diff: Diff) -> None:
 
 
 def assert_false_claims_are_found(verdict: Verdict, changes: list[Told]) -> None:
-    """The verdict itself: what is wrong does not get past it."""
+    """Check that the verdict detects wrong claims."""
     number, right = next(
         (number, one)
         for number, one in enumerate(changes)
@@ -240,8 +240,8 @@ def assert_false_claims_are_found(verdict: Verdict, changes: list[Told]) -> None
     assert verdict.of_applied([applied | {"after": "something else"}]), applied
 
 
-def assert_worth_it(changes: list[Told], truth: Truth) -> None:
-    """Enough happened, of every kind: else little would have been compared."""
+def assert_varied(changes: list[Told], truth: Truth) -> None:
+    """Check that enough events of every kind were compared."""
     created = Counter(
         plugin
         for plugin, _ in {
@@ -262,7 +262,7 @@ def assert_worth_it(changes: list[Told], truth: Truth) -> None:
     assert applied["applied"] > 10 * PODS, applied
 
 
-async def test_what_an_older_nri_does_not_tell_is_said_in_one_line(
+async def test_the_limits_of_an_older_nri_are_reported_in_one_line(
     containerd: Containerd, file: Path
 ) -> None:
     process = await asyncio.create_subprocess_exec(
@@ -291,10 +291,10 @@ async def test_what_an_older_nri_does_not_tell_is_said_in_one_line(
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.5])
-async def test_a_container_that_failed_to_start_is_told_with_the_error(
+async def test_a_failed_start_is_reported_with_its_error(
     containerd: Containerd, driver: Driver, file: Path, tmp_path: Path, pause: float
 ) -> None:
-    """containerd tells plugins nothing of a start whose process could not be prepared."""
+    """containerd sends plugins no event for a start whose process could not be prepared."""
     async with crew(containerd, tmp_path) as plugins, diffing(file, containerd) as diff:
         await plugins.join("40")
         pod = await driver.run_pod("shop", "web")
@@ -315,4 +315,6 @@ async def test_a_container_that_failed_to_start_is_told_with_the_error(
     )
     assert "/no/such/program" in one["failure"] and "/no/such/program" in str(error)
     head = json.loads(await printed("blame", file, broken.id))
-    assert any(remark.startswith("this spec was created, but never ran") for remark in head["remarks"])
+    assert any(
+        remark.startswith("this spec was created, but never ran") for remark in head["remarks"]
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope`` as a plugin that containerd launches by itself."""
+"""``nri-scope`` as a pre-installed plugin launched by containerd."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def containerd(binaries: Binaries, file: Path) -> AsyncIterator[Containerd]:
-    """A containerd that finds the command among its plugins, and YAML for it in conf.d."""
+    """A containerd with the command among its plugins, and its configuration in conf.d."""
     async with running(binaries, start=False) as containerd:
         (containerd.layout.plugins / "10-nri-scope").symlink_to(command())
         (containerd.layout.plugin_configs / "10-nri-scope.conf").write_text(
@@ -39,21 +39,21 @@ async def containerd(binaries: Binaries, file: Path) -> AsyncIterator[Containerd
 
 
 async def recorded(driver: Driver, file: Path) -> None:
-    """Wait until the recording holds as much as was done, and check that it is the same."""
+    """Wait until the recording has the expected number of events, and compare them."""
     async with asyncio.timeout(PATIENCE):
         while len(seen := happened(await log(file))) < len(expected := in_order(driver.steps, [])):
             await asyncio.sleep(0.05)
     assert seen == in_order(driver.steps, seen), expected
 
 
-async def test_it_records_what_happens(containerd: Containerd, file: Path) -> None:
+async def test_a_launched_logger_records_all_events(containerd: Containerd, file: Path) -> None:
     driver = Driver(containerd)
     await driver.live("shop", "web")
     await recorded(driver, file)
     assert {line["plugin"] for line in await log(file)} == {"10-nri-scope"}
 
 
-async def test_it_names_unknown_settings_beside_the_recording(
+async def test_unknown_settings_are_logged_beside_the_recording(
     containerd: Containerd, file: Path
 ) -> None:
     driver = Driver(containerd)
@@ -64,22 +64,22 @@ async def test_it_names_unknown_settings_beside_the_recording(
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["orderly", "killed"])
-async def test_it_is_launched_again_when_containerd_restarts(
+async def test_recording_continues_after_a_restart_of_containerd(
     binaries: Binaries, containerd: Containerd, file: Path, kill: bool
 ) -> None:
     driver = Driver(containerd)
     pod = await driver.run_pod("shop", "web")
     app = await driver.run(pod, "app")
-    await recorded(driver, file)  # containerd ends what it launched with SIGKILL
-    # Up to NRI 0.6 launched plugins get no Synchronize, and without one containerd tells nothing
-    # of the containers that are older than its own start.
+    await recorded(driver, file)  # before containerd kills the plugin with SIGKILL
+    # Up to NRI 0.6 launched plugins get no Synchronize, and without it containerd sends no events
+    # for containers that are older than its own start.
     await driver.restart_containerd(kill=kill, synchronizes=binaries.series != "1.7")
     await driver.stop(app)
     await driver.remove_pod(pod)
     await driver.live("shop", "new")
     await recorded(driver, file)
     (_, second) = rows(file, "SELECT id, started_ns FROM session ORDER BY id")
-    # What happened meanwhile is unknown, and said to be: up to the second session.
+    # The gap ends with the start of the second session.
     (gap,) = [line["gap"] for line in await log(file) if "event" not in line]
     assert isinstance(gap, dict)
     assert (gap["session"], gap["lost"]) == (None, None)
@@ -88,10 +88,9 @@ async def test_it_is_launched_again_when_containerd_restarts(
 
 @pytest.fixture
 def logged_elsewhere() -> Iterator[Callable[[], str]]:
-    """What a logger says from now on where it can have no place of its own.
+    """Function that returns the new lines of the fallback log of loggers.
 
-    No configuration and no environment leads it to another folder than this one of the machine's,
-    which is left as it was.
+    Neither configuration nor environment can change its folder, which is restored afterwards.
     """
     log = log_beside(Settings().output)
     with locked("launched"):
@@ -112,17 +111,17 @@ CONFIGURATIONS = {
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-async def test_containerd_is_well_whatever_the_configuration(
+async def test_containerd_works_with_an_invalid_configuration(
     name: str, binaries: Binaries, tmp_path: Path
 ) -> None:
-    """A plugin that refuses to start keeps containerd 1.7 from starting."""
+    """A plugin that fails to start prevents containerd 1.7 from starting."""
     text, words = CONFIGURATIONS[name]
     await live_with(binaries, text.format(folder=tmp_path))
     assert (tmp_path / "x.nriscope.db").exists()
     assert words in (tmp_path / "x.nriscope.db.log").read_text()
 
 
-async def test_containerd_is_well_where_nothing_can_be_recorded(
+async def test_containerd_works_if_recording_is_impossible(
     binaries: Binaries, tmp_path: Path, logged_elsewhere: Callable[[], str]
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
@@ -132,7 +131,7 @@ async def test_containerd_is_well_where_nothing_can_be_recorded(
 
 
 async def live_with(binaries: Binaries, configuration: str) -> None:
-    """Have a pod live while the logger is launched with this configuration."""
+    """Run a pod lifecycle with the logger launched with this configuration."""
     async with running(binaries, start=False) as containerd:
         (containerd.layout.plugins / "10-nri-scope").symlink_to(command())
         (containerd.layout.plugin_configs / "10-nri-scope.conf").write_text(configuration)

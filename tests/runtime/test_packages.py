@@ -9,9 +9,7 @@ import pytest
 from tests.runtime.testbed.packages import TestbedError, check_machine
 
 
-def test_a_machine_without_the_packages_is_told_which(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for tool in ("apt-get", "dpkg", "umount"):
         (tmp_path / tool).touch(mode=0o755)
@@ -23,7 +21,7 @@ def test_a_machine_without_the_packages_is_told_which(
     )
 
 
-def test_somebody_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_other_than_root_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(TestbedError, match="needs root"):
         check_machine()

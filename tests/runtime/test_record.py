@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``nri-scope record`` wrote, against what was done to a real containerd."""
+"""Recordings by ``nri-scope record``, compared with the actions on a real containerd."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def assert_told(lines: list[Line], steps: Sequence[Step]) -> None:
-    """What is in the recording is what was done: nothing less, nothing more, in this order."""
+    """Check that the recording contains exactly the events of these steps, in order."""
     seen = happened(lines)
     assert seen == in_order(steps, seen)
 
 
 async def assert_healthy(containerd: Containerd) -> None:
-    """The runtime works as if we had never been there."""
+    """Check that the runtime still works."""
     assert await containerd.cri.ready()
     await Driver(containerd).live("after", "all")
 
@@ -48,7 +48,7 @@ def gaps(lines: list[Line], why: str) -> list[Line]:
     return [line for line in lines if "event" not in line and why in str(line["gap"])]
 
 
-async def test_every_event_is_there_in_order(
+async def test_every_event_is_recorded_in_order(
     containerd: Containerd, driver: Driver, file: Path
 ) -> None:
     async with recording(file, containerd) as record:
@@ -65,7 +65,7 @@ async def test_every_event_is_there_in_order(
     await assert_healthy(containerd)
 
 
-async def test_plain_sqlite_tells_it_without_any_help(
+async def test_plain_sqlite_reads_the_recording(
     containerd: Containerd, driver: Driver, file: Path
 ) -> None:
     async with recording(file, containerd) as record:
@@ -87,13 +87,13 @@ async def test_plain_sqlite_tells_it_without_any_help(
     ]
 
 
-async def test_untidy_orders(containerd: Containerd, driver: Driver, file: Path) -> None:
+async def test_unusual_orders_of_events(containerd: Containerd, driver: Driver, file: Path) -> None:
     async with recording(file, containerd) as record:
         gone = await driver.run_pod("untidy", "stopped-with-running-containers")
         first = await driver.run(gone, "first")
         await driver.run(gone, "second")
         await driver.stop_pod(gone)
-        await containerd.cri.stop_pod(gone.id)  # as a kubelet does: nothing new happens
+        await containerd.cri.stop_pod(gone.id)  # as a kubelet does: no new event
         await driver.remove(first)
         await driver.remove_pod(gone)
 
@@ -132,7 +132,7 @@ async def test_a_container_that_fails_to_start(
     await assert_healthy(containerd)
 
 
-async def test_pods_that_were_there_before(
+async def test_pods_older_than_the_recording(
     containerd: Containerd, driver: Driver, file: Path
 ) -> None:
     pod = await driver.run_pod("shop", "web")
@@ -144,7 +144,7 @@ async def test_pods_that_were_there_before(
         assert await record.end() == 0
     lines = await log(file)
     assert_told(lines, driver.steps)
-    # Known from Synchronize, before anything happened to them.
+    # Known from Synchronize, before their first event.
     known = rows(
         file,
         "SELECT p.id, c.id FROM state AS s LEFT JOIN pod AS p ON p.key = s.pod"
@@ -174,24 +174,22 @@ async def test_containerd_restarts_in_the_middle(
     assert_told(lines, driver.steps)
     (first, reason), (second, _) = rows(file, "SELECT id, end_reason FROM session ORDER BY id")
     assert reason
-    assert len(gaps(lines, NOT_CONNECTED)) == 1, (
-        "what happened meanwhile is unknown, and said to be"
-    )
+    assert len(gaps(lines, NOT_CONNECTED)) == 1, "the time without a connection is one gap"
     assert {line["session"] for line in lines if "event" in line} == {first, second}
     await assert_healthy(containerd)
 
 
-async def test_containerd_comes_back_after_a_while_in_a_new_folder(
+async def test_containerd_restarts_later_in_a_new_folder(
     containerd: Containerd, driver: Driver, file: Path
 ) -> None:
-    """The socket is found by looking for it: no event of the old folder tells of the new one."""
+    """The socket is found by polling: watching the old folder does not show the new one."""
     sock = containerd.layout.nri_socket
     async with recording(file, containerd) as record:
         await driver.live("shop", "before")
         await containerd.stop(kill=True)
         away = sock.parent.with_name(f"{sock.parent.name}.away")
         sock.parent.rename(away)
-        # Some looks in vain: a growing pause would be seconds long by now.
+        # Several polls without success: an increasing interval would be seconds long by now.
         await asyncio.sleep(20 * ABSENT_POLL)
         away.rename(sock.parent)
         await containerd.start()
@@ -203,7 +201,7 @@ async def test_containerd_comes_back_after_a_while_in_a_new_folder(
     assert len(gaps(lines, NOT_CONNECTED)) == 1
     ((began,),) = rows(file, "SELECT max(started_ns) FROM session")
     late = (int(str(began)) - sock.stat().st_mtime_ns) / 1e6
-    print(f"in a session {late:.0f} ms after the socket was there")
+    print(f"session started {late:.0f} ms after the socket was created")
     await assert_healthy(containerd)
 
 
@@ -219,7 +217,7 @@ async def test_once_ends_with_the_runtime(
     await assert_healthy(containerd)
 
 
-async def test_wait_is_there_before_the_runtime(binaries: Binaries, file: Path) -> None:
+async def test_wait_connects_to_a_runtime_that_starts_later(binaries: Binaries, file: Path) -> None:
     async with running(binaries, start=False) as containerd:
         driver = Driver(containerd)
         async with recording(file, containerd, "--wait", connected=False) as record:
@@ -237,7 +235,7 @@ async def test_record_is_frozen_past_its_deadline(
     async with recording(file, containerd) as record:
         await driver.live("shop", "before")
         record.signal(signal.SIGSTOP)
-        # The runtime waits for us once, drops us, and goes on.
+        # The runtime waits for one deadline, disconnects the plugin, and continues.
         unseen = Driver(containerd)
         await unseen.live("shop", "meanwhile")
         record.signal(signal.SIGCONT)
@@ -245,7 +243,7 @@ async def test_record_is_frozen_past_its_deadline(
         await driver.live("shop", "after")
         assert await record.end() == 0
     lines = await log(file)
-    # The request that the runtime gave up on was read in the end; nothing after it was sent.
+    # The late request was read in the end; the runtime sent nothing after it.
     late = in_order(unseen.steps, [])[0]
     assert [each for each in happened(lines) if each.pod_id == late.pod_id] == [late]
     assert_told([line for line in lines if line.get("pod_id") != late.pod_id], driver.steps)
@@ -272,7 +270,7 @@ async def test_record_is_killed_in_the_middle(
         await record.stored(50)
         due = driver.told_before(time.monotonic() - 0.1)
         await record.end(signal.SIGKILL)
-        # The runtime drops a plugin that vanishes and goes on.
+        # The runtime disconnects a plugin that vanished, and continues.
         until = lives + 2
         while lives < until and not busy.done():
             await asyncio.sleep(0.01)
@@ -285,7 +283,7 @@ async def test_record_is_killed_in_the_middle(
     assert seen[: len(happened(record.events))] == happened(record.events)
     assert rows(file, "PRAGMA integrity_check") == [("ok",)]
 
-    # The same file can be gone on with.
+    # A new recorder can append to the same file.
     driver = Driver(containerd)
     async with recording(file, containerd) as record:
         await driver.live("after", "kill")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample recordings in ``recordings/``, which come from the real runtimes of these tests."""
+"""Tests of the recordings in ``recordings/``, which were made with the runtimes of these tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = sorted(FOLDER.glob("*.nriscope.db"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.name))
-def test_a_sample_is_small_and_holds_the_workload(file: Path) -> None:
+def test_a_recording_is_small_and_contains_the_workload(file: Path) -> None:
     assert file.stat().st_size < 200_000
     with Recording.open(file) as recording:
         events = list(recording.events())
@@ -34,7 +34,7 @@ def test_a_sample_is_small_and_holds_the_workload(file: Path) -> None:
 
 
 @pytest.mark.runtime
-async def test_a_scene_can_be_played_again(binaries: Binaries, tmp_path: Path) -> None:
+async def test_a_scene_can_be_recorded_again(binaries: Binaries, tmp_path: Path) -> None:
     file = tmp_path / "conflict.nriscope.db"
     async with running(binaries) as containerd:
         await SCENES["conflict"](containerd, file)
@@ -45,7 +45,7 @@ async def test_a_scene_can_be_played_again(binaries: Binaries, tmp_path: Path) -
     assert seen["50-nri-scope"] < seen["30-nri-scope"] == seen["00-nri-scope"]
 
 
-def test_there_is_one_of_each_runtime() -> None:
+def test_each_runtime_has_one_recording() -> None:
     assert [file.name.split(".nriscope")[0] for file in FILES] == [
         "containerd-1.7",
         "containerd-2.1",

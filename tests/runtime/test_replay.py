@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real containerd and an emulated one, with the same two plugins: whether they are the same."""
+"""Comparison of a real and an emulated containerd with the same two plugins."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tests.runtime.testbed.record import PATIENCE, nri_scope, recording
 pytestmark = [pytest.mark.runtime, pytest.mark.interop]
 
 GO_EVENTS = 0x07FF
-"""What NRI 0.6 to 0.8 have; one more, and the runtime drops the plugin."""
+"""Events of NRI 0.6 to 0.8; with another bit, the runtime disconnects the plugin."""
 
 GO_ADJUSTMENT = json.dumps(
     {
-        # None that the other one gave: containerd adds and removes in Go's random order of maps.
+        # No key of the other plugin: containerd adds and removes in the random order of Go's maps.
         "annotations": {"go.example.com/was": "here", "-io.kubernetes.cri.image-name": ""},
         "env": [
             {"key": "GO", "value": "1"},
@@ -57,19 +57,19 @@ GO_UPDATE = json.dumps({"cpu": {"quota": {"value": 40_000}, "period": {"value": 
 
 
 class Files(NamedTuple):
-    """Where the plugins note what they were told and answered."""
+    """Files with the plugins' requests and replies."""
 
     python: Path
     go: Path
 
     def read(self) -> list[str]:
-        """What each noted, line by line, with messages in protobuf's text form."""
+        """Return the notes of both plugins as lines, with messages in protobuf's text format."""
         notes: list[str] = []
         for line in self.python.read_text().splitlines():
             note = json.loads(line)
             notes += [f"python: {note['event']}", *note["told"], "answered", *note["asked"]]
         for one in read_requests(self.go):
-            # The files are not those of one run.
+            # Configure contains the paths of the files, which differ between runs.
             if one.method != "Configure":
                 known = METHODS[one.method]
                 told, answered = (
@@ -92,7 +92,7 @@ def again(tmp_path: Path) -> Files:
 
 @asynccontextmanager
 async def plugins(containerd: Containerd, files: Files) -> AsyncIterator[None]:
-    """Both plugins in the chain, first the one in Python."""
+    """Start both plugins, the one in Python first in the chain."""
     socket = containerd.nri_socket
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, adjuster.__file__, "--socket", socket, "--once"),
@@ -124,14 +124,14 @@ async def connected(containerd: Containerd, plugin: str) -> None:
 
 
 class Real:
-    """The containers as the runtime made them."""
+    """Specs of the containers created by the real runtime."""
 
     def __init__(self, containerd: Containerd) -> None:
         self._containerd = containerd
         self.created: dict[str, Spec] = {}
-        """What runc got, by name."""
+        """Specs passed to runc, by name."""
         self.last: dict[str, Spec] = {}
-        """The runtime's own idea of them, when they were looked at last."""
+        """Latest specs reported by the runtime, by name."""
 
     async def look(self, *containers: Container) -> None:
         for container in containers:
@@ -151,7 +151,7 @@ def go_plugin() -> Path:
         pytest.skip(str(error))
 
 
-async def test_the_same_plugins_answer_the_same_and_make_the_same_containers(
+async def test_replies_and_containers_match_the_real_runtime(
     containerd: Containerd,
     driver: Driver,
     tmp_path: Path,
@@ -188,7 +188,7 @@ async def test_the_same_plugins_answer_the_same_and_make_the_same_containers(
     assert set(specs) == {"shop/old/main", "shop/cart/first", "shop/cart/second"}
     for name, spec in specs.items():
         assert differences(real.last[name], spec) == []
-    # It was never updated, and is what runc made a container of.
+    # This container was never updated, so its spec is still the one passed to runc.
     assert differences(real.created["shop/cart/second"], specs["shop/cart/second"]) == []
     lost = LOST[containerd.binaries.series]
     assert {one["path"] for event in result["events"] for one in event["dropped"]} == lost
@@ -200,15 +200,15 @@ async def test_the_same_plugins_answer_the_same_and_make_the_same_containers(
 
 FOO, MQUEUE = "/process/env/FOO", "/mounts/~1dev~1mqueue"
 LOST = {"1.7": {FOO, MQUEUE}, "2.1": {FOO}}
-"""Removals that upstream loses where nobody puts something else there."""
+"""Removals that upstream loses if no plugin sets another value."""
 
 
 def assert_adjusted(real: Real, lost: set[str]) -> None:
-    """The plugins did what they are there for: else two empty things would be compared."""
+    """Check that the plugins adjusted the containers, so that the comparison is meaningful."""
     cpu = {name: resources_of(spec)["cpu"] for name, spec in real.last.items()}
-    # Each was asked for by another event: Synchronize and StopContainer, CreateContainer.
+    # Requested in different events: Synchronize and StopContainer, CreateContainer.
     assert cpu["shop/old/main"] == {"shares": 900, "quota": 50_000, "period": 100_000}
-    # UpdateContainer and StopContainer of the one plugin, CreateContainer of the other one.
+    # UpdateContainer and StopContainer of one plugin, CreateContainer of the other.
     assert cpu["shop/cart/first"] == {"shares": 900, "quota": 40_000, "period": 100_000}
     made = real.created["shop/cart/first"]
     process = cast("dict[str, Any]", made["process"])
@@ -238,11 +238,11 @@ UNSEEN = (
     "/process/user",
     "/root",
 )
-"""What NRI tells nothing of."""
+"""Paths that NRI does not contain."""
 
 
 def differences(real: Spec, replayed: Spec) -> list[Change]:
-    """Where two specs are not the same, but for what NRI tells nothing of, and for nothing."""
+    """Differences of two specs, without paths that NRI lacks and without empty values."""
     return [
         change
         for change in changes(real, replayed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tapped plugins at a real containerd, and what becomes of everyone when somebody is killed."""
+"""Tapped plugins with a real containerd, also if one of the processes is killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GO, PYTHON, WRAPPED = "20-go", "30-python", "40-wrapped"
 
 
 def adjusting(variable: str) -> str:
-    """The methods of a plugin in Python that sets a variable, and prints its process's id."""
+    """The methods of a Python plugin that sets a variable and prints its process id."""
     return f"""\
     def configure(self, *_):
         print("pid", os.getpid(), flush=True)
@@ -52,7 +52,7 @@ def go_plugin() -> Path:
 
 
 class Crew:
-    """A Go and a Python plugin, each at a tap of its own, and one that is wrapped."""
+    """A Go and a Python plugin, each with its own tap, and a wrapped plugin."""
 
     def __init__(self, containerd: Containerd, folder: Path, go_plugin: Path) -> None:
         self.containerd = containerd
@@ -66,12 +66,12 @@ class Crew:
         self._stack = AsyncExitStack()
 
     async def wrap(self) -> None:
-        """Have a pre-installed plugin, wrapped, before containerd starts."""
+        """Install and wrap a plugin, before containerd starts."""
         plugin = plugin_file(self.containerd.layout.plugins / WRAPPED, adjusting("WRAPPED"))
         await nri_scope("tap", "--wrap", plugin, "-o", self.files[WRAPPED])
 
     async def start(self, name: str) -> None:
-        """Start a tap with its plugin; returns when containerd has it in its chain."""
+        """Start a tap with its plugin, and wait until containerd has added it to the chain."""
         before = self.containerd.connections(name)
         options = ("--socket", self.containerd.nri_socket, "-o", self.files[name])
         self.taps[name] = await self._stack.enter_async_context(
@@ -82,24 +82,24 @@ class Crew:
                 await asyncio.sleep(0.01)
 
     async def end(self) -> None:
-        """End all plugins in good order, the launched ones as containerd does."""
+        """Stop the taps, and containerd, which ends its launched plugins."""
         for tap in self.taps.values():
             if tap.process.returncode is None:
                 await tap.interrupt()
         await self.containerd.stop()
 
     async def recorded(self, name: str) -> list[Happened]:
-        """What the recording has of what happened to pods and containers."""
+        """Recorded events of pods and containers."""
         return [one for one in happened(await log(self.files[name])) if one.pod_id]
 
     def expected(self, name: str, driver: Driver, seen: list[Happened]) -> list[Happened]:
-        """What was done, as far as the plugin subscribed to it."""
+        """Expected events, limited to the plugin's subscription."""
         with Recording.open(self.files[name]) as recorded:
             names = {event.name for event in events_in(recorded.sessions()[0].mask)}
         return [one for one in in_order(driver.steps, seen) if one.event in names]
 
     def answers(self, name: str) -> list[str]:
-        """The variables that a plugin set, one for each container."""
+        """Variables set by a plugin, one for each container."""
         found: list[str] = []
         with Recording.open(self.files[name]) as recorded:
             for event in recorded.events():
@@ -109,7 +109,7 @@ class Crew:
         return found
 
     def wrapper_pid(self) -> int:
-        """The process that containerd launched for the wrapped plugin."""
+        """Id of the process that containerd launched for the wrapped plugin."""
         starter = os.fsencode(self.containerd.layout.plugins / ".nri-scope" / WRAPPED / "start.py")
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -122,7 +122,7 @@ class Crew:
     @classmethod
     @asynccontextmanager
     async def at_work(cls, binaries: Binaries, folder: Path, go: Path) -> AsyncIterator[Crew]:
-        """All three are connected."""
+        """Start containerd with all three plugins connected."""
         async with running(binaries, start=False) as containerd:
             crew = cls(containerd, folder, go)
             async with crew._stack:
@@ -134,18 +134,18 @@ class Crew:
 
 
 async def variables(containerd: Containerd, container_id: str) -> set[str]:
-    """The names of a container's variables, as it was really started with them."""
+    """Names of the environment variables with which a container was started."""
     info = json.loads(await containerd.cri.container_info(container_id))
     return {one.partition("=")[0] for one in info["runtimeSpec"]["process"]["env"]}
 
 
 async def assert_healthy(containerd: Containerd) -> None:
-    """The runtime works as if we had never been there."""
+    """Check that the runtime still works."""
     assert await containerd.cri.ready()
     await Driver(containerd).live("after", "all")
 
 
-async def test_three_plugins_are_tapped_at_once(
+async def test_three_plugins_are_tapped_simultaneously(
     binaries: Binaries, tmp_path: Path, go_plugin: Path
 ) -> None:
     async with Crew.at_work(binaries, tmp_path, go_plugin) as crew:
@@ -177,10 +177,10 @@ async def test_three_plugins_are_tapped_at_once(
 
 
 @pytest.mark.parametrize("missing", ["python", "nri-scope", "recording"])
-async def test_containerd_has_its_plugin_where_the_tap_cannot_be(
+async def test_a_wrapped_plugin_runs_if_the_tap_cannot_start(
     missing: str, binaries: Binaries, tmp_path: Path
 ) -> None:
-    """With NRI up to 0.6 a plugin that does not start keeps containerd from starting."""
+    """With NRI up to 0.6, a plugin that fails to start prevents containerd from starting."""
     async with running(binaries, start=False) as containerd:
         plugin = plugin_file(containerd.layout.plugins / WRAPPED, adjusting("WRAPPED"))
         file = tmp_path / "w.nriscope.db"
@@ -200,7 +200,7 @@ async def test_containerd_has_its_plugin_where_the_tap_cannot_be(
 
 
 @pytest.mark.parametrize("victim", ["plugin", "tap", "relayer", "wrapper", "containerd"])
-async def test_somebody_is_killed(
+async def test_events_survive_a_killed_process(
     victim: str, binaries: Binaries, tmp_path: Path, go_plugin: Path
 ) -> None:
     async with Crew.at_work(binaries, tmp_path, go_plugin) as crew:
@@ -229,7 +229,7 @@ async def test_somebody_is_killed(
             os.kill(crew.wrapper_pid(), signal.SIGKILL)
         if victim == "containerd":
             await crew.containerd.stop(kill=True)
-            # Whatever the call in progress makes of it.
+            # The call in progress may succeed or fail.
             await asyncio.gather(busy, return_exceptions=True)
             for one in crew.taps.values():
                 status, _, words = await one.ended()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who changed what, by taps on a chain of plugins at a real containerd, held against the CRI."""
+"""Attribution by taps on a chain of plugins with a real containerd, compared with the CRI."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.runtime
 INJECTOR, POLICY = "20-injector", "60-policy"
 REFUSED = "70-refused"
 SOURCE = {
-    # containerd refuses a shared mount whose source is not on a shared mount of the node.
+    # containerd rejects a shared mount whose source is not on a shared mount of the node.
     REFUSED: """
 class Plugin:
     def create_container(self, pod, container):
@@ -41,8 +41,8 @@ class Plugin:
     def create_container(self, pod, container):
         return Adjustment().add_env("INJECTED", "yes").set_cpu(quota=50000)
 """,
-    # The field for the limit of processes came with NRI 0.8; the other container is updated on
-    # the way, and out of turn.
+    # The pids limit exists since NRI 0.7. Running containers are updated in replies to creations,
+    # and each container by an unsolicited update after its start.
     POLICY: """
 class Plugin:
     def __init__(self):
@@ -64,7 +64,7 @@ class Plugin:
 
 @asynccontextmanager
 async def plugin(name: str, folder: Path, socket: Path) -> AsyncIterator[None]:
-    """A plugin that somebody else starts, and tells a socket."""
+    """An external plugin that connects to a socket."""
     path = folder / name
     index, _, title = name.partition("-")
     path.write_text(
@@ -113,14 +113,14 @@ async def test_owners_are_exact_on_every_nri_version(
         ("/process/env/INJECTED", INJECTOR, "yes"),
         (f"{resources}/cpu/quota", INJECTOR, 50000),
         (f"{resources}/cpu/shares", POLICY, 512),
-        # Asked for out of turn, and at the creation of another container.
+        # Requested by an unsolicited update, and at the creation of another container.
         (f"{resources}/memory/limit", POLICY, 1 << 26),
         (f"{resources}/cpu/shares", POLICY, 256),
     }
     assert expected <= set(changed)
     limit = (f"{resources}/pids/limit", POLICY, 64)
-    in_vain = {(one["path"], one["owner"], one["value"]) for one in history["asked"]}
-    assert (limit in in_vain) == (limit not in changed) == (containerd.binaries.series == "1.7")
+    dropped = {(one["path"], one["owner"], one["value"]) for one in history["asked"]}
+    assert (limit in dropped) == (limit not in changed) == (containerd.binaries.series == "1.7")
     spec = info["runtimeSpec"]
     assert "INJECTED=yes" in spec["process"]["env"]
     assert spec["linux"]["resources"]["cpu"]["quota"] == 50000
@@ -154,5 +154,5 @@ async def test_creations_that_all_fail_are_diagnosed(
         assert finding["kind"] == "failed"
         assert finding["level"] == "problem"
         assert "shop/web/app" in finding["containers"]
-        # What a tap knows beside it: what was asked for, and why it may be refused.
+        # Only the tap's recording has the requested mount, and therefore a possible reason.
         assert ("unless /proc is shared" in finding["detail"]) == (file is tapped)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The testbed itself, and the CRI client against a real runtime."""
+"""Tests of the testbed, and of the CRI client with a real runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.runtime.testbed.packages import Binaries, TestbedError
 pytestmark = pytest.mark.runtime
 
 
-async def test_the_runtime_spec_is_the_one_that_was_used(
+async def test_the_status_has_the_applied_runtime_spec(
     containerd: Containerd, driver: Driver
 ) -> None:
     pod = await driver.run_pod("shop", "web", {"note": "grüße"})
@@ -35,7 +35,7 @@ async def test_the_runtime_spec_is_the_one_that_was_used(
     assert "FOO=bar" in environment
 
 
-async def test_a_failed_start_leaves_the_reason_in_the_status(
+async def test_the_status_of_a_failed_start_has_the_reason(
     containerd: Containerd, driver: Driver
 ) -> None:
     pod = await driver.run_pod("jobs", "batch")
@@ -54,7 +54,7 @@ async def test_an_unknown_container_is_a_status_not_found(containerd: Containerd
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["orderly", "killed"])
-async def test_pods_live_on_when_containerd_restarts(
+async def test_pods_survive_a_restart_of_containerd(
     containerd: Containerd, driver: Driver, kill: bool
 ) -> None:
     pod = await driver.run_pod("shop", "web")
@@ -101,7 +101,7 @@ async def test_nothing_is_left_behind_when_a_test(binaries: Binaries, how: str) 
     assert used[0].leftovers() == []
 
 
-async def test_a_containerd_that_does_not_come_up_says_why(binaries: Binaries) -> None:
+async def test_a_failed_start_of_containerd_has_the_reason(binaries: Binaries) -> None:
     async with running(binaries, start=False) as containerd:
         containerd.layout.config.write_text("version = nonsense\n")
         with pytest.raises(TestbedError, match=r"did not come up[\s\S]*TOML"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the truth about events that probes left on their way agrees with what is said of them."""
+"""Tests of `Truth` and `Verdict` for events during which probes are disconnected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LIFE = Life("app-id", "shop/web/app", None)
 
 
 @pytest.mark.parametrize("leaving", [("00",), ("00", "30"), ("30",), ("00", "30", "50")])
-def test_a_creation_that_probes_left_on_its_way_is_one(
+def test_a_creation_during_which_probes_disconnect_is_one_round(
     tmp_path: Path, leaving: tuple[str, ...]
 ) -> None:
     with Recording.open(created(tmp_path, leaving)) as recording:
@@ -51,32 +51,32 @@ def test_a_creation_that_probes_left_on_its_way_is_one(
         assert verdict.of_histories(histories) == []
         lines = blame.document(histories[LIFE.id], blame.lines(histories[LIFE.id]))
         assert verdict.of_blame(cast(Told, lines)) == []
-    # The verdict itself: told as two, it would be found.
+    # The verdict detects a creation that is reported as two rounds.
     (one,) = document["events"]
     for parts in ((one["seen_by"][:1], one["seen_by"][1:]), (one["seen_by"][1:],), ()):
         assert verdict.of_rounds([one | {"seen_by": part} for part in parts])
     assert verdict.of_changes([])
 
 
-def test_a_creation_that_a_plugin_was_asked_about_twice_is_not_explained(tmp_path: Path) -> None:
+def test_a_plugin_with_two_requests_for_one_creation_is_rejected(tmp_path: Path) -> None:
     with Recording.open(created(tmp_path, ())) as recording:
         answers = noted(tmp_path)
         Truth.of(recording, [answers])
         noted(tmp_path)
-        with pytest.raises(Unexplained, match=f"more than once.*{PLUGIN}.*CreateContainer"):
+        with pytest.raises(Unexplained, match=f"more than one request.*{PLUGIN}.*CreateContainer"):
             Truth.of(recording, [answers])
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_whoever_leaves_when_the_truth_is_what_is_told_live_and_afterwards(
+def test_rounds_match_the_truth_live_and_afterwards(
     data: st.DataObject,
 ) -> None:
     node = Delayed(data.draw)
-    # No plugin notes anything here: none changes anything.
+    # Plugins have no notes here, so they must not change anything.
     node.hidden = [replace(one, sets=False) for one in node.hidden]
     node.live()
-    # Around a gap less is told than a connection saw.
+    # Around a gap, fewer events are reported than a connection received.
     assume(not any(isinstance(entry, GapEntry) for _, entry in node.entries))
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
@@ -98,7 +98,7 @@ def test_whoever_leaves_when_the_truth_is_what_is_told_live_and_afterwards(
 
 
 def created(folder: Path, leaving: Iterable[str]) -> Path:
-    """A recording of one creation, in which some probes are gone as soon as they have answered."""
+    """A recording of one creation, in which some probes disconnect right after their reply."""
     probing = Probing(folder / "a.nriscope.db", *PROBES)
     for index in PROBES:
         by_plugin = {} if index < PLUGIN else {"by": PLUGIN}
@@ -110,7 +110,7 @@ def created(folder: Path, leaving: Iterable[str]) -> Path:
 
 
 def noted(folder: Path) -> Answers:
-    """The notes of a plugin that was asked once (more)."""
+    """Append one request to a plugin's notes and return them."""
     adjust = api.ContainerAdjustment(annotations={"by": PLUGIN}).SerializeToString()
     note = {"event": "CreateContainer", "container": LIFE.id, "updates": []}
     with (folder / "notes").open("a") as notes:
@@ -119,7 +119,7 @@ def noted(folder: Path) -> Answers:
 
 
 def told(rounds: Iterable[RoundDiff]) -> Told:
-    """As ``diff --format json`` tells them."""
+    """Render rounds like ``diff --format json``."""
     renderer = JsonRenderer(live=False, quiet_unchanged=False)
     parts = [part for one in rounds for part in renderer.round(one, lambda id: id)]
     return cast(Told, json.loads("".join([*parts, *renderer.end()])))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope tui --live`` in a real terminal, as somebody on a node uses it."""
+"""``nri-scope tui --live`` in a real terminal, with a real containerd."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.tui.terminal import needs_tmux, terminal
 pytestmark = [pytest.mark.runtime, needs_tmux]
 
 
-async def test_live_shows_and_records_what_happens_while_containerd_restarts(
+async def test_live_shows_and_records_events_across_a_restart_of_containerd(
     containerd: Containerd, driver: Driver, tmp_path: Path
 ) -> None:
     version = containerd.cri.runtime.version
-    # Another test may run at the same time, with the other containerd.
+    # Another test may run at the same time, with the other containerd series.
     file = f"live-{containerd.binaries.series}.nriscope.db"
     command = f"tui --live --socket {shlex.quote(str(containerd.nri_socket))} -o {file}"
     async with terminal(tmp_path, command, (100, 26)) as window:
         await connected(containerd, 1)
         await window.shows(f"containerd {version}"[:20], " live", "following", "Synchronize")
 
-        # Pods come, and are there at once.
+        # New pods are shown immediately.
         web = await driver.run_pod("shop", "web")
         app = await driver.run(web, "app")
         await driver.live("jobs", "batch")
@@ -50,7 +50,7 @@ async def test_live_shows_and_records_what_happens_while_containerd_restarts(
         await window.press("Tab", "p", "x", "F")
         await window.shows("following", "jobs/batch", "RemovePodSandbox")
 
-        # The runtime goes, and comes back.
+        # The runtime stops and restarts.
         await containerd.stop()
         await window.shows("runtime gone, waiting", "session 1 ended")
         await driver.restart_containerd()
@@ -80,14 +80,14 @@ async def test_live_shows_and_records_what_happens_while_containerd_restarts(
 
 
 async def connected(containerd: Containerd, times: int) -> None:
-    """Wait until containerd has taken it into the chain so often."""
+    """Wait until containerd has connected the plugin ``times`` times."""
     async with asyncio.timeout(60):
         while containerd.connections(PLUGIN) < times:
             await asyncio.sleep(0.01)
 
 
 def processes_with(word: str) -> list[str]:
-    """The commands that run with this word among their arguments."""
+    """Command lines of the running processes with this word among their arguments."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

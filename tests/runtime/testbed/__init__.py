@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real containerd that starts real containers under real NRI, on a plain Debian machine."""
+"""Testbed with a real containerd, NRI and real containers on a plain Debian machine."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin in Python that plays one of several parts; ``$PART`` says which.
+"""A Python plugin with several behaviours, selected by ``$PART``.
 
-It acts upon containers called ``app`` only: all others are left alone.
+It adjusts only containers named ``app``.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Awaitable, Callable
 
 from nri_scope.plugin import Adjustment, Container, PodSandbox, run
 
-TOO_LONG = 3.0
-"""Seconds. Runtimes wait for two."""
+SLOW_REPLY_S = 3.0
+"""Longer than the runtimes' deadline of two seconds."""
 
 
 class Actor:
-    """Plays its part when ``app`` is created."""
+    """Plugin that handles the creation of ``app``."""
 
     def __init__(self, part: str) -> None:
         self._part = PARTS[part]
 
     async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
-        """Answer as the part says."""
+        """Reply with the selected behaviour."""
         return await self._part(container) if container.name == "app" else None
 
 
 async def _labels(container: Container) -> Adjustment:
-    """Tells a container whose it is."""
+    """Set the owner as variable and annotation."""
     return (
         Adjustment()
         .add_env("OWNER", "shop")
@@ -39,7 +39,7 @@ async def _labels(container: Container) -> Adjustment:
 
 
 async def _limits(container: Container) -> Adjustment:
-    """Limits what it may use."""
+    """Set limits and add a mount."""
     return (
         Adjustment()
         .set_cpu(shares=700)
@@ -50,13 +50,13 @@ async def _limits(container: Container) -> Adjustment:
 
 
 async def _also_labels(container: Container) -> Adjustment:
-    """Wants the same variable for itself."""
+    """Set the same variable as `_labels`, which is a conflict."""
     return Adjustment().add_env("OWNER", "somebody-else")
 
 
 async def _slow(container: Container) -> Adjustment:
-    """Thinks for longer than any runtime waits."""
-    await asyncio.sleep(TOO_LONG)
+    """Reply after every runtime's deadline."""
+    await asyncio.sleep(SLOW_REPLY_S)
     return Adjustment().add_env("LATE", "too-late")
 
 

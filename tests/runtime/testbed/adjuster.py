@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin in Python that adjusts and updates much, and notes what it was told and answered.
+"""A Python plugin with many adjustments and updates, which logs its requests and replies.
 
-The notes go to the file that ``$NOTES`` names, a JSON object a line.
+The log is the file ``$NOTES``, in JSON lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox, 
 
 
 class Adjuster:
-    """Takes part in everything up to NRI 0.9."""
+    """Plugin that handles all events up to NRI 0.9."""
 
     def __init__(self, notes: Path) -> None:
         self._notes = notes.open("a", encoding="utf-8")
@@ -26,17 +26,17 @@ class Adjuster:
     def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
     ) -> list[Update]:
-        """Give everything that is there fewer CPU shares."""
+        """Update the CPU shares of all existing containers."""
         self._running = {one.name: one.id for one in containers}
         updates = [Update(one.id).set_cpu(shares=300) for one in containers]
         return self._note("Synchronize", [*pods, *containers], updates)
 
     def run_pod_sandbox(self, pod: PodSandbox) -> None:
-        """Note it."""
+        """Log the event."""
         self._note("RunPodSandbox", [pod], [])
 
     def create_container(self, pod: PodSandbox, container: Container) -> list[Adjustment | Update]:
-        """Adjust it in most of the ways there are, and update the container called main."""
+        """Make most kinds of adjustments, and update the container named main."""
         adjustment = (
             Adjustment()
             .add_env("PYTHON", container.name)
@@ -56,45 +56,45 @@ class Adjuster:
         return updates
 
     def post_create_container(self, pod: PodSandbox, container: Container) -> None:
-        """Note it."""
+        """Log the event."""
         self._note("PostCreateContainer", [pod, container], [])
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:
-        """Note it."""
+        """Log the event."""
         self._note("StartContainer", [pod, container], [])
 
     def post_start_container(self, pod: PodSandbox, container: Container) -> None:
-        """Note it, and that it may be updated."""
+        """Log the event, and add the container to the updatable ones."""
         self._running[container.name] = container.id
         self._note("PostStartContainer", [pod, container], [])
 
     def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
     ) -> list[Update]:
-        """Give it other shares than the ones that were asked for."""
+        """Set other CPU shares than requested."""
         updates = [Update(container.id).set_cpu(shares=resources.cpu.shares.value + 100)]
         return self._note("UpdateContainer", [pod, container, resources], updates)
 
     def post_update_container(self, pod: PodSandbox, container: Container) -> None:
-        """Note it."""
+        """Log the event."""
         self._note("PostUpdateContainer", [pod, container], [])
 
     def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
-        """Give its shares to main."""
+        """Update the CPU shares of the remaining containers."""
         self._running.pop(container.name, None)
         updates = [Update(one).set_cpu(shares=900) for one in self._running.values()]
         return self._note("StopContainer", [pod, container], updates)
 
     def remove_container(self, pod: PodSandbox, container: Container) -> None:
-        """Note it."""
+        """Log the event."""
         self._note("RemoveContainer", [pod, container], [])
 
     def stop_pod_sandbox(self, pod: PodSandbox) -> None:
-        """Note it."""
+        """Log the event."""
         self._note("StopPodSandbox", [pod], [])
 
     def remove_pod_sandbox(self, pod: PodSandbox) -> None:
-        """Note it."""
+        """Log the event."""
         self._note("RemovePodSandbox", [pod], [])
 
     def _note(
@@ -102,11 +102,11 @@ class Adjuster:
     ) -> list[Update]:
         note = {
             "event": event,
-            # protobuf's text form: maps are in order.
+            # protobuf's text format sorts maps.
             "told": [str(one) for one in told],
             "asked": [str(one.message) for one in asked],
         }
-        # Whoever launched us ends us by SIGKILL.
+        # Flush: the launching runtime ends the plugin with SIGKILL.
         print(json.dumps(note), file=self._notes, flush=True)
         return [one for one in asked if isinstance(one, Update)]
 

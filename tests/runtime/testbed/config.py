@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""containerd's configuration for the testbed: everything of its own, in one short folder."""
+"""containerd's configuration for the testbed, with all files in one folder with a short path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .images import PAUSE
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of one containerd lives. ``folder`` must be short: sockets are in it."""
+    """Paths of one containerd. ``folder`` must have a short path, as it contains sockets."""
 
     folder: Path
 
@@ -50,7 +50,7 @@ class Layout:
 
     @property
     def plugins(self) -> Path:
-        """Holds the plugins that containerd launches by itself, named ``NN-name``."""
+        """Folder of the plugins that containerd launches, named ``NN-name``."""
         return self.folder / "plugins"
 
     @property
@@ -59,14 +59,14 @@ class Layout:
 
     @property
     def cgroup(self) -> str:
-        """The cgroup, below each hierarchy's root, that holds all pods of this containerd."""
+        """Cgroup of all pods of this containerd, below each hierarchy's root."""
         return f"/{self.folder.name}"
 
 
 def render(series: str, layout: Layout, registration: str) -> str:
-    """containerd's TOML for ``series``: version 2 for 1.x, version 3 from 2.0 on.
+    """Return containerd's TOML for a series: version 2 for 1.x, version 3 since 2.0.
 
-    ``registration``: how long it waits for a plugin to register, as in ``5s``.
+    ``registration`` is the registration timeout of plugins, such as ``5s``.
     """
     version, cri = (2, _cri_1(layout)) if series.startswith("1.") else (3, _cri_2(layout))
     return f"version = {version}\n{_common(layout, registration)}{cri}"
@@ -93,7 +93,7 @@ state = {_toml(at.state)}
 """
 
 
-# restrict_oom_score_adj: without CAP_SYS_RESOURCE runc cannot lower a score, and dies of it.
+# restrict_oom_score_adj: without CAP_SYS_RESOURCE runc fails to lower a score.
 # The native snapshotter copies the 2 MB root file system: it works on any file system, and
 # leaves no overlay mounts.
 def _cri_1(at: Layout) -> str:
@@ -126,7 +126,7 @@ def _cri_2(at: Layout) -> str:
 
 
 def _runtime(section: str, at: Layout) -> str:
-    """runc with a state folder of its own, and no CNI: pods use the host's network."""
+    """Return TOML for runc with a separate state folder, without CNI: pods use the host network."""
     return f"""
 [{section}.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
@@ -140,5 +140,5 @@ def _runtime(section: str, at: Layout) -> str:
 
 
 def _toml(value: object) -> str:
-    """A TOML basic string; JSON's escapes are a subset of TOML's."""
+    """Return a TOML basic string; JSON's escapes are a subset of TOML's."""
     return json.dumps(str(value))

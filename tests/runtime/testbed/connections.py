@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts connections of other processes, as a runtime that drops a plugin does."""
+"""Shut down connections of other processes, like a runtime that disconnects a plugin."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PIDFD_GETFD = 438
 
 
 def cut_oldest(pid: int, path: Path) -> None:
-    """Shut down, of all connections of a process to the unix socket ``path``, the oldest one.
+    """Shut down the oldest connection of a process to the unix socket ``path``.
 
-    :raises TestbedError: it has none.
+    :raises TestbedError: the process has no such connection.
     """
     found = sorted(_connections(pid, path), key=lambda one: os.fstat(one.fileno()).st_ino)
     try:
@@ -31,7 +31,7 @@ def cut_oldest(pid: int, path: Path) -> None:
 
 
 def _connections(pid: int, path: Path) -> Iterator[socket.socket]:
-    """Duplicates of its sockets, to be closed."""
+    """Yield duplicates of the process's sockets connected to ``path``; the caller closes them."""
     process = os.pidfd_open(pid)
     try:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -39,7 +39,7 @@ def _connections(pid: int, path: Path) -> Iterator[socket.socket]:
                 if not str(entry.readlink()).startswith("socket:"):
                     continue
             except FileNotFoundError:
-                continue  # it was closed meanwhile
+                continue  # closed in the meantime
             one = _duplicate(process, int(entry.name))
             if one is None:
                 continue

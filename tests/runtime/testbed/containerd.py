@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real containerd with NRI, in a folder of its own, as a child of the test."""
+"""A real containerd with NRI, in its own folder, as a child process of the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .images import BUSYBOX, PAUSE, write_images
 from .packages import Binaries, TestbedError
 
 BOOT_TIMEOUT = 60.0
-"""Seconds for containerd to say that it serves; it takes well under one."""
+"""Seconds for containerd to report that it serves; it takes well under one."""
 
 STOP_TIMEOUT = 20.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -49,7 +49,7 @@ class Containerd:
 
     @property
     def cri(self) -> CriDriver:
-        """The CRI client; it is the same one across restarts."""
+        """The CRI client, which survives restarts."""
         if self._cri is None:
             raise TestbedError("containerd has not been started yet")
         return self._cri
@@ -72,10 +72,10 @@ class Containerd:
             self._cri = await CriDriver.connect(self.layout.cri_socket)
             await self._import_images()
         if not await self.cri.ready():
-            raise self._failure("containerd serves, but says that it is not ready")
+            raise self._failure("containerd serves, but reports that it is not ready")
 
     async def stop(self, *, kill: bool = False) -> None:
-        """End containerd alone, as an upgrade does: pods and containers live on in their shims."""
+        """Stop containerd only, as for an upgrade: pods and containers continue in their shims."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -93,9 +93,9 @@ class Containerd:
         await self.start()
 
     def connections(self, plugin: str) -> int:
-        """How often, by its own log, containerd has taken ``NN-name`` into the chain so far.
+        """Return how often containerd has added ``NN-name`` to the chain, according to its log.
 
-        From the plugin's side that cannot be seen: even its answer to Synchronize comes before.
+        Plugins cannot know this: even their reply to Synchronize comes earlier.
         """
         words = f'"plugin \\"{plugin}\\" connected'
         return self.layout.log.read_text(errors="replace").count(words)
@@ -107,11 +107,11 @@ class Containerd:
             await self.cri.remove_pod(pod.id)
 
     async def take_down(self) -> None:
-        """End everything and remove the folder, whatever state it is in.
+        """Stop everything and remove the folder, in any state.
 
-        :raises TestbedError: something is still there afterwards.
+        :raises TestbedError: processes, mounts, cgroups or files are left behind.
         """
-        with contextlib.suppress(NriScopeError):  # what it did not stop is killed below
+        with contextlib.suppress(NriScopeError):  # remaining processes are killed below
             if self._process is not None and self._process.returncode is None:
                 await self.remove_pods()
         await self.stop()
@@ -123,11 +123,11 @@ class Containerd:
             raise TestbedError(f"left behind: {'; '.join(left)}")
 
     def leftovers(self) -> list[str]:
-        """What of it is there now, in words; nothing once it was taken down."""
+        """Describe what exists of this containerd now; empty after `take_down`."""
         return leftovers.find(self.layout, self._earlier_sockets)
 
     async def _boot(self) -> asyncio.subprocess.Process:
-        """Start the process and wait for its own word (sd_notify) that it serves."""
+        """Start the process and wait for its notification (sd_notify) that it serves."""
         self.layout.notify_socket.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as ready:
             ready.bind(str(self.layout.notify_socket))
@@ -140,11 +140,11 @@ class Containerd:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    # Ctrl-C belongs to the test; it takes containerd down in good order.
+                    # Ctrl-C must reach only the test, which takes containerd down.
                     start_new_session=True,
                 )
             try:
-                await asyncio.wait_for(_told_ready(ready, process), BOOT_TIMEOUT)
+                await asyncio.wait_for(_wait_ready(ready, process), BOOT_TIMEOUT)
             except (TimeoutError, TestbedError):
                 if process.returncode is None:
                     process.kill()
@@ -159,7 +159,7 @@ class Containerd:
             *(self.binaries.bin / "ctr", "--address", self.layout.cri_socket),
             # --no-unpack: CRI unpacks into its own snapshotter when it needs the image.
             *("--namespace", "k8s.io", "images", "import", "--no-unpack"),
-            # The transfer service of 2.x would unpack for another snapshotter all the same.
+            # The transfer service of 2.x would still unpack for another snapshotter.
             *(() if self.binaries.series.startswith("1.") else ("--local",)),
             archive,
         ]
@@ -170,7 +170,7 @@ class Containerd:
         if process.returncode:
             raise self._failure(f"ctr images import: {output.decode(errors='replace').strip()}")
         archive.unlink()
-        # CRI learns of imported images by an event, a moment later.
+        # CRI is notified of imported images by an event, shortly afterwards.
         async with asyncio.timeout(BOOT_TIMEOUT):
             while not {BUSYBOX, PAUSE} <= set(await self.cri.list_images()):
                 await asyncio.sleep(0.01)
@@ -184,13 +184,12 @@ class Containerd:
 async def running(
     binaries: Binaries, *, start: bool = True, registration: str = "30s"
 ) -> AsyncIterator[Containerd]:
-    """A containerd for the length of a block; nothing of it is left afterwards.
+    """Provide a containerd for the duration of a block, and remove it completely afterwards.
 
-    ``start=False``: it is made but not started, so that plugins can be put in place before.
-    ``registration``: how long it waits for a plugin that it launches. Its own 5 s are too short for
-    one in Python on a machine that has much else to do.
+    ``start=False``: do not start it, so that plugins can be installed before. ``registration``:
+    registration timeout. The default of 5 s is too short for Python plugins on a busy machine.
     """
-    # Not $TMPDIR: a unix socket's path ends at 107 bytes.
+    # Not $TMPDIR: paths of unix sockets are limited to 107 bytes.
     containerd = Containerd(
         binaries, Path(tempfile.mkdtemp(prefix="nst-", dir="/tmp")), registration
     )
@@ -203,8 +202,11 @@ async def running(
         await asyncio.shield(asyncio.ensure_future(containerd.take_down()))
 
 
-async def _told_ready(ready: socket.socket, process: asyncio.subprocess.Process) -> None:
-    """Returns at READY=1; :raises TestbedError: the process ended before it said so."""
+async def _wait_ready(ready: socket.socket, process: asyncio.subprocess.Process) -> None:
+    """Wait for READY=1.
+
+    :raises TestbedError: the process ended before.
+    """
     loop = asyncio.get_running_loop()
     ended = asyncio.ensure_future(process.wait())
     try:

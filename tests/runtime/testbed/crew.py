@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins as processes of their own, in the chain of one containerd."""
+"""Plugins in separate processes, in the chain of one containerd."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .packages import TestbedError
 from .record import PATIENCE
 
 GO_EVENTS = 0x07FF
-"""What NRI 0.6 to 0.8 have; one more, and the runtime drops the plugin."""
+"""Events of NRI 0.6 to 0.8; with another bit, the runtime disconnects the plugin."""
 
 GO_ADJUSTMENT = json.dumps(
     {
@@ -40,7 +40,7 @@ GO_ADJUSTMENT = json.dumps(
 
 
 class Member:
-    """One plugin that runs."""
+    """A plugin process."""
 
     def __init__(self, process: Process, answers: Answers) -> None:
         self.process = process
@@ -52,20 +52,20 @@ class Member:
         return self.answers.plugin
 
     async def kill(self) -> None:
-        """SIGKILL, whatever it is doing; returns when it is gone."""
+        """Kill the process with SIGKILL, and wait for its end."""
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
 
 
 class Crew:
-    """Plugins of one containerd; made by :func:`crew`."""
+    """Plugins of one containerd; created by :func:`crew`."""
 
     def __init__(self, containerd: Containerd, folder: Path) -> None:
         self._containerd = containerd
         self._folder = folder
         self.members: dict[str, Member] = {}
-        """Everyone who ever joined, by index."""
+        """All plugins started so far, by index."""
 
     async def join(self, index: str) -> Member:
         """Start a meddler at this index, and wait until it is in the chain."""
@@ -79,7 +79,7 @@ class Crew:
         return await self._joined(process, index, Answers(f"{index}-meddler", notes, is_go=False))
 
     async def join_go(self, index: str) -> Member:
-        """Start the reference plugin; a meddler where there is no Go."""
+        """Start the reference plugin, or a meddler without Go."""
         try:
             program = build(Variant.NRI_0_8).plugin
         except Unavailable:
@@ -89,13 +89,13 @@ class Crew:
             *(program, f"-socket={self._containerd.nri_socket}", "-name=reference"),
             *(f"-index={index}", f"-events={GO_EVENTS}", f"-requests={notes}"),
             *(f"-adjust={GO_ADJUSTMENT}", "-annotation=go.example.com/name", "-env=GO"),
-            stdin=PIPE,  # open: its end would mean nothing to it
+            stdin=PIPE,
             stdout=DEVNULL,
         )
         return await self._joined(process, index, Answers(f"{index}-reference", notes, is_go=True))
 
     async def join_slow(self, index: str) -> None:
-        """Start a plugin that answers too late when a container called ``app`` is created."""
+        """Start a plugin that replies too late when a container named ``app`` is created."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, actor.__file__, "--index", index, "--once"),
             *("--socket", self._containerd.nri_socket),
@@ -106,7 +106,7 @@ class Crew:
         await self._joined(process, index, Answers(f"{index}-actor", notes, is_go=False))
 
     async def end(self) -> None:
-        """End those who are left."""
+        """Kill the remaining plugins."""
         for member in self.members.values():
             await member.kill()
 
@@ -116,7 +116,7 @@ class Crew:
             async with asyncio.timeout(PATIENCE):
                 while not self._containerd.connections(answers.plugin):
                     if process.returncode is not None:
-                        raise TestbedError(f"{answers.plugin} ended before it was connected")
+                        raise TestbedError(f"{answers.plugin} exited before it connected")
                     await asyncio.sleep(0.01)
         except TimeoutError:
             raise TestbedError(f"{answers.plugin} was not connected in {PATIENCE:g} s") from None
@@ -125,7 +125,7 @@ class Crew:
 
 @asynccontextmanager
 async def crew(containerd: Containerd, folder: Path) -> AsyncIterator[Crew]:
-    """For the length of a block; everyone is gone afterwards."""
+    """Provide a crew for the duration of a block, and kill its plugins afterwards."""
     one = Crew(containerd, folder)
     try:
         yield one

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many pods, several at a time, and what the runtime itself says their containers became."""
+"""Many pods, several at a time, and the specs of their containers reported by the runtime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .containerd import Containerd
 from .driver import Container, Driver
 
 SHARES = 512
-"""What the first one's update asks for; each has a number of its own."""
+"""CPU shares in CRI updates; the pod's number is added."""
 
 Spec = dict[str, Json]
 
@@ -27,13 +27,13 @@ class Life:
     name: str
     """``ns/pod/container``."""
     shares: int | None
-    """What the update over CRI asked for; None where there was none."""
+    """CPU shares in the CRI update; None without an update."""
     real: list[Spec] = field(default_factory=list)
-    """The specs that the runtime said were used, in the order in which it was asked."""
+    """Specs reported by the runtime over time."""
 
 
 class Crowd:
-    """Runs pods with one container each; whatever is put into :attr:`at` happens in between."""
+    """Runs of pods with one container each, with actions in between, see :attr:`at`."""
 
     def __init__(self, containerd: Containerd) -> None:
         self._containerd = containerd
@@ -41,30 +41,30 @@ class Crowd:
         self.lives: dict[str, Life] = {}
         """By the container's id."""
         self.ended = 0
-        """Pods that came and went."""
+        """Number of removed pods."""
         self.at: dict[int, Callable[[], Awaitable[None]]] = {}
-        """What to do when so many pods have ended, while others go on."""
+        """Actions by number of removed pods; other pods continue meanwhile."""
         self.meanwhile: Callable[[Container], Awaitable[None]] | None = None
-        """What to wait for in the middle of each life."""
+        """Function to await in the middle of each life."""
 
     async def live(self, pods: int, *, at_a_time: int, first: int = 0) -> None:
-        """Whole lives of so many pods."""
+        """Play the whole lives of ``pods`` pods."""
         room = asyncio.Semaphore(at_a_time)
 
         async def one(number: int) -> None:
             async with room:
                 await self._live(number)
                 self.ended += 1
-                then = self.at.pop(self.ended, None)
-            if then is not None:
-                await then()
+                action = self.at.pop(self.ended, None)
+            if action is not None:
+                await action()
 
         async with asyncio.TaskGroup() as group:
             for number in range(first, first + pods):
                 group.create_task(one(number))
 
     async def start(self, number: int) -> Container:
-        """The first half of a life: a container that runs."""
+        """Play the first half of a life: return a running container."""
         driver, name = self._driver, f"pod-{number}"
         pod = await driver.run_pod("crowd", name)
         env = {"SHARED": "of-the-pod", "POD_ONLY": "1", "STAYS": name}
@@ -77,7 +77,7 @@ class Crowd:
         return container
 
     async def end(self, container: Container) -> None:
-        """The second half."""
+        """Play the second half of a life."""
         driver, life = self._driver, self.lives[container.id]
         if life.shares is not None:
             await driver.update(container, Resources(cpu_shares=life.shares))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins did, by their own notes: one path of one container each.
+"""Changes requested by plugins, from their own notes: one OCI path of one container each.
 
-Said in words of the OCI spec by a few plain rules, and without any code of the differ's: these are
-what it is checked against.
+The differ is checked against them, so the conversion to OCI paths shares no code with it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class _Gone(Enum):
 
 
 GONE = _Gone.GONE
-"""In place of a value: there is none (any more)."""
+"""Replaces a value that does not exist or was removed."""
 
 Value: TypeAlias = "Json | _Gone"
 
@@ -36,18 +35,18 @@ MOUNTS = "/mounts"
 
 
 class Deed(NamedTuple):
-    """One thing that one plugin asked for."""
+    """One change requested by one plugin."""
 
     plugin: str
     """``NN-name``."""
     number: int
-    """Which of the plugin's answers it was part of, counted from 0."""
+    """Index of the reply among the plugin's replies."""
     event: str
-    """The event that it answered; ``UpdateContainers`` for what it asked out of turn."""
+    """Event of the reply; ``UpdateContainers`` for unsolicited updates."""
     about: str
-    """The id of the container that the event was about; "" for none."""
+    """Id of the event's container; "" for none."""
     container: str
-    """The id of the container that it was asked for."""
+    """Id of the changed container."""
     path: str
     value: Value
 
@@ -60,7 +59,7 @@ class _Answer(NamedTuple):
 
 
 class Answers:
-    """All that one plugin answered; may be read while the plugin still runs."""
+    """All replies of one plugin; can be read while the plugin runs."""
 
     def __init__(self, plugin: str, notes: Path, *, is_go: bool) -> None:
         self.plugin = plugin
@@ -68,7 +67,7 @@ class Answers:
         self._is_go = is_go
 
     def deeds(self) -> list[Deed]:
-        """In order."""
+        """Return all requested changes, in order."""
         found: list[Deed] = []
         for number, one in enumerate(self._read()):
             asked = [(one.about, pair) for each in one.adjustments for pair in adjusted(each)]
@@ -81,7 +80,7 @@ class Answers:
         return found
 
     def asked(self) -> list[tuple[str, str]]:
-        """The event and the container's id of each answer, in order."""
+        """Return event and container id of each reply, in order."""
         return [(one.event, one.about) for one in self._read()]
 
     def _read(self) -> Iterator[_Answer]:
@@ -89,7 +88,7 @@ class Answers:
 
 
 def _python(notes: Path) -> Iterator[_Answer]:
-    """What a meddler wrote; the last line may be cut short by its end."""
+    """Parse the notes of a meddler; the last line may be truncated by its end."""
     for line in notes.read_text().split("\n")[:-1]:
         note = cast("dict[str, str | list[str]]", json.loads(line))
         adjustments = map(api.ContainerAdjustment.FromString, map(base64.b64decode, note["adjust"]))
@@ -99,7 +98,7 @@ def _python(notes: Path) -> Iterator[_Answer]:
 
 
 def _go(requests: Path) -> Iterator[_Answer]:
-    """What the reference plugin wrote; it adjusts and does nothing else."""
+    """Parse the notes of the reference plugin, which only adjusts."""
     for one in read_requests(requests):
         if one.method == "CreateContainer":
             request = api.CreateContainerRequest.FromString(one.request)
@@ -111,7 +110,7 @@ def _go(requests: Path) -> Iterator[_Answer]:
 
 
 def adjusted(message: api.ContainerAdjustment) -> list[tuple[str, Value]]:
-    """What an adjustment asks for; of a thing removed and set, only what it is set to."""
+    """Convert an adjustment to paths and values; for a key removed and set, only the new value."""
     found: dict[str, Value] = {}
 
     def put(base: str, key: str, value: Value) -> None:
@@ -139,7 +138,7 @@ def adjusted(message: api.ContainerAdjustment) -> list[tuple[str, Value]]:
 
 
 def resources(message: api.LinuxResources) -> dict[str, Value]:
-    """What is set among the resources that the testbed's plugins and pods set."""
+    """Convert the resources used by the testbed to paths and values, if they are set."""
     found: dict[str, Value] = {}
     cpu, memory = message.cpu, message.memory
     if cpu.HasField("shares"):
@@ -158,7 +157,7 @@ def resources(message: api.LinuxResources) -> dict[str, Value]:
 
 
 def shown(container: api.Container) -> dict[str, Value]:
-    """A container as NRI shows it: everything that the testbed's plugins can touch."""
+    """Convert a container to paths and values, as far as the testbed's plugins can change it."""
     found: dict[str, Value] = {}
     for name, text in container.annotations.items():
         found[pointer("/annotations", name)] = text
@@ -180,7 +179,7 @@ def shown(container: api.Container) -> dict[str, Value]:
 
 
 def do(state: dict[str, Value], deeds: Iterable[tuple[str, Value]]) -> dict[str, Value]:
-    """The state after these deeds; hooks join the ones that are there."""
+    """Return the state after these changes; hooks are appended."""
     after = dict(state)
     for path, value in deeds:
         if path.startswith(HOOKS):

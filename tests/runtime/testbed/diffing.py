@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope diff --live`` as a user runs it, in a process of its own."""
+"""``nri-scope diff --live`` in a separate process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .record import PATIENCE, command
 PROBES = ("00", "30", "50", "99")
 
 Told = dict[str, Any]
-"""One round, as ``--format json`` tells it with ``--live``."""
+"""One round, as printed by ``--live --format json``."""
 
 
 class Diff:
-    """A running ``nri-scope diff --live``; made by :func:`diffing`."""
+    """A running ``nri-scope diff --live``; created by :func:`diffing`."""
 
     def __init__(self, process: asyncio.subprocess.Process, containerd: Containerd) -> None:
         self._process = process
@@ -30,11 +30,11 @@ class Diff:
         self._changed = asyncio.Condition()
         self._open_streams = 2
         self.rounds: list[Told] = []
-        """What it has printed."""
+        """Printed rounds."""
         self.told_of: set[tuple[str, str]] = set()
-        """The event and the container's id of each of them."""
+        """Event and container id of each printed round."""
         self.words: list[str] = []
-        """What it has said on stderr, line by line."""
+        """Lines on stderr."""
         self._readers = [
             asyncio.ensure_future(self._read(process.stdout, self._take)),
             asyncio.ensure_future(self._read(process.stderr, self.words.append)),
@@ -42,40 +42,40 @@ class Diff:
 
     @property
     def pid(self) -> int:
-        """Of the process that is connected to the runtime: a child of the one that prints."""
-        shows = self._process.pid
-        (child,) = Path(f"/proc/{shows}/task/{shows}/children").read_text().split()
+        """Id of the process connected to the runtime: a child of the printing process."""
+        parent = self._process.pid
+        (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         return int(child)
 
     async def connected(self) -> None:
         """Wait until all probes are in the chain.
 
-        :raises TestbedError: it ended before, or takes too long.
+        :raises TestbedError: the command ended before, or timeout.
         """
         try:
             async with asyncio.timeout(PATIENCE):
                 while not all(self._containerd.connections(f"{one}-nri-scope") for one in PROBES):
                     if self._process.returncode is not None:
-                        raise TestbedError(f"diff ended before it was connected; {self._told()}")
+                        raise TestbedError(f"diff ended before it connected; {self._output()}")
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise TestbedError(f"diff: not connected; {self._told()}") from None
+            raise TestbedError(f"diff: not connected; {self._output()}") from None
 
     async def told(self, what: str, done: Callable[[], bool]) -> None:
-        """Wait until what it has told is enough.
+        """Wait until the output fulfils a condition; ``what`` names it in errors.
 
-        :raises TestbedError: it ended before, or takes too long.
+        :raises TestbedError: the command ended before, or timeout.
         """
         try:
             async with asyncio.timeout(PATIENCE), self._changed:
                 await self._changed.wait_for(lambda: done() or self._open_streams == 0)
         except TimeoutError:
-            raise TestbedError(f"diff: no {what} in {PATIENCE:g} s; {self._told()}") from None
+            raise TestbedError(f"diff: no {what} in {PATIENCE:g} s; {self._output()}") from None
         if not done():
-            raise TestbedError(f"diff ended before {what}; {self._told()}")
+            raise TestbedError(f"diff ended before {what}; {self._output()}")
 
     async def end(self, number: signal.Signals = signal.SIGINT) -> int:
-        """Send a signal, wait until it has ended; returns its exit status."""
+        """Send a signal, wait for the command's end, and return its exit status."""
         if self._process.returncode is None:
             self._process.send_signal(number)
         try:
@@ -84,11 +84,11 @@ class Diff:
                 await asyncio.gather(*self._readers)
         except TimeoutError:
             self._process.kill()
-            raise TestbedError(f"diff did not end; {self._told()}") from None
+            raise TestbedError(f"diff did not end; {self._output()}") from None
         return status
 
-    def _told(self) -> str:
-        return f"it told of {len(self.rounds)} rounds and said: {' | '.join(self.words)}"
+    def _output(self) -> str:
+        return f"it printed {len(self.rounds)} rounds; stderr: {' | '.join(self.words)}"
 
     def _take(self, line: str) -> None:
         one = cast(Told, json.loads(line))
@@ -110,7 +110,7 @@ class Diff:
 
 @asynccontextmanager
 async def diffing(file: Path, containerd: Containerd) -> AsyncIterator[Diff]:
-    """``nri-scope diff --live`` with four probes and the CRI, once it is in the chain."""
+    """Run ``nri-scope diff --live`` with four probes and the CRI; wait for its connection."""
     process = await asyncio.create_subprocess_exec(
         *(command(), "diff", "--live", "--probes", ",".join(PROBES), "--format", "json"),
         *("--socket", containerd.nri_socket, "--cri", containerd.layout.cri_socket, "-o", file),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives pods through CRI and keeps, in order, what a passive plugin must have been told.
+"""Drive pods through the CRI, and collect the events expected by a passive plugin, in order.
 
-The rules are containerd's, the same in 1.7 and 2.1: a container is told to have stopped exactly
-once, at its end or at the latest before its removal, even if it never ran; a pod is stopped before
-it is removed; of pods older than containerd's last start no end is told, but of their containers
-it is, once any plugin was synchronized.
+The rules are those of containerd 1.7 and 2.1: StopContainer is sent exactly once for a container,
+at its end or at the latest before its removal, even if it never ran; a pod is stopped before it is
+removed; the end of pods older than containerd's last start is not sent, but the end of their
+containers is, once any plugin was synchronized.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FOREVER = ("sleep", "1000000")
 
 @dataclass(eq=False)
 class Pod:
-    """A pod that was run, and the containers in it that have not been removed."""
+    """A pod and its containers that were not removed yet."""
 
     spec: PodSpec
     id: str
     containers: list[Container] = field(default_factory=list)
     stopped: bool = False
     is_older: bool = False
-    """Than the last start of containerd."""
+    """Whether the pod is older than containerd's last start."""
 
     def happened(self, event: str) -> Happened:
         return Happened(event, self.spec.namespace, self.spec.name, "", self.id, "")
@@ -42,7 +42,7 @@ class Pod:
 
 @dataclass(eq=False)
 class Container:
-    """A container that was created."""
+    """A created container."""
 
     pod: Pod
     name: str
@@ -50,7 +50,7 @@ class Container:
     runs: bool = False
     stop_told: bool = False
     unknown: bool = False
-    """To NRI, since containerd's last start."""
+    """Whether NRI does not know the container, after a restart of containerd."""
 
     def happened(self, event: str) -> Happened:
         spec = self.pod.spec
@@ -58,7 +58,7 @@ class Container:
 
 
 class Driver:
-    """Each method makes one CRI call and adds to :attr:`steps` the NRI events that it causes."""
+    """CRI driver. Each method makes one CRI call and adds the expected events to :attr:`steps`."""
 
     def __init__(self, containerd: Containerd) -> None:
         self._containerd = containerd
@@ -67,12 +67,12 @@ class Driver:
         self.steps: list[Step] = []
 
     def told_before(self, moment: float) -> int:
-        """How many events must have been told at ``moment`` of the monotonic clock."""
+        """Return the number of events sent before ``moment`` of the monotonic clock."""
         done = self.steps[: bisect_left(self._times, moment)]
         return sum(1 if isinstance(step, Happened) else len(step.events) for step in done)
 
     def forget(self) -> None:
-        """Begin anew with what is expected; the pods stay."""
+        """Clear the expected events; the pods remain."""
         self.steps.clear()
         self._times.clear()
 
@@ -118,20 +118,20 @@ class Driver:
         return container
 
     async def fail_to_start(self, container: Container) -> RpcError:
-        """Start a container that cannot run: NRI is asked only after its process was prepared.
+        """Start a container that cannot run; without events, as its process cannot be prepared.
 
-        :raises TestbedError: it could be started.
+        :raises TestbedError: the container started.
         """
         try:
             await self._containerd.cri.start_container(container.id)
         except RpcError as error:
             return error
-        raise TestbedError(f"{container.name} was expected not to start, and did")
+        raise TestbedError(f"{container.name} was expected to fail, but started")
 
     async def start_to_end(self, container: Container) -> Happened:
-        """Start a container that ends by itself; returns what NRI will tell of its end.
+        """Start a container that exits by itself; return the event expected for its end.
 
-        That may come before the start has been told to the end.
+        That event may precede PostStartContainer.
         """
         await self._containerd.cri.start_container(container.id)
         (stopped,) = self._stop_events(container)
@@ -148,19 +148,19 @@ class Driver:
         self._add(*self._stop_events(container))
 
     async def remove(self, container: Container) -> None:
-        """Remove a container; one that runs is ended by the runtime."""
+        """Remove a container; the runtime stops it if it is running."""
         await self._containerd.cri.remove_container(container.id)
         self._add(*self._stop_events(container))
         self._happened(container, "RemoveContainer")
         container.pod.containers.remove(container)
 
     async def stop_pod(self, pod: Pod) -> None:
-        """Stop a pod; containers that still run are ended by the runtime along with it."""
+        """Stop a pod; the runtime also stops its running containers."""
         await self._containerd.cri.stop_pod(pod.id)
         self._add(self._stop_pod_events(pod))
 
     async def remove_pod(self, pod: Pod) -> None:
-        """Remove a pod; the runtime stops it, and ends and removes its containers, as needed."""
+        """Remove a pod; the runtime stops it and removes its containers as needed."""
         await self._containerd.cri.remove_pod(pod.id)
         self._add(self._stop_pod_events(pod))
         self._add(
@@ -175,7 +175,7 @@ class Driver:
         self._pods.remove(pod)
 
     async def restart_containerd(self, *, kill: bool = False, synchronizes: bool = True) -> None:
-        """Restart; ``synchronizes``: whether a plugin is told afterwards of what is there."""
+        """Restart containerd; ``synchronizes``: whether a plugin gets a Synchronize then."""
         await self._containerd.restart(kill=kill)
         for pod in self._pods:
             pod.is_older = True
@@ -183,7 +183,7 @@ class Driver:
                 container.unknown = not synchronizes
 
     async def live(self, namespace: str, name: str) -> None:
-        """One whole pod lifecycle in good order."""
+        """Play a whole pod lifecycle in the usual order."""
         pod = await self.run_pod(namespace, name)
         container = await self.run(pod, "app")
         await self.update(container, Resources(cpu_shares=512))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a passive plugin must have been told, to compare with what it was told."""
+"""Events expected by a passive plugin, and their comparison with received ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Happened(NamedTuple):
-    """One NRI event with the identities in it; container fields are empty for pod events."""
+    """One NRI event with its identities; container fields are empty for pod events."""
 
     event: str
     namespace: str
@@ -19,7 +19,7 @@ class Happened(NamedTuple):
 
 
 class Parallel(tuple[tuple[Happened, ...], ...]):
-    """Chains of events that all happen here; only the order within each chain is certain."""
+    """Concurrent chains of events; only the order within each chain is certain."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class Parallel(tuple[tuple[Happened, ...], ...]):
         return [event for chain in self for event in chain]
 
     def allows(self, seen: Sequence[Happened]) -> bool:
-        """Whether ``seen`` is these chains, in any interleaving."""
+        """Whether ``seen`` consists of these chains, in any interleaving."""
         return sorted(seen) == sorted(self.events) and all(
             [event for event in seen if event in chain] == list(chain) for chain in self
         )
@@ -38,10 +38,10 @@ Step = Happened | Parallel
 
 
 def in_order(steps: Iterable[Step], seen: Sequence[Happened]) -> list[Happened]:
-    """All events of ``steps``, where the order is free in that of ``seen`` if it is a lawful one.
+    """Return all events of ``steps``, with parallel chains in the order of ``seen`` if it is valid.
 
-    So ``in_order(steps, seen) == seen`` says that ``seen`` is right, and a difference shows where
-    it is not.
+    So ``in_order(steps, seen) == seen`` is true if ``seen`` is correct, and a diff of the two shows
+    the errors.
     """
     expected: list[Happened] = []
     for step in steps:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two tiny OCI images made from the machine's static busybox, so that no registry is needed."""
+"""Two small OCI images made from the machine's static busybox, so that no registry is needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def write_images(path: Path) -> None:
-    """Write one OCI image layout (a tar for ``ctr images import``) holding both images.
+    """Write an OCI image layout with both images, as a tar file for ``ctr images import``.
 
     :raises TestbedError: busybox is not installed, or is not a static binary.
     """
@@ -36,7 +36,7 @@ def write_images(path: Path) -> None:
     with tarfile.open(path, "w") as tar:
         manifests = [
             _image(tar, BUSYBOX, layer, ("sh",)),
-            # The sandbox container only has to stay there until it is told to stop.
+            # The sandbox container only has to run until it is stopped.
             _image(tar, PAUSE, layer, ("sleep", "1000000")),
         ]
         _add(tar, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
@@ -45,7 +45,7 @@ def write_images(path: Path) -> None:
 
 
 def _layer() -> bytes:
-    """An uncompressed root file system: /bin/busybox, links to it, and the usual empty folders."""
+    """Return an uncompressed root file system: /bin/busybox, links to it, and empty folders."""
     program = shutil.which("busybox")
     if program is None:
         raise TestbedError("no busybox on this machine; apt-get install busybox-static")
@@ -68,7 +68,7 @@ def _layer() -> bytes:
 
 
 def _image(tar: tarfile.TarFile, name: str, layer: bytes, command: Sequence[str]) -> object:
-    """Add one image's blobs; returns its descriptor for the index."""
+    """Add an image's blobs, and return its descriptor for the index."""
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",

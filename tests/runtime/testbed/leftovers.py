@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a containerd leaves behind when it is not taken down well, and how to get rid of it.
+"""Find and remove what a containerd left behind.
 
-Processes, mounts and cgroups are found by the testbed's own folder and its name, so a containerd
-that the machine runs for itself is never touched.
+Processes, mounts and cgroups are found by the testbed's folder, so that the machine's own
+containerd is never affected.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 from .config import Layout
 
 ENDING = 1.0
-"""Seconds for a launched plugin to bring to its files what it has, once containerd is gone."""
+"""Seconds for a launched plugin to write its files after the end of containerd."""
 
 SHIM_SOCKETS = Path("/run/containerd/s")
-"""Where every shim puts its socket, whatever state folder its containerd was given."""
+"""Folder of the sockets of all shims, independent of containerd's state folder."""
 
 
 def find(layout: Layout, earlier: set[Path]) -> list[str]:
-    """What is left of the containerd at ``layout``, in words; empty when all is clean.
+    """Describe what is left of the containerd at ``layout``; empty if nothing is.
 
-    ``earlier``: what :func:`shim_sockets` said before it was started.
+    ``earlier`` is the result of :func:`shim_sockets` before its start.
     """
     left = [f"process {pid}: {command}" for pid, command in _processes(layout, _is_containerds)]
     left += [f"plugin {pid}: {command}" for pid, command in _processes(layout, _is_plugin)]
@@ -41,7 +41,7 @@ def find(layout: Layout, earlier: set[Path]) -> list[str]:
 
 
 def clear(layout: Layout, earlier: set[Path]) -> None:
-    """End, unmount and remove everything that :func:`find` finds but the folder itself."""
+    """Kill, unmount and remove everything that :func:`find` reports except the folder."""
     for pid, _ in _processes(layout, _is_plugin):
         _kill(pid, after=ENDING)
     for pid in [
@@ -58,15 +58,15 @@ def clear(layout: Layout, earlier: set[Path]) -> None:
 
 
 def shim_sockets() -> set[Path]:
-    """All sockets of shims on this machine, also of other containerds."""
+    """Return all shim sockets on this machine, also of other containerds."""
     return set(SHIM_SOCKETS.iterdir()) if SHIM_SOCKETS.is_dir() else set()
 
 
 def _dead_sockets(earlier: set[Path]) -> list[Path]:
-    """Sockets that came after ``earlier`` and on which nobody listens (any more).
+    """Return the sockets created after ``earlier`` on which no process listens.
 
-    A shim removes its own, but not when it or the call that started it is cut short. By their
-    names they are nobody's; but nobody can need a dead one.
+    A shim removes its socket unless it or the call that started it is interrupted. The names do not
+    identify the containerd, but dead sockets are unused.
     """
     alive = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines()}
     return sorted(path for path in shim_sockets() - earlier if str(path) not in alive)
@@ -75,7 +75,7 @@ def _dead_sockets(earlier: set[Path]) -> list[Path]:
 def _processes(
     layout: Layout, is_meant: Callable[[Layout, list[str]], bool]
 ) -> list[tuple[int, str]]:
-    """Living processes by their command lines, word by word."""
+    """Return id and command line of the running processes selected by their arguments."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
@@ -83,31 +83,31 @@ def _processes(
         try:
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
-            continue  # it ended meanwhile
+            continue  # ended in the meantime
         if is_meant(layout, words):
             found.append((int(entry.name), " ".join(words).strip()))
     return found
 
 
 def _is_containerds(layout: Layout, words: list[str]) -> bool:
-    """containerd itself and its shims name the folder."""
+    """Whether this is containerd or a shim: their command lines contain the folder."""
     program = Path(words[0]).name
     return program.startswith("containerd") and any(str(layout.folder) in word for word in words)
 
 
 def _is_plugin(layout: Layout, words: list[str]) -> bool:
-    """A plugin that containerd launched, as a script with its interpreter in front."""
+    """Whether this is a launched plugin, possibly a script after its interpreter."""
     return any(word.startswith(f"{layout.plugins}/") for word in words[:2])
 
 
 def _cgroups(layout: Layout) -> list[Path]:
-    """The testbed's cgroup folders in every hierarchy, children before their parents."""
+    """Return the testbed's cgroup folders in every hierarchy, children before parents."""
     base = Path("/sys/fs/cgroup")
     name = layout.cgroup.lstrip("/")
     tops = [base / name, *(each / name for each in base.iterdir())]
     found: list[Path] = []
     for top in tops:
-        # Controllers mounted together are links to one folder: look at each only once.
+        # Controllers mounted together are links to one folder, which must be visited only once.
         if top.is_dir() and not top.parent.is_symlink():
             found += [Path(folder) for folder, _, _ in os.walk(top, topdown=False)]
     return found
@@ -124,7 +124,7 @@ def _cgroup_processes(layout: Layout) -> list[int]:
 
 
 def _remove_cgroup(path: Path) -> None:
-    """A cgroup stays busy until its killed processes have been reaped, a moment later."""
+    """Remove a cgroup; retry while it is busy, until its killed processes have been reaped."""
     for _ in range(200):
         try:
             path.rmdir()
@@ -135,7 +135,7 @@ def _remove_cgroup(path: Path) -> None:
 
 
 def _mounts(layout: Layout) -> list[str]:
-    """Mount points below the folder, in the order in which they were mounted."""
+    """Return the mount points below the folder, in mount order."""
     prefix = f"{layout.folder}/"
     points = (
         line.split()[4].encode().decode("unicode_escape")
@@ -145,9 +145,9 @@ def _mounts(layout: Layout) -> list[str]:
 
 
 def _kill(pid: int, *, after: float = 0) -> None:
-    """SIGKILL, unless it ends by itself within ``after`` seconds; wait until it is gone.
+    """Wait ``after`` seconds for a process to end, else kill it with SIGKILL and wait.
 
-    It may or may not be a child of ours.
+    The process need not be a child of this one.
     """
     try:
         descriptor = os.pidfd_open(pid)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin in Python that changes every container in another way, and notes what it answered.
+"""A Python plugin that changes every container differently, and logs its replies.
 
-``$INDEX`` is its index. All that it sets has its index and a number of its own in it, so that
-nobody else can have set it. The notes go to the file that ``$NOTES`` names, a JSON object a line
-with messages in base64.
+``$INDEX`` is its index. Most values contain the index and a unique number, which identify their
+author. The log is the file ``$NOTES``, in JSON lines with messages in base64.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ OWN_LIMIT = {
     "50": "RLIMIT_MSGQUEUE",
     "60": "RLIMIT_FSIZE",
 }
-"""Two plugins that set one limit are a conflict, and there is no way to replace one. The same goes
-for resources, see `_resources`.
+"""Limits by index: two plugins that set one limit are in conflict, as limits cannot be replaced.
+The same applies to resources, see `_resources`.
 """
 
 Asked = TypeVar("Asked", Adjustment, Update)
 
 
 class Meddler:
-    """Adjusts what is created, and updates what is updated and what runs meanwhile."""
+    """Plugin that adjusts created containers, and updates updated and running ones."""
 
     def __init__(self, index: str, notes: Path) -> None:
         self._index = index
@@ -83,8 +82,10 @@ class Meddler:
         )
 
     def _update_out_of_turn(self) -> None:
-        """For quiet times only. containerd takes two locks, in one order for events and in the
-        other one for this: both at once, and it hangs for ever.
+        """Send unsolicited updates; only safe while there are no events.
+
+        containerd takes two locks, for events and unsolicited updates in opposite order: both at
+        the same time can deadlock.
         """
         if self._runtime is not None:
             updates = [self._update(one) for one in self._running]
@@ -97,7 +98,7 @@ class Meddler:
             Adjustment()
             .add_env(f"PLUGIN_{index}", mine)
             .add_annotation(f"{index}.example.com/plugin", mine)
-            # Whoever set it before: the pod, another one of these, or nobody.
+            # Replaces a value of the pod or another plugin, if there is one.
             .remove_env("SHARED")
             .add_env("SHARED", mine)
             .add_rlimit(OWN_LIMIT[index], soft=number, hard=number)
@@ -108,7 +109,7 @@ class Meddler:
             adjustment.add_mount("/etc/shared", f"/usr/{'lib' if index == '40' else 'bin'}")
             adjustment.add_hook("create_runtime", "/bin/true", args=["true", mine])
         if number % 3 == 0:
-            # A runtime adds and removes in Go's random order of maps: it may be gone in the end.
+            # Runtimes add and remove in the random order of Go's maps: the result may lack it.
             adjustment.remove_annotation("shared.example.com/by")
             adjustment.add_annotation("shared.example.com/by", mine)
             adjustment.add_device(f"/dev/plugin-{index}", type="c", major=1, minor=3)
@@ -121,7 +122,7 @@ class Meddler:
         return _resources(index, adjustment, number)
 
     def _update(self, container: str) -> Update:
-        # In vain where it has gone meanwhile.
+        # Without effect if the container was removed in the meantime.
         return _resources(self._index, Update(container, ignore_failure=True), self._next())
 
     def _next(self) -> int:
@@ -138,7 +139,7 @@ class Meddler:
             "adjust": [_text(one) for one in asked if isinstance(one, Adjustment)],
             "updates": [_text(one) for one in updates],
         }
-        # Flushed: we may be killed at any time.
+        # Flush: the plugin may be killed at any time.
         print(json.dumps(note), file=self._notes, flush=True)
         return updates
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mount namespace for this process, in which the folder of the shims' sockets is its own.
+"""Mount namespace of this process with a private folder for the sockets of shims.
 
-Every containerd of a machine uses that folder, and nothing tells whose socket is whose. With one of
-its own, each process that runs tests sees what its own containerds leave there, and no other.
+All containerds of a machine share that folder, and sockets do not identify their containerd. With
+a private folder, each test process sees only the sockets of its own containerds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import cache
 from .leftovers import SHIM_SOCKETS
 
 _CLONE_NEWNS = 0x0002_0000
-"""Of ``linux/sched.h``; ``os.unshare`` came with Python 3.12."""
+"""From ``linux/sched.h``; ``os.unshare`` exists since Python 3.12."""
 
 
 @cache
 def enter() -> None:
-    """Make it, once, from the main thread, which starts all processes of the tests."""
+    """Enter the namespace, once; call it in the main thread, which starts all test processes."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "cannot make a mount namespace")

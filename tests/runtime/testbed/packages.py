@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the testbed's programs come from: Debian packages, unpacked into a cache folder.
+"""Programs of the testbed: Debian packages, unpacked into a cache folder.
 
-``runc`` and ``busybox-static`` are the machine's own and must be installed. containerd with NRI
-is only in newer Debian releases, so that one package is fetched from the mirror this machine
-already uses (under another suite name, with apt state of our own) and unpacked without being
-installed: its binaries need no more than glibc 2.34.
+``runc`` and ``busybox-static`` must be installed on the machine. containerd with NRI is only in
+newer Debian releases: its package is fetched from the machine's configured mirror (with another
+suite name and separate apt state) and unpacked without installation. It requires glibc 2.34.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUITES = {"1.7": "trixie", "2.1": "sid"}
-"""containerd series → the Debian suite that has it. sid moves on: 2.1 is best effort."""
+"""containerd series → Debian suite. The version in sid changes: 2.1 is best effort."""
 
 BEST_EFFORT = frozenset({"2.1"})
 
@@ -36,25 +35,25 @@ NEEDED = {
 
 
 class TestbedError(Exception):
-    """The testbed cannot be set up, or did not do what it was told; one clear line."""
+    """The testbed cannot be set up, or an operation failed."""
 
     __test__ = False  # not a test class, whatever its name starts with
 
 
 class SeriesUnavailable(TestbedError):
-    """No package of this containerd series is to be had from the configured mirror."""
+    """The configured mirror has no package of this containerd series."""
 
 
 @dataclass(frozen=True)
 class Binaries:
-    """One unpacked containerd package: ``bin`` holds containerd, its shim and ctr."""
+    """An unpacked containerd package: ``bin`` contains containerd, its shim and ctr."""
 
     series: str
     bin: Path
 
 
 def check_machine() -> None:
-    """Say in one line what this machine lacks for running real containers.
+    """Check the requirements for running real containers.
 
     :raises TestbedError: not Linux, not root, or packages missing.
     """
@@ -68,7 +67,7 @@ def check_machine() -> None:
 
 
 def containerd_binaries(series: str) -> Binaries:
-    """The binaries of containerd ``series`` (such as ``"1.7"``), from the cache or the mirror.
+    """Return the binaries of a containerd series, such as ``"1.7"``, from the cache or the mirror.
 
     :raises SeriesUnavailable: the mirror cannot be reached or has no such package.
     """
@@ -86,7 +85,7 @@ def _cache_folder() -> Path:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """For what only one process that runs tests may do at a time."""
+    """Hold a lock between all test processes."""
     folder = _cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.lock").open("w") as file:
@@ -119,7 +118,7 @@ def _private_apt(work: Path) -> list[str]:
         "Dir::Etc::PreferencesParts": "/dev/null",
         "Dir::State::Lists": work / "lists",
         "Dir::Cache": work / "cache",
-        "APT::Sandbox::User": "root",  # the folder is ours alone, the _apt user cannot enter it
+        "APT::Sandbox::User": "root",  # the folder is private, the _apt user cannot enter it
         "Acquire::Languages": "none",
         "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
         "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled": "false",
@@ -129,7 +128,7 @@ def _private_apt(work: Path) -> list[str]:
 
 
 def _apt(arguments: list[str], work: Path, series: str) -> None:
-    # `apt-get update` exits 0 even when every source failed, unless told otherwise.
+    # By default `apt-get update` exits with 0 even if every source failed.
     done = subprocess.run(
         ["apt-get", "-q", *arguments, "-o", "APT::Update::Error-Mode=any"],
         cwd=work,
@@ -145,7 +144,7 @@ def _apt(arguments: list[str], work: Path, series: str) -> None:
 
 
 def _source_line(suite: str) -> str:
-    """A one-line apt source for ``suite`` on the Debian mirror that this machine already uses."""
+    """Return an apt source line for ``suite`` on this machine's configured Debian mirror."""
     done = subprocess.run(
         [
             *("apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(COMPONENT)"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope`` as a user runs it: the installed command, in a process of its own."""
+"""The installed ``nri-scope`` command in a separate process."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Line = Mapping[str, object]
 """One object of ``--format jsonl``."""
 
 PATIENCE = 60.0
-"""Seconds to wait for something that takes well under one."""
+"""Timeout in seconds for operations that take well under one."""
 
 PLUGIN = "00-nri-scope"
-"""How it registers unless told otherwise."""
+"""Default registration of `record`."""
 
 HANDSHAKE = frozenset({"Configure", "Synchronize"})
-"""What a session starts with, before the runtime tells of anything that happens."""
+"""Requests at the start of a session, before the first event."""
 
 
 def command() -> Path:
-    """The ``nri-scope`` that is installed beside the interpreter running the tests."""
+    """Return the ``nri-scope`` installed beside the interpreter of the tests."""
     return Path(sys.executable).parent / "nri-scope"
 
 
 async def nri_scope(*arguments: str | Path) -> str:
-    """Run one command to its end and return its output.
+    """Run a command to its end and return its output.
 
-    :raises TestbedError: it did not end with status 0; holds what it said on stderr.
+    :raises TestbedError: its exit status is not 0; the message contains stderr.
     """
     process = await asyncio.create_subprocess_exec(
         *(command(), *arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -53,18 +53,18 @@ async def nri_scope(*arguments: str | Path) -> str:
 
 
 async def log(recording: Path) -> list[Line]:
-    """Everything that ``nri-scope log`` tells of a recording, gaps too."""
+    """Return all lines of ``nri-scope log`` for a recording, including gaps."""
     return _lines(await nri_scope("log", recording, "--format", "jsonl"))
 
 
 def rows(recording: Path, query: str) -> list[tuple[object, ...]]:
-    """What plain SQLite answers, without any help of ours."""
+    """Return the rows of a query with plain SQLite."""
     with closing(sqlite3.connect(f"file:{recording}?mode=ro", uri=True)) as connection:
         return connection.execute(query).fetchall()
 
 
 def happened(lines: list[Line]) -> list[Happened]:
-    """The events among ``lines``, without the start of sessions and without gaps."""
+    """Return the events in ``lines``, without session starts and gaps."""
     return [
         Happened(*(str(line[name] or "") for name in Happened._fields))
         for line in lines
@@ -73,7 +73,7 @@ def happened(lines: list[Line]) -> list[Happened]:
 
 
 class Record:
-    """A running ``nri-scope record``; made by :func:`recording`."""
+    """A running ``nri-scope record``; created by :func:`recording`."""
 
     def __init__(self, process: asyncio.subprocess.Process, containerd: Containerd) -> None:
         self._process = process
@@ -81,9 +81,9 @@ class Record:
         self._connections = containerd.connections(PLUGIN)
         self._changed = asyncio.Condition()
         self.events: list[Line] = []
-        """What it has printed, that is: what it has stored."""
+        """Printed events, which have been stored."""
         self.words: list[str] = []
-        """What it has said on stderr, line by line."""
+        """Lines on stderr."""
         self._open_streams = 2
         self._readers = [
             asyncio.ensure_future(self._read(process.stdout, self._take_event)),
@@ -91,37 +91,37 @@ class Record:
         ]
 
     async def connected(self) -> None:
-        """Wait until containerd has it in the chain once more than the last time.
+        """Wait until containerd has added it to the chain once more since the last call.
 
-        :raises TestbedError: it ended before, or takes too long.
+        :raises TestbedError: the command ended before, or timeout.
         """
         self._connections += 1
         try:
             async with asyncio.timeout(PATIENCE):
                 while self._containerd.connections(PLUGIN) < self._connections:
                     if self._process.returncode is not None:
-                        raise TestbedError(f"record ended before it was connected; {self._told()}")
+                        raise TestbedError(f"record ended before it connected; {self._output()}")
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise TestbedError(f"record: not connected; {self._told()}") from None
+            raise TestbedError(f"record: not connected; {self._output()}") from None
 
     async def said(self, text: str, times: int = 1) -> None:
-        """Wait until it has said ``text`` in that many lines.
+        """Wait until ``times`` lines on stderr contain ``text``.
 
-        :raises TestbedError: it ended before, or takes too long.
+        :raises TestbedError: the command ended before, or timeout.
         """
         await self._until(lambda: sum(text in line for line in self.words) >= times, repr(text))
 
     async def stored(self, count: int) -> None:
-        """Wait until it has stored that many events."""
+        """Wait until ``count`` events have been stored."""
         await self._until(lambda: len(self.events) >= count, f"{count} events")
 
     async def saw(self, event: Happened) -> None:
-        """Wait until it has stored this event."""
+        """Wait until an event has been stored."""
         await self._until(lambda: event in happened(self.events), f"{event}")
 
     async def end(self, number: signal.Signals = signal.SIGINT) -> int:
-        """Send a signal, wait until it has ended; returns its exit status."""
+        """Send a signal, wait for the command's end, and return its exit status."""
         if self._process.returncode is None:
             self.signal(number)
         return await self.wait()
@@ -130,14 +130,14 @@ class Record:
         self._process.send_signal(number)
 
     async def wait(self) -> int:
-        """Wait until it has ended by itself; returns its exit status."""
+        """Wait until the command ends by itself, and return its exit status."""
         try:
             async with asyncio.timeout(PATIENCE):
                 status = await self._process.wait()
                 await asyncio.gather(*self._readers)
         except TimeoutError:
             self._process.kill()
-            raise TestbedError(f"record did not end; {self._told()}") from None
+            raise TestbedError(f"record did not end; {self._output()}") from None
         return status
 
     async def _until(self, done: Callable[[], bool], what: str) -> None:
@@ -148,12 +148,12 @@ class Record:
             async with asyncio.timeout(PATIENCE), self._changed:
                 await self._changed.wait_for(settled)
         except TimeoutError:
-            raise TestbedError(f"record: no {what} in {PATIENCE:g} s; {self._told()}") from None
+            raise TestbedError(f"record: no {what} in {PATIENCE:g} s; {self._output()}") from None
         if not done():
-            raise TestbedError(f"record ended before {what}; {self._told()}")
+            raise TestbedError(f"record ended before {what}; {self._output()}")
 
-    def _told(self) -> str:
-        return f"it stored {len(self.events)} events and said: {' | '.join(self.words)}"
+    def _output(self) -> str:
+        return f"it stored {len(self.events)} events; stderr: {' | '.join(self.words)}"
 
     async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
         assert stream is not None
@@ -175,7 +175,7 @@ class Record:
 async def recording(
     file: Path, containerd: Containerd, *options: str, connected: bool = True
 ) -> AsyncIterator[Record]:
-    """``nri-scope record`` into ``file``; unless told otherwise, once it is in the chain."""
+    """Run ``nri-scope record`` with ``file``; by default, wait until it is connected."""
     process = await asyncio.create_subprocess_exec(
         *(command(), "record", "-o", file, "--socket", containerd.nri_socket),
         *("--print", "jsonl", *options),

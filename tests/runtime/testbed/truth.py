@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened between two connections, by what plugins noted and what both were told."""
+"""Actual changes between two connections, from plugins' notes and the connections' requests."""
 
 from __future__ import annotations
 
@@ -19,61 +19,61 @@ State = dict[str, Value]
 CREATE = "CreateContainer"
 
 SINCE = {"/process/oomScoreAdj": (0, 7), "/linux/resources/pids/limit": (0, 7)}
-"""Paths that runtimes with an older NRI take no notice of."""
+"""NRI versions that introduced paths; older runtimes ignore them."""
 
 
 class Look(NamedTuple):
-    """What one connection was shown of one event."""
+    """One event as received by one connection."""
 
     event: int
-    """In the recording."""
+    """Id in the recording."""
     plugin: str
     """``NN-name`` of the connection."""
     state: State
     at_ns: int
     ended_ns: int | None
-    """When the connection was lost; None: not at all."""
+    """End of the connection's session; None if it did not end."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Two looks at one event, with what happened in between."""
+    """Two looks at one event, and the changes in between."""
 
     first: Look
     last: Look
     deeds: tuple[Deed, ...]
-    """In order. Some may have changed nothing."""
+    """In order. Some may be without effect."""
 
     @property
     def changed(self) -> dict[str, tuple[Value, Value]]:
-        """What was different afterwards: before and after, by path."""
+        """Values before and after, by changed path."""
         return differences(self.first.state, self.last.state)
 
     def authors(self, path: str) -> list[str]:
-        """Who did something there, in order."""
+        """Return the plugins that changed a path, in order."""
         return [deed.plugin for deed in self.deeds if deed.path == path.partition("#")[0]]
 
 
 class Unexplained(AssertionError):
-    """What connections were shown is not what the plugins say that they did."""
+    """The connections' requests contradict the plugins' notes."""
 
 
 @dataclass
 class Truth:
-    """All notes of all plugins, and all that connections were shown."""
+    """All notes of all plugins, and all events received by connections."""
 
     looks: dict[tuple[str, str], list[Look]]
-    """By event and container, in order; of those that plugins can change something in."""
+    """By event and container, in order; only events whose replies can change containers."""
     deeds: list[Deed]
     doubtful: frozenset[tuple[str, int]] = frozenset()
-    """Answers (a plugin, its number) that may not have got through."""
+    """Replies (plugin and index) that the runtime may not have received."""
     _by_event: dict[tuple[str, str], list[Deed]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, recording: Recording, crew: Iterable[Answers], killed: Iterable[str] = ()) -> Truth:
-        """``killed``: plugins (``NN-name``) whose last answer may never have been sent.
+        """Read a recording and notes. The last reply of ``killed`` plugins may not have been sent.
 
-        :raises Unexplained: a plugin or a connection was asked twice to create one container.
+        :raises Unexplained: a plugin or a connection got two CreateContainer of one container.
         """
         major, minor, *_ = recording.sessions()[0].nri_version.split(".")
         version = int(major), int(minor)
@@ -89,7 +89,7 @@ class Truth:
         late = {path for path, since in SINCE.items() if version < since}
         twice = [one for one, times in asked.items() if one[1] == CREATE and times > 1]
         if twice:
-            raise Unexplained(f"asked more than once: {twice}")
+            raise Unexplained(f"more than one request: {twice}")
         truth = cls(looks, [one for one in deeds if one.path not in late])
         truth.doubtful = frozenset(doubtful)
         for deed in truth.deeds:
@@ -98,9 +98,9 @@ class Truth:
         return truth
 
     def stretches(self, event: str, container: str) -> list[Stretch]:
-        """What happened between each two looks at one event of one container.
+        """Return the changes between each two looks at one event of one container.
 
-        :raises Unexplained: nothing that the plugins say explains it.
+        :raises Unexplained: the plugins' notes do not explain the changes.
         """
         looks = self.looks.get((event, container), [])
         deeds = self._by_event.get((event, container), [])
@@ -113,11 +113,11 @@ class Truth:
         raise Unexplained("\n".join(lines))
 
     def rounds(self, event: str, container: str) -> list[list[Look]]:
-        """The looks that may be taken for one and the same event.
+        """Group the looks that can belong to the same event.
 
-        All looks at a creation are: each plugin and each connection was asked once, see `of`. An
-        update may come again with the same content, and once a connection is lost the others may
-        have been asked about the second one, unless there is one left that would be asked first.
+        All looks at a creation do, as each connection gets one request, see `of`. An update may be
+        repeated with the same content: after the loss of a connection, a look may belong to the
+        second update, unless an earlier connection of the chain is still there.
         """
         looks = self.looks.get((event, container), [])
         if event == CREATE:
@@ -135,7 +135,7 @@ class Truth:
         return groups
 
     def _possible(self, deeds: list[Deed]) -> Iterator[list[tuple[float, Deed]]]:
-        """Deeds with places in the chain: who shares an index may be on either side of it."""
+        """Yield possible orders: a plugin with a probe's index may be before or after the probe."""
         certain = [deed for deed in deeds if (deed.plugin, deed.number) not in self.doubtful]
         for some in (deeds, certain)[: 1 if len(certain) == len(deeds) else 2]:
             for aside in (0.5, -0.5):
@@ -145,7 +145,7 @@ class Truth:
 
 
 def differences(before: State, after: State) -> dict[str, tuple[Value, Value]]:
-    """Before and after, by path; GONE where there is nothing."""
+    """Return values before and after, by path; GONE for absent values."""
     return {
         path: (before.get(path, GONE), after.get(path, GONE))
         for path in {**before, **after}
@@ -181,5 +181,5 @@ def _looks(recording: Recording) -> dict[tuple[str, str], list[Look]]:
 
 
 def _asked_for(message: api.LinuxResources) -> State:
-    """What an update asks for; containerd sends 0 for what it does not."""
+    """Return the values set by an update; containerd sends 0 for unset ones."""
     return {path: value for path, value in resources(message).items() if value != 0}

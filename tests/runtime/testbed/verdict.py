@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``diff`` says of a crowd of containers, against what plugins noted and the runtime said.
+"""Check of ``diff`` for a crowd of containers, against plugins' notes and the runtime's specs.
 
-Every method returns what is wrong, in words; nothing where all is right.
+Every method returns descriptions of errors; none if the result is correct.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SHARES = "/linux/resources/cpu/shares"
 LIMIT, SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 RULES, DEVICES = "/linux/resources/devices/", "/linux/devices/"
 SET_AGAIN = ("/linux/resources/cpu/period", "/linux/resources/cpu/cpus")
-"""What plugins set to the same value more than once, so that it need not change."""
+"""Paths that plugins may set to the current value, so that they need not change."""
 
 
 COUNT = re.compile(r"#\d+(?=/|$)")
-"""What tells hooks with the same path apart."""
+"""Number that distinguishes hooks with the same path."""
 
 
 class Range(NamedTuple):
-    """Who may have done something, by an owner in JSON or of our own."""
+    """Possible authors of a change, from an owner in JSON or an `Owner`."""
 
     who: str
     plugins: tuple[str, ...]
@@ -61,7 +61,7 @@ class Range(NamedTuple):
         )
 
     def holds(self, plugin: str) -> bool:
-        """Whether it can have been this one (``NN-name``)."""
+        """Whether the author can be a plugin (``NN-name``)."""
         if self.who == OwnerKind.UNKNOWN:
             return True
         if self.plugins:
@@ -72,7 +72,7 @@ class Range(NamedTuple):
 
     @property
     def holds_others(self) -> bool:
-        """Whether it can have been nobody's doing among the plugins."""
+        """Whether the author can be another one than a plugin."""
         return self.or_runtime or self.who in (
             OwnerKind.RUNTIME,
             OwnerKind.REQUEST,
@@ -81,7 +81,7 @@ class Range(NamedTuple):
 
 
 class Verdict:
-    """Everything that is known, and what is wrong with what was told."""
+    """Check of reported changes and rounds against the truth."""
 
     def __init__(self, truth: Truth, lives: Mapping[str, Life]) -> None:
         self._truth = truth
@@ -97,7 +97,7 @@ class Verdict:
     # -- changes ----------------------------------------------------------------------------
 
     def of_changes(self, told: list[Told]) -> list[str]:
-        """Whether each change was made by who is said to, and none is missing that can be seen."""
+        """Check that changes have the right owners, and that no visible change is missing."""
         problems: list[str] = []
         between: dict[int, list[Told]] = {}
         for one in told:
@@ -108,7 +108,7 @@ class Verdict:
         for event in {*between, *self._stretches}:
             stretch = self._stretches.get(event)
             if stretch is None:
-                problems += [f"nothing is known of that: {_words(one)}" for one in between[event]]
+                problems += [f"unknown event: {_words(one)}" for one in between[event]]
             else:
                 problems += self._of_stretch(stretch, between.get(event, []))
         return problems
@@ -124,7 +124,7 @@ class Verdict:
             member = next((each for each in changed if _is_at(path, each)), None)
             if member is None:
                 if not (_is_move(one, stretch) or _is_swap(one, changed)):
-                    yield f"nobody did that: {_words(one)}"
+                    yield f"this never happened: {_words(one)}"
                 continue
             missing.discard(member)
             if one["op"] != "move":
@@ -140,10 +140,10 @@ class Verdict:
         )
         for member, parts in seen.items():
             if "" not in parts and parts != _parts(changed[member]):
-                yield f"of {member} {changed[member]} only {parts} is told"
+                yield f"of {member} {changed[member]} only {parts} is reported"
 
     def _wrong_author(self, one: Told) -> str:
-        """Why this cannot be, or ""; for what did not show between two connections."""
+        """Return why the owner is wrong, or ""; for changes without two connections around them."""
         owner, container = Range.of(one["owner_detail"]), one["container_id"]
         authors = self._authors(container, one["path"], one["after"])
         if authors and not (owner.or_runtime and _follows(one["path"])):
@@ -151,17 +151,17 @@ class Verdict:
         life = self._lives.get(container)
         is_request = one["path"] == SHARES and life and one["after"] == life.shares
         if one["evidence"] == ["request"] and not is_request:
-            return "nobody asked for that"
-        return "" if owner.holds_others else "nobody did that"
+            return "this was not requested"
+        return "" if owner.holds_others else "no plugin did this"
 
     def _authors(self, container: str, path: str, value: Json) -> list[str]:
-        """Who asked for exactly this, at any time."""
+        """Return the plugins that requested exactly this value, at any time."""
         return [
             deed.plugin for deed in self._deeds.get(container, []) if _is_doing(deed, path, value)
         ]
 
     def of_rounds(self, told: list[Told]) -> list[str]:
-        """Whether it is said of each event who saw it, and what is not known for want of that."""
+        """Check the connections of each round, and the remarks on missing connections."""
         problems = []
         left = {key: self._truth.rounds(*key) for key in self._truth.looks}
         for one in told:
@@ -176,7 +176,7 @@ class Verdict:
                 problems.append(f"{where} was seen by {seen}, not by {one['seen_by']}")
             elif set(one["missed_by"]) & set(seen):
                 problems.append(f"{where} was not missed by {one['missed_by']}")
-            # That a connection is being lost just now is not known while it happens.
+            # The end of a connection is only known afterwards.
             elif one["failure"] and (
                 seen[-1][:2] == "99" or "seems to have ended" not in one["failure"]
             ):
@@ -184,14 +184,14 @@ class Verdict:
             elif one["event"] == "CreateContainer" and not seen[0].startswith("00"):
                 words = f"no connection before {seen[0]}"
                 if not any(words in each for each in one["remarks"]):
-                    problems.append(f"{where}: nothing is said of who was before {seen[0]}")
+                    problems.append(f"{where}: no remark on plugins before {seen[0]}")
         missing = (key for key, rounds in left.items() if rounds)
         return [*problems, *(f"{event} of {container} is missing" for event, container in missing)]
 
     # -- whole containers -------------------------------------------------------------------
 
     def of_histories(self, histories: Mapping[str, History]) -> list[str]:
-        """Whether each line of a container belongs to who made it, to the end."""
+        """Check the final owner of each line of the containers."""
         problems = [
             f"{life.name} is missing" for id, life in self._lives.items() if id not in histories
         ]
@@ -207,7 +207,7 @@ class Verdict:
                 if authors and not any(map(owner.holds, authors)):
                     problems.append(f"it was {authors}: {where}")
                 if not authors and not owner.holds_others:
-                    problems.append(f"no plugin did that: {where}")
+                    problems.append(f"no plugin did this: {where}")
             from_the_start = bool(looks) and looks[0].plugin.startswith("00")
             if (history.base_owner.who is OwnerKind.RUNTIME) != from_the_start:
                 problems.append(f"{history.name} began with {history.base_owner}")
@@ -215,7 +215,7 @@ class Verdict:
         return problems
 
     def of_blame(self, told: Mapping[str, Any]) -> list[str]:
-        """Whether what ``blame`` prints of one container names nobody else for any line."""
+        """Check the owners in the output of ``blame`` for one container."""
         problems, container = [], told["container"]["id"]
         for line in told["lines"]:
             authors = self._authors(container, line["path"], line["value"])
@@ -227,11 +227,11 @@ class Verdict:
                 if not plugins and line["owner"] != "unknown":
                     problems.append(f"it was {authors}: {where}")
             elif not authors and not (by_others or others_too):
-                problems.append(f"no plugin did that: {where}")
+                problems.append(f"no plugin did this: {where}")
         return problems
 
     def _of_reality(self, history: History) -> Iterator[str]:
-        """Whether its resources in the end are what the runtime says, or what came after that."""
+        """Check the final resources against the runtime's last spec, or later requests."""
         life = self._lives.get(history.id)
         if life is None:
             return
@@ -241,10 +241,10 @@ class Verdict:
                 if known != real and not self._authors(history.id, path, _plain(known)):
                     yield f"{history.name} {path} is {real!r}, not {known!r}"
 
-    # -- what was applied -------------------------------------------------------------------
+    # -- applied changes --------------------------------------------------------------------
 
     def of_applied(self, told: list[Told]) -> list[str]:
-        """Whether what is said to be applied, or not to be, agrees with the runtime's spec."""
+        """Check the outcomes of changes against the runtime's specs."""
         problems = []
         for one in told:
             life = self._lives.get(one["container_id"])
@@ -258,29 +258,33 @@ class Verdict:
     def _wrong_outcome(self, one: Told, real: list[Json | Absent]) -> str:
         wanted: Json | Absent = ABSENT if one["op"] == "remove" else one["after"]
         path, container = one["path"], one["container_id"]
-        # Resources go on being changed, also between two questions.
-        moves_on = path.startswith(RESOURCES)
+        # Resources may change again between two statuses.
+        may_change_again = path.startswith(RESOURCES)
         if one["applied"] == "applied":
             if any(_is_made(path, wanted, each) for each in real):
                 return ""
-            return "" if moves_on and self._authors(container, path, one["after"]) else f"{real}"
+            return (
+                ""
+                if may_change_again and self._authors(container, path, one["after"])
+                else f"{real}"
+            )
         if all(_is_made(path, wanted, each) for each in real):
             return f"{real}"
         actual = one["before"] if one["applied"] == "not applied" else one["actual"]
         there = [_plain(each) for each in real]
-        if actual in there or (moves_on and self._authors(container, path, actual)):
+        if actual in there or (may_change_again and self._authors(container, path, actual)):
             return ""
         return f"{real}"
 
 
 def _is_within(plugin: str, indices: str) -> bool:
-    """Whether ``01–29`` leaves room for it: also at its borders, for who shares their indices."""
+    """Whether a range such as ``01–29`` contains a plugin, or a probe's index next to it."""
     first, _, last = indices.partition("–")
     return bool(first) and int(first) - 1 <= int(plugin[:2]) <= int(last or first) + 1
 
 
 def _lines(spec: Spec, paths: Iterable[str]) -> Iterator[tuple[str, Json]]:
-    """What is at these paths, line by line: each line may have an owner of its own."""
+    """Yield paths and values line by line, as each line may have a different owner."""
     for path in paths:
         value = value_at(spec, path)
         if isinstance(value, dict):
@@ -290,7 +294,7 @@ def _lines(spec: Spec, paths: Iterable[str]) -> Iterator[tuple[str, Json]]:
 
 
 def _follows(path: str) -> bool:
-    """Whether it is the runtime that makes this out of what a plugin asked for."""
+    """Whether the runtime derives this path from a plugin's request."""
     return path == SWAP or path.startswith(RULES)
 
 
@@ -316,7 +320,7 @@ def _is_swap(one: Told, changed: Mapping[str, tuple[Value, Value]]) -> bool:
 
 def _is_right(one: Told, part: str, truth: tuple[Value, Value]) -> bool:
     before, after = (_part(value, part) for value in truth)
-    # Of an update there is no knowing here what was before.
+    # The value before an update is unknown here.
     known: bool = before is GONE or one["before"] == _plain(before)
     same: bool = one["after"] == _plain(after)
     return known and same
@@ -351,7 +355,7 @@ def _is_doing(deed: Deed, path: str, value: Json) -> bool:
 
 
 def _is_made(path: str, wanted: Json | Absent, real: Json | Absent) -> bool:
-    """Whether it is there as wanted; a runtime fills in more of a device."""
+    """Whether a value was applied; runtimes add fields to devices."""
     if isinstance(wanted, dict) and isinstance(real, dict) and path.startswith(DEVICES):
         return wanted.items() <= real.items()
     same: bool = wanted == real

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small workload with everything in it that real nodes do and tidy examples leave out."""
+"""A small workload with unusual but realistic events."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .driver import Driver
 from .happened import Happened
 
 SECRET = "hunter2"
-"""Not a secret: what a redaction has to find."""
+"""Looks like a secret, and must be found by redaction."""
 
 NOTE = "Grüße aus der Küche – 你好 ☕"
 
 
 async def shop_and_jobs(driver: Driver, saw: Callable[[Happened], Awaitable[None]]) -> None:
-    """Two pods, one update, a job that ends by itself, a start that fails, an untidy end.
+    """Run two pods with an update, a job that exits, a failed start, and an unusual end.
 
-    ``saw`` waits until an event was recorded: the runtime tells of a container's own end some
-    time after it, and only then is the order of what follows certain.
+    ``saw`` waits until an event was recorded: the runtime sends the end of a container that exits
+    with a delay, and only then is the order of later events certain.
     """
     web = await driver.run_pod("shop", "web", {"example.com/note": NOTE})
     batch = await driver.run_pod("jobs", "batch", {"example.com/owner": "night shift"})
@@ -38,7 +38,7 @@ async def shop_and_jobs(driver: Driver, saw: Callable[[Happened], Awaitable[None
 
     await driver.stop(sidecar)
     await driver.remove(sidecar)
-    # The pod goes first, its containers are cleaned up behind it.
+    # The pod is stopped first, its containers are removed afterwards.
     await driver.stop_pod(web)
     await driver.remove(app)
     await driver.remove(job)
