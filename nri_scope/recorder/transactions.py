@@ -31,7 +31,7 @@ from .inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, Resume
 from .ring import Ring, oldest_stretch, remove_oldest_stretch
 
 if TYPE_CHECKING:
-    from .sink import SourceRedaction
+    from .sink import EntryRedaction
 
 DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
 
@@ -87,7 +87,7 @@ class TransactionWriter:
         want_events: bool = False,
         background: bool = False,
         alone: bool = False,
-        redaction: SourceRedaction | None = None,
+        redaction: EntryRedaction | None = None,
     ) -> None:
         """Set up the file for writing. ``redaction`` is applied to all data before it is written.
 

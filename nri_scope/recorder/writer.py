@@ -20,7 +20,7 @@ from .transactions import BatchResult, TransactionWriter
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from .sink import SourceRedaction
+    from .sink import EntryRedaction
 
 
 _GRACE_SECONDS = 5.0
@@ -67,7 +67,7 @@ class Recorder:
         keep: Callable[[Event], bool] | None = None,
         on_event: Callable[[Event, CapturedCall], None] | None = None,
         on_problem: Callable[[str], None] | None = None,
-        redaction: SourceRedaction | None = None,
+        redaction: EntryRedaction | None = None,
         alone: bool = False,
         on_written: Callable[[BatchResult], None] | None = None,
     ) -> Self:

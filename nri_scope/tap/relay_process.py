@@ -43,11 +43,11 @@ class Listener(Protocol):
         """
         ...
 
-    def expect_dropped(self, conn_id: int, stream_id: int, words: str) -> None:
+    def expect_dropped(self, conn_id: int, stream_id: int, reason: str) -> None:
         """Expect that the next request with these ids was not forwarded, for a reason."""
         ...
 
-    def stop_recording(self, words: str, at_ns: int | None = None) -> None:
+    def stop_recording(self, reason: str, at_ns: int | None = None) -> None:
         """Stop recording this connection, of which no more data will be reported."""
         ...
 

@@ -132,21 +132,21 @@ class TapSession:
                     )
                     return
 
-    def stop_recording(self, words: str, at_ns: int | None = None) -> None:
+    def stop_recording(self, reason: str, at_ns: int | None = None) -> None:
         """Stop recording exchanges of this connection, now or as of a monotonic time in ns."""
         if not self._stopped_ns:
             self._stopped_ns = at_ns or monotonic_ns()
-            self._stop_reason = words
-            self.note(words)
-            self._on_stopped(words)
+            self._stop_reason = reason
+            self.note(reason)
+            self._on_stopped(reason)
             # Whether these requests are answered can no longer be observed.
             self._pending.clear()
             self._drop_reasons.clear()
 
-    def expect_dropped(self, conn_id: int, stream_id: int, words: str) -> None:
+    def expect_dropped(self, conn_id: int, stream_id: int, reason: str) -> None:
         """Expect that the runtime's next request with these ids was not forwarded, for a reason."""
         if len(self._drop_reasons) < UNANSWERED_MAX:
-            self._drop_reasons[(True, conn_id, stream_id)] = words
+            self._drop_reasons[(True, conn_id, stream_id)] = reason
 
     def printed(self, stream: str, text: str, mono_ns: int) -> None:
         """Record a line that the plugin printed."""

@@ -43,10 +43,10 @@ class Slow(SourceRedaction):
         self._steps = steps
         self.begun = threading.Event()
 
-    def redact_call(self, item: CapturedCall) -> CapturedCall:
+    def redact_call(self, call: CapturedCall) -> CapturedCall:
         self.begun.set()
         self._steps.acquire(timeout=60)
-        return super().redact_call(item)
+        return super().redact_call(call)
 
 
 @pytest.mark.parametrize("done", [0, 1, 7, len(EVENTS)])
