@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of which a differ sees a part, and what each plugin of them really did."""
+"""Simulated chains observed in part by a differ, with the real effect of each plugin."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def session(
     ended_ns: int | None = None,
     mask: int = 0,
 ) -> Session:
-    """The connection of ``NN-name``, which is subscribed to everything."""
+    """Return a session of ``NN-name``; a zero mask subscribes to changed_paths."""
     index, _, name = plugin.partition("-")
     return Session(
         id=number,
@@ -57,17 +57,17 @@ def session(
 
 @dataclass
 class Traffic:
-    """Feeds a differ, one event after the other, a millisecond apart."""
+    """Sends events to a differ, one per millisecond."""
 
     differ: Differ
     sessions: dict[str, Session] = field(default_factory=dict)
     found: list[RoundDiff] = field(default_factory=list)
     now_ns: int = START_NS
     number: int = 0
-    places: dict[str, int] = field(default_factory=dict)
+    sequence_numbers: dict[str, int] = field(default_factory=dict)
 
     def connect(self, plugin: str, role: Role = Role.PROBE, *, version: str = "0.12.5") -> None:
-        """A connection that begins now."""
+        """Begin a session now."""
         made = session(
             len(self.sessions) + 1, plugin, role, version=version, started_ns=self.now_ns + 1
         )
@@ -75,8 +75,8 @@ class Traffic:
         self.differ.begin(made)
 
     def skip(self, plugin: str) -> None:
-        """An event that was not recorded."""
-        self.places[plugin] = self.places.get(plugin, 0) + 1
+        """Skip the sequence number of an unrecorded event."""
+        self.sequence_numbers[plugin] = self.sequence_numbers.get(plugin, 0) + 1
 
     def send(
         self,
@@ -92,17 +92,17 @@ class Traffic:
         raw_reply: bytes = b"",
         about: str = "",
     ) -> int:
-        """One event, about a container that the request names unless `about` does; its number."""
+        """Send one event and return its number; `about` overrides the container in the request."""
         self.number += 1
         self.now_ns += 10**6
         self.skip(plugin)
         content = request if isinstance(request, bytes) else request.SerializeToString()
         container = getattr(request, "container", None)
         pod = getattr(request, "pod", None)
-        given = Event(
+        event_fields = Event(
             id=self.number,
             session=self.sessions[plugin].id,
-            seq=self.places[plugin],
+            seq=self.sequence_numbers[plugin],
             at_ns=self.now_ns,
             mono_ns=self.now_ns - START_NS,
             plugin=plugin,
@@ -123,17 +123,17 @@ class Traffic:
             mark=mark,
         )
         answer = raw_reply if reply is None else reply.SerializeToString()
-        self.found += self.differ.feed(given, content, answer)
+        self.found += self.differ.feed(event_fields, content, answer)
         return self.number
 
     def end(self) -> list[RoundDiff]:
-        """Everything that was found."""
+        """Flush the differ and return all rounds."""
         self.found += self.differ.flush()
         return self.found
 
 
 def traffic(**connections: Role) -> Traffic:
-    """A differ with connections ``p00_name=Role.PROBE`` and so on."""
+    """Return traffic with a connection per keyword, such as ``p00_name=Role.PROBE``."""
     made = Traffic(Differ())
     for name, role in connections.items():
         index, _, rest = name.removeprefix("p").partition("_")
@@ -143,25 +143,25 @@ def traffic(**connections: Role) -> Traffic:
 
 @dataclass(frozen=True)
 class Truth:
-    """What really happened in a chain."""
+    """Real outcome of a chain."""
 
     changed: Mapping[str, frozenset[str]]
-    """The paths that each plugin changed."""
+    """Changed paths by plugin."""
     claimed: Mapping[str, frozenset[str]]
-    """The paths that each plugin set, be it to what they were."""
+    """Paths set by each plugin, with the same value or another."""
     before: oci.Spec
     after: oci.Spec
 
     def admits(self, owner: Owner, path: str) -> bool:
-        """Whether one of those whom `owner` names changed `path`, its whole or a part of it."""
+        """Return whether a plugin that `owner` includes set `path`, a part or a parent of it."""
         return any(
-            named(owner, plugin) and any(related(path, one) for one in paths)
+            includes(owner, plugin) and any(related(path, one) for one in paths)
             for plugin, paths in self.claimed.items()
         )
 
 
-def named(owner: Owner, plugin: str) -> bool:
-    """Whether `owner` may be that plugin."""
+def includes(owner: Owner, plugin: str) -> bool:
+    """Return whether `owner` includes `plugin`."""
     if owner.plugins:
         return plugin in owner.plugins
     index = plugin[:2]
@@ -171,9 +171,9 @@ def named(owner: Owner, plugin: str) -> bool:
 
 
 def related(one: str, other: str) -> bool:
-    """Whether one path is the other, or a part of it; ``KEY#2`` counts as ``KEY``.
+    """Return whether one path equals or contains the other; ``KEY#2`` counts as ``KEY``.
 
-    Which one of two members with one key is the second depends on who looks.
+    The numbering of members with equal keys differs between observers.
     """
     one, other = (re.split("[#=]", path)[0] for path in (one, other))
     return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
@@ -188,10 +188,10 @@ def play(
     validator: str = "",
     version: NriVersion | None = None,
 ) -> Truth | None:
-    """Run one creation through a chain, of which the differ sees those in `seen`.
+    """Run one creation through a chain whose plugins in `seen` the differ observes.
 
-    `replies` has the whole chain in call order, None for passive ones. None where the runtime
-    refuses a reply.
+    `replies` has the whole chain in call order, with None for passive plugins. Return None if the
+    runtime refuses a reply.
     """
     turn = merging.Creation(request, version=version)
     changed: dict[str, frozenset[str]] = {}
@@ -210,7 +210,7 @@ def play(
         except AdjustmentRefused:
             return None
         after = view(turn)
-        # A runtime sorts the mounts, so where a plugin put one says nothing.
+        # Runtimes sort mounts, so their order is not a plugin's change.
         changed[plugin] = frozenset(
             one.path for one in oci.changes(spec, after) if one.kind != "moved"
         )
@@ -226,7 +226,7 @@ def play(
 
 
 def view(turn: merging.Creation) -> oci.Spec:
-    """The container as the chain has made it, with what no plugin is shown."""
+    """Return the container's spec after the chain, with fields that plugins are not shown."""
     hidden = api.ContainerAdjustment(CDI_devices=turn.adjustment.CDI_devices)
     if turn.adjustment.linux.HasField("rdt"):
         hidden.linux.rdt.CopyFrom(turn.adjustment.linux.rdt)
@@ -235,8 +235,8 @@ def view(turn: merging.Creation) -> oci.Spec:
     return oci.adjust(oci.spec_of(turn.request.container), hidden)
 
 
-def everything(found: Sequence[RoundDiff]) -> Iterator[tuple[RoundDiff, str]]:
-    """Each round with each path that it changed."""
+def changed_paths(found: Sequence[RoundDiff]) -> Iterator[tuple[RoundDiff, str]]:
+    """Yield each round with each of its changed paths."""
     for one in found:
         for step in one.steps:
             yield one, step.change.path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For the tests of the differ."""
+"""Fixtures for the differ's tests."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from tests.runtime_emulation.captures import NAMES
 
 @pytest.fixture(scope="session")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The captures as recordings: three probes, and the replies of two plugins."""
+    """Return recordings of the captures: three probes, and two plugins with their replies."""
     folder = tmp_path_factory.mktemp("captures")
     return {name: of_capture(name, folder / f"{name}.nriscope.db") for name in NAMES}

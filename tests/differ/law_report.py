@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many statements of the differ are false, and how many say that it does not know.
+"""Count the differ's false statements and the statements with an unknown answer.
 
 ``python -m tests.differ.law_report [PLAYS [FIRST]]``
 """
@@ -15,7 +15,7 @@ from .statements import Verdict, check
 
 
 def report(first: int, plays: int) -> Verdict:
-    """What the plays with these seeds come to; false statements are printed as they come up."""
+    """Run the plays with these seeds and print their false statements."""
     total = Verdict()
     for seed in range(first, first + plays):
         with TemporaryDirectory() as folder:
@@ -29,7 +29,7 @@ def report(first: int, plays: int) -> Verdict:
 
 
 def main() -> None:
-    """Print the shares."""
+    """Print the number and share of unknown answers by kind of statement."""
     plays, first = (int(one) for one in (*sys.argv[1:], *("100", "0")[len(sys.argv) - 1 :]))
     total = report(first, plays)
     print(f"{plays} plays, {len(total.false)} false statements")

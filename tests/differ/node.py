@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small model of a node: a runtime that plays containers' lives through a chain of plugins.
+"""A small model of a node: a runtime that runs containers through a chain of plugins.
 
-It writes what a part of the chain saw into a recording, and knows what really happened: which
-plugin asked for what, what came of it, which creations failed. What a runtime does with merged
-replies is written down here once more, from the runtimes' sources and from what real ones did
-(containerd internal/cri/nri and internal/nri, CRI-O server/nri-api.go and internal/nri), and
-takes nothing from the differ. Merging and adjusting are held against upstream's code elsewhere.
+It records the events that a part of the chain observed, and stores the real outcome: the plugins'
+requests, their effects and the failed creations. The runtimes' handling of merged replies is
+reimplemented here from their sources and from observation (containerd internal/cri/nri and
+internal/nri, CRI-O server/nri-api.go and internal/nri), independently of the differ. Other tests
+compare merging and adjusting with upstream's code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ START_NS = 1_700_000_000 * 10**9
 POD = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
 PROBES = ("00-p", "15-p", "20-p", "35-p", "99-p")
 GHOST = "ghost-id"
-"""A container that never existed."""
+"""ID of a container that never existed."""
 _EVENTS = {one.name: one for one in NriEvent}
 _SHOWN_BY_CRI_O = ("shares", "quota", "period", "cpus", "mems")
 _CRI_O_ID = "io.kubernetes.cri-o.ContainerID"
@@ -48,30 +48,30 @@ _CRI_O_ID = "io.kubernetes.cri-o.ContainerID"
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime in the version that it has here."""
+    """A modelled runtime version."""
 
     name: str
     version: str
     nri: str
-    undoes: bool
-    """It tells of a failed creation by StopContainer and RemoveContainer; else by nothing."""
-    direct: bool
-    """It hands updates of other containers to the OCI runtime; else to its own CRI."""
+    undoes_creations: bool
+    """Whether it sends StopContainer and RemoveContainer after a failed creation."""
+    updates_directly: bool
+    """Whether updates of other containers go to the OCI runtime instead of its own CRI."""
 
 
 RUNTIMES = (
-    Runtime("containerd", "1.7.20", "0.6.1", undoes=True, direct=False),
-    Runtime("containerd", "1.7.28", "0.8.0", undoes=True, direct=False),
-    Runtime("containerd", "2.4.0", "0.12.2", undoes=True, direct=False),
-    Runtime("cri-o", "1.37.0", "0.12.0", undoes=False, direct=True),
-    Runtime("acme", "1.0.0", "0.12.0", undoes=True, direct=False),
-    Runtime("acme", "1.0.0", "0.12.0", undoes=False, direct=True),
+    Runtime("containerd", "1.7.20", "0.6.1", undoes_creations=True, updates_directly=False),
+    Runtime("containerd", "1.7.28", "0.8.0", undoes_creations=True, updates_directly=False),
+    Runtime("containerd", "2.4.0", "0.12.2", undoes_creations=True, updates_directly=False),
+    Runtime("cri-o", "1.37.0", "0.12.0", undoes_creations=False, updates_directly=True),
+    Runtime("acme", "1.0.0", "0.12.0", undoes_creations=True, updates_directly=False),
+    Runtime("acme", "1.0.0", "0.12.0", undoes_creations=False, updates_directly=True),
 )
 
 
 @cache
 def _cases(event: str) -> tuple[Case, ...]:
-    """Those with an event; keys that only a broken plugin would use have laws of their own."""
+    """Return the cases of an event, without the odd keys that other tests cover."""
     return tuple(
         one for one in generated(1_000) if one.event == event and not any(map(_is_odd, one.replies))
     )
@@ -95,7 +95,7 @@ class Connection:
 
     plugin: str
     role: Role | None
-    """None: nobody sees it."""
+    """None: not observed."""
     mask: int
     session: int = 0
     gone: bool = False
@@ -107,7 +107,7 @@ class Connection:
 
 @dataclass
 class Claim:
-    """What one plugin asked for of one container, at one path."""
+    """A plugin's request at one path of one container."""
 
     operation: int
     plugin: str
@@ -122,43 +122,43 @@ class Creation:
     container: str
     operation: int
     events: list[int] = field(default_factory=list)
-    """Those of CreateContainer and ValidateContainerAdjustment that were recorded."""
+    """Recorded CreateContainer and ValidateContainerAdjustment events."""
     failure: str = ""
     before: oci.Spec = field(default_factory=dict)
     found: dict[str, oci.Spec] = field(default_factory=dict)
-    """The container as each plugin found it."""
+    """The container's spec before each plugin."""
     undoing: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Life:
-    """What is true of one container."""
+    """Real state of one container."""
 
     id: str
     message: api.Container
-    """As the runtime tells it."""
+    """The runtime's NRI message of it."""
     real: oci.Spec
-    """The runtime's own spec; equal to what the container has but for `effects`."""
+    """The runtime's own spec; the container's real values are these, overridden by `effects`."""
     effects: dict[str, oci.Json] = field(default_factory=dict)
-    """What it has beside that, by path."""
+    """Real values that differ from `real`, by path."""
     requested: dict[str, str] = field(default_factory=dict)
     """Annotations of the CRI request."""
     state: str = "created"
     ended: int = 0
-    """The operation from which on its runtime updates it no more."""
+    """First operation after which the runtime no longer updates it; 0: none."""
     done: int = 0
-    """The operation that changed it last."""
-    told: int = 0
-    """The newest operation of which a recorded event shows it as it is."""
+    """Last operation that changed it."""
+    shown_at: int = 0
+    """Newest operation with a recorded event that shows its real state."""
     past: list[tuple[int, oci.Spec, dict[str, oci.Json]]] = field(default_factory=list)
-    """After which operation it was what."""
+    """Its real spec and effects after each operation that changed it."""
 
     def keep(self, operation: int) -> None:
         self.done = operation
         self.past.append((operation, self.real, dict(self.effects)))
 
     def after(self, operation: int) -> tuple[oci.Spec, dict[str, oci.Json]]:
-        """What it was when an operation was over; nothing before its creation."""
+        """Return its real spec and effects after an operation; empty before its creation."""
         found: tuple[oci.Spec, dict[str, oci.Json]] = {}, {}
         for number, real, effects in self.past:
             if number <= operation:
@@ -167,7 +167,7 @@ class Life:
 
 
 class Node:
-    """Plays by chance, always the same for one seed."""
+    """A random play, reproducible by its seed."""
 
     def __init__(self, seed: int, path: Path) -> None:
         self.random = Random(seed)
@@ -175,23 +175,23 @@ class Node:
         self.runtime = self.random.choice(RUNTIMES)
         self.version = NriVersion.parse(self.runtime.nri)
         self.unified = self.random.random() < 0.5
-        """Whether it has cgroup v2."""
+        """Whether the node has cgroup v2."""
         self.validates = self.runtime.nri >= "0.10" or self.runtime.nri.startswith("0.12")
         self.connections: list[Connection] = []
         self.lives: dict[str, Life] = {}
         self.creations: list[Creation] = []
         self.claims: list[Claim] = []
         self.requests: list[tuple[int, str, str]] = []
-        """What CRI requests set: operation, container, path."""
+        """Paths set by CRI requests: operation, container, path."""
         self.operation = 0
         self.operation_of: dict[int, int] = {}
-        """By number of an event."""
+        """Operation by event number."""
         self.number = 0
         self.now_ns = START_NS
         self._recorder = Recorder.open(path)
         self._cri = 0
         self._late: CapturedCall | None = None
-        """An answer of the CRI that is recorded after what happened meanwhile."""
+        """A CRI reply that is recorded after later events."""
         self._attempts: dict[str, int] = {}
         self._cases = _cases("CreateContainer")
         self._updates = _cases("UpdateContainer")
@@ -200,7 +200,7 @@ class Node:
     # -- a play ---------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Some containers' lives, next to each other."""
+        """Run several containers concurrently."""
         chance = self.random.random
         if chance() < 0.3:
             self._begin_existing()
@@ -217,35 +217,35 @@ class Node:
                 self._connect(late)
             if place == 7 and chance() < 0.5:
                 for one in [one for one in self.connections if one.gone]:
-                    # They connect again.
+                    # Disconnected plugins connect again.
                     self.connections.remove(one)
                     self._connect(Connection(one.plugin, one.role, one.mask))
             answer, self._late = self._late, None
-            what = chance()
-            if what < 0.3 or not open_lives:
+            draw = chance()
+            if draw < 0.3 or not open_lives:
                 name = f"c{len(self._attempts)}-id"
-                if self._failed_ones() and chance() < 0.3:
-                    name = self.random.choice(self._failed_ones())
+                if self._failed_containers() and chance() < 0.3:
+                    name = self.random.choice(self._failed_containers())
                 if self._create(name):
                     open_lives.append((name, 0))
-            elif what < 0.4:
-                self._out_of_turn()
-            elif what < 0.5 and self._cri:
-                self._tell_cri(self.random.choice(open_lives)[0])
+            elif draw < 0.4:
+                self._send_unsolicited()
+            elif draw < 0.5 and self._cri:
+                self._answer_cri(self.random.choice(open_lives)[0])
             else:
                 at = self.random.randrange(len(open_lives))
                 name, stage = open_lives[at]
-                stage = self._go_on(name, stage)
+                stage = self._next_stage(name, stage)
                 if stage < 0:
                     del open_lives[at]
                 else:
                     open_lives[at] = name, stage
-            self._answered(answer)
-        self._answered(self._late)
+            self._record_answer(answer)
+        self._record_answer(self._late)
         for name, stage in open_lives:
             if chance() < 0.6:
                 while stage >= 0:
-                    stage = self._go_on(name, stage)
+                    stage = self._next_stage(name, stage)
         if chance() < 0.5:
             self._run("StopPodSandbox", None)
         if chance() < 0.6:
@@ -253,14 +253,14 @@ class Node:
                 self._disconnect(one, "the runtime closed the connection")
         self._recorder.close()
 
-    def _failed_ones(self) -> list[str]:
-        """Containers of which no attempt succeeded; a runtime that tries again has a new id, but
-        for one that was killed meanwhile.
+    def _failed_containers(self) -> list[str]:
+        """Return containers whose creation never succeeded: a runtime retries one of these ids only
+        after it was killed.
         """
         return [one for one in self._attempts if one not in self.lives]
 
-    def _go_on(self, name: str, stage: int) -> int:
-        """The next thing that happens to a container; -1 when it is gone."""
+    def _next_stage(self, name: str, stage: int) -> int:
+        """Advance a container's life and return its next stage; -1 after its removal."""
         life = self.lives[name]
         if stage == 0:
             self._run("StartContainer", life)
@@ -274,7 +274,7 @@ class Node:
         if stage == 1:
             life.state = "stopped"
             life.message.state = api.CONTAINER_STOPPED
-            if self.runtime.direct:
+            if self.runtime.updates_directly:
                 life.ended = self.operation + 1
             self._stop(life)
             return 2
@@ -316,7 +316,7 @@ class Node:
             )
             for plugin in probes
         ]
-        # Those with equal indices are asked in any order.
+        # Plugins with equal indices are called in any order.
         self.random.shuffle(found)
         return sorted(found, key=lambda one: one.plugin[:2])
 
@@ -335,10 +335,10 @@ class Node:
         for life in self.lives.values():
             if life.state in ("created", "running"):
                 request.containers.append(self._shown(life))
-                life.told = self.operation
+                life.shown_at = self.operation
         reply = api.SynchronizeResponse()
         if not one.passive and self.random.random() < 0.7:
-            reply.update.extend(self._wanted(one))
+            reply.update.extend(self._random_updates(one))
         self._capture(one, "Synchronize", request, reply)
         kept, _ = merging.unsolicited(reply.update, one.plugin, version=self.version)
         self._apply_all(kept)
@@ -388,19 +388,19 @@ class Node:
         self.operation_of[self.number] = self.operation
         return self.number
 
-    def _asked(self, event: str) -> list[Connection]:
+    def _subscribed(self, event: str) -> list[Connection]:
         bit = _EVENTS[event].bit
         return [one for one in self.connections if not one.gone and one.mask & bit]
 
-    # -- events without an answer ---------------------------------------------------------------
+    # -- events without a reply -----------------------------------------------------------------
 
     def _run(self, event: str, life: Life | None, container: api.Container | None = None) -> None:
         self.operation += 1
         if life is not None:
             container = self._shown(life)
-        asked = self._asked(event)
+        asked = self._subscribed(event)
         if life is not None and any(one.role is not None for one in asked):
-            life.told = self.operation
+            life.shown_at = self.operation
         for one in asked:
             self._notify(one, event, container)
 
@@ -415,10 +415,10 @@ class Node:
         return self._capture(one, "StateChange", change, api.Empty())
 
     def _shown(self, life: Life) -> api.Container:
-        """As events after its creation show it."""
+        """Return the container as later events show it."""
         made = api.Container()
         made.CopyFrom(life.message)
-        if self.runtime.undoes:
+        if self.runtime.undoes_creations:
             made.annotations.update(life.requested)
         return made
 
@@ -438,12 +438,12 @@ class Node:
         made = api.Container()
         made.CopyFrom(container)
         made.id, made.name, made.pod_sandbox_id = name, name.removesuffix("-id"), POD.id
-        if not self.runtime.undoes:
+        if not self.runtime.undoes_creations:
             made.annotations[_CRI_O_ID] = name
         return made
 
     def _create(self, name: str) -> bool:
-        """Whether it came to be."""
+        """Create a container and return whether that succeeded."""
         self._attempts[name] = self._attempts.get(name, 0) + 1
         self.operation += 1
         case = self.random.choice(self._cases)
@@ -467,28 +467,30 @@ class Node:
         if not made.failure and self.validates:
             made.failure = self._validate(made, turn)
         if not made.failure:
-            self._by_chance(turn.adjustment)
+            self._drop_removed_keys(turn.adjustment)
             failed = self._apply_all(turn.updates)
-            if failed and self.runtime.direct:
+            if failed and self.runtime.updates_directly:
                 made.failure = "an update of another container failed"
             elif self.random.random() < 0.12:
                 made.failure = "the OCI runtime refused it"
         if made.failure:
-            if self.runtime.undoes:
+            if self.runtime.undoes_creations:
                 self._undo(made, pristine, requested)
             return False
         shows = not (self.runtime.name == "containerd" and self.runtime.nri != "0.12.2")
         message = merging.adjusted(pristine, turn.adjustment, shows_rlimits=shows)
         real = dict(oci.adjust(made.before, turn.adjustment))
         message.state, message.created_at = api.CONTAINER_CREATED, 1
-        life = Life(name, message, real, requested=requested if self.runtime.undoes else {})
+        life = Life(
+            name, message, real, requested=requested if self.runtime.undoes_creations else {}
+        )
         life.keep(self.operation)
         self.lives[name] = life
         self._run("PostCreateContainer", life)
         return True
 
     def _targets(self, own: str) -> list[str]:
-        """The containers that updates beside an event are of."""
+        """Return two containers for updates besides the event's own."""
         known = [name for name in self.lives if name != own]
         found = self.random.sample(known, min(2, len(known)))
         while len(found) < 2:
@@ -496,7 +498,7 @@ class Node:
         return found
 
     def _renamed(self, reply: Any, own: str, others: Sequence[str]) -> Any:
-        """A reply about containers of this node."""
+        """Return a copy of a reply with container IDs of this node."""
         if reply is None:
             return None
         made = type(reply)()
@@ -507,20 +509,20 @@ class Node:
         return made
 
     def _fault(self) -> tuple[int, str]:
-        """How a plugin fails, if it does."""
-        what = self.random.random()
-        if what < 0.04:
+        """Return a random error status, usually success."""
+        draw = self.random.random()
+        if draw < 0.04:
             return 2, "no such thing today"
-        if what < 0.06:
+        if draw < 0.06:
             return 4, "deadline exceeded"
-        if what < 0.07:
+        if draw < 0.07:
             return 14, "ttrpc: closed"
         return 0, ""
 
     def _chain(
         self, made: Creation, turn: merging.Creation, replies: dict[str, Any], others: list[str]
     ) -> str:
-        for one in self._asked("CreateContainer"):
+        for one in self._subscribed("CreateContainer"):
             shown = api.CreateContainerRequest()
             shown.CopyFrom(turn.request)
             reply = (
@@ -568,7 +570,7 @@ class Node:
             self.claims.append(Claim(self.operation, plugin, update.container_id, path))
 
     def _validate(self, made: Creation, turn: merging.Creation) -> str:
-        validators = self._asked("ValidateContainerAdjustment")
+        validators = self._subscribed("ValidateContainerAdjustment")
         if not validators:
             return ""
         there = [one for one in self.connections if not one.gone]
@@ -583,8 +585,8 @@ class Node:
             made.events.append(self._capture(one, "ValidateContainerAdjustment", asked, reply))
         return failure
 
-    def _by_chance(self, adjust: api.ContainerAdjustment) -> None:
-        """Runtimes take a removal and a value of one key in random order."""
+    def _drop_removed_keys(self, adjust: api.ContainerAdjustment) -> None:
+        """Randomly drop a key's value where the same reply removes it, as runtimes do."""
         for keys in (adjust.annotations, adjust.linux.sysctl, adjust.linux.net_devices):
             both = sorted(key for key in keys if f"-{key}" in keys)
             for key in both:
@@ -592,7 +594,7 @@ class Node:
                     del keys[key]
 
     def _undo(self, made: Creation, pristine: api.Container, requested: dict[str, str]) -> None:
-        """As UndoCreateContainer of containerd does."""
+        """Send the events of containerd's UndoCreateContainer."""
         container = api.Container()
         container.CopyFrom(pristine)
         for key in requested:
@@ -600,7 +602,7 @@ class Node:
         container.ClearField("labels")
         first = self.number
         self.operation += 1
-        for one in self._asked("StopContainer"):
+        for one in self._subscribed("StopContainer"):
             request = api.StopContainerRequest(pod=POD, container=container)
             self._capture(one, "StopContainer", request, api.StopContainerResponse())
         self._run("RemoveContainer", None, container)
@@ -614,7 +616,7 @@ class Node:
         wanted = cast("api.UpdateContainerRequest", case.request).linux_resources
         resources = api.LinuxResources()
         resources.CopyFrom(wanted)
-        # The CRI has no more than these.
+        # The CRI has no other fields.
         for name in ("devices", "pids", "blockio_class", "rdt_class"):
             resources.ClearField(cast("Any", name))
         memory = resources.memory.limit.value
@@ -626,8 +628,10 @@ class Node:
         request = api.UpdateContainerRequest(
             pod=POD, container=self._shown(life), linux_resources=resources
         )
-        life.told = (
-            max(life.told, self.operation - 1) if self._sees("UpdateContainer") else life.told
+        life.shown_at = (
+            max(life.shown_at, self.operation - 1)
+            if self._sees("UpdateContainer")
+            else life.shown_at
         )
         for path in resource_values(resources):
             self.requests.append((self.operation, life.id, path))
@@ -636,7 +640,7 @@ class Node:
             str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
         }
         others = self._targets(life.id)
-        for one in self._asked("UpdateContainer"):
+        for one in self._subscribed("UpdateContainer"):
             shown = api.UpdateContainerRequest()
             shown.CopyFrom(turn.request)
             reply = None if one.passive else self._renamed(replies.get(one.plugin), life.id, others)
@@ -654,7 +658,7 @@ class Node:
                 turn.apply(reply, one.plugin)
             except AdjustmentRefused:
                 return
-        if self._apply_all(turn.updates) and self.runtime.direct:
+        if self._apply_all(turn.updates) and self.runtime.updates_directly:
             return
         if self.random.random() < 0.05:
             # The OCI runtime refused it.
@@ -663,20 +667,20 @@ class Node:
         self._run("PostUpdateContainer", life)
 
     def _sees(self, event: str) -> bool:
-        return any(one.role is not None for one in self._asked(event))
+        return any(one.role is not None for one in self._subscribed(event))
 
     def _stop(self, life: Life) -> None:
         self.operation += 1
         case = self.random.choice(self._stops)
         request = api.StopContainerRequest(pod=POD, container=self._shown(life))
         if self._sees("StopContainer"):
-            life.told = self.operation
+            life.shown_at = self.operation
         turn = merging.Stopping(request, version=self.version)
         replies: dict[str, Any] = {
             str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
         }
         others = self._targets(life.id)
-        for one in self._asked("StopContainer"):
+        for one in self._subscribed("StopContainer"):
             reply = None if one.passive else self._renamed(replies.get(one.plugin), life.id, others)
             reply = reply or api.StopContainerResponse()
             status = (0, "") if one.passive else self._fault()
@@ -694,23 +698,23 @@ class Node:
                 return
         self._apply_all(turn.updates)
 
-    def _out_of_turn(self) -> None:
+    def _send_unsolicited(self) -> None:
         plugins = [one for one in self.connections if not one.passive and not one.gone]
         if not plugins:
             return
         self.operation += 1
         one = self.random.choice(plugins)
-        wanted = self._wanted(one)
+        wanted = self._random_updates(one)
         kept, _ = merging.unsolicited(wanted, one.plugin, version=self.version)
         failed = self._apply_all(kept)
         request = api.UpdateContainersRequest(update=wanted)
         if self.random.random() < 0.2:
             request.evict.add(container_id=self._targets("")[0], reason="no room")
-        told = api.UpdateContainersResponse(failed=failed)
-        self._capture(one, "UpdateContainers", request, told, service=RUNTIME_SERVICE)
+        response = api.UpdateContainersResponse(failed=failed)
+        self._capture(one, "UpdateContainers", request, response, service=RUNTIME_SERVICE)
 
-    def _wanted(self, one: Connection) -> list[api.ContainerUpdate]:
-        """What a plugin asks for that nobody asked."""
+    def _random_updates(self, one: Connection) -> list[api.ContainerUpdate]:
+        """Return updates for a plugin's unsolicited request."""
         case = self.random.choice(self._stops)
         others = self._targets("")
         found = list(self._renamed(case.replies[0], others[0], others).update)
@@ -719,14 +723,14 @@ class Node:
         return found
 
     def _apply_all(self, updates: Iterable[api.ContainerUpdate]) -> list[api.ContainerUpdate]:
-        """Do these; returns those that failed. One that fails does not keep others from it."""
+        """Apply each update and return those that failed."""
         failed: list[api.ContainerUpdate] = []
         for update in updates:
             life = self.lives.get(update.container_id)
             if life is None or life.state == "removed":
                 continue
             resources = update.linux.resources
-            if not self.runtime.direct:
+            if not self.runtime.updates_directly:
                 self._by_cri(life, resources)
             elif life.state != "stopped":
                 if self.random.random() < 0.1 or (resources.unified and not self.unified):
@@ -737,10 +741,10 @@ class Node:
         return failed
 
     def _by_cri(self, life: Life, resources: api.LinuxResources, *, own: bool = False) -> None:
-        """As toCRIResources and what follows do, in containerd; CRI-O has less then."""
+        """Apply resources as containerd's toCRIResources; CRI-O ignores some."""
         wanted = api.LinuxResources()
         wanted.CopyFrom(resources)
-        if self.runtime.direct and own:
+        if self.runtime.updates_directly and own:
             wanted.ClearField("hugepage_limits")
             if not self.unified:
                 wanted.ClearField("unified")
@@ -750,7 +754,7 @@ class Node:
         self._settle(life)
 
     def _by_oci_runtime(self, life: Life, resources: api.LinuxResources) -> None:
-        """As ``runc update`` does with what NRI's ToOCI makes of it."""
+        """Apply resources as ``runc update`` with the output of NRI's ToOCI."""
         memory, cpu = resources.memory, resources.cpu
         for name in ("limit", "reservation", "swap"):
             if value := getattr(memory, name).value:
@@ -775,7 +779,7 @@ class Node:
         self._settle(life)
 
     def _settle(self, life: Life) -> None:
-        """The runtime's own spec has what its events show."""
+        """Update the runtime's own spec with the resources that its events show."""
         shown = cast("dict[str, Any]", oci.spec_of(life.message))
         resources = shown.get("linux", {}).get("resources", {})
         linux = dict(cast("dict[str, Any]", life.real.get("linux", {})))
@@ -789,11 +793,11 @@ class Node:
 
     # -- the CRI --------------------------------------------------------------------------------
 
-    def _tell_cri(self, name: str) -> None:
-        """What ContainerStatus tells, some time after the newest event."""
+    def _answer_cri(self, name: str) -> None:
+        """Record a ContainerStatus reply, some time after the newest event."""
         life = self.lives[name]
         self.operation += 1
-        life.told = self.operation
+        life.shown_at = self.operation
         real = {key: value for key, value in life.real.items() if key not in ("cdiDevices", "nri")}
         self.now_ns += 50 * MS
         item = CapturedCall(
@@ -804,9 +808,9 @@ class Node:
         if self.random.random() < 0.5:
             self._late = item
         else:
-            self._answered(item)
+            self._record_answer(item)
 
-    def _answered(self, item: CapturedCall | None) -> None:
+    def _record_answer(self, item: CapturedCall | None) -> None:
         if item is not None:
             self._recorder.capture(self._cri, item)
             self.number += 1
@@ -814,7 +818,7 @@ class Node:
 
 
 def resource_values(resources: api.LinuxResources) -> dict[str, oci.Json]:
-    """What an update asks for, by path."""
+    """Return the values that an update sets, by path."""
     container = api.Container(linux=api.LinuxContainer(resources=resources))
     linux = cast("dict[str, Any]", oci.spec_of(container).get("linux", {}))
     found: dict[str, oci.Json] = {}

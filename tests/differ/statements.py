@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every statement of the differ about a recording, held against what really happened."""
+"""Compare every statement of the differ about a recording with the real outcome."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from nri_scope.report.collect import collect
 from nri_scope.report.finding import FindingKind
 from nri_scope.report.report_data import Facts
 
-from .chains import named, related
+from .chains import includes, related
 from .node import GHOST, Creation, Life, Node
 
 _CREATE = "CreateContainer"
 _ODD = "/process/env/X"
-"""A variable that some plugins call "X=Y": runtimes take it now for that one, now for X."""
+"""Some plugins set a variable named "X=Y", which runtimes may treat as that name or as X."""
 _HIDDEN = (
     "/cdiDevices",
     "/nri",
@@ -48,19 +48,19 @@ _HIDDEN = (
     "/linux/resources/blockIO",
     "/linux/memoryPolicy",
 )
-"""What no message shows after the creation."""
-_LEFT_OUT = (
+"""Paths that no message shows after the creation."""
+_SOMETIMES_OMITTED = (
     "/hooks", "/process/rlimits", "/process/ioPriority", "/process/scheduler", "/linux/netDevices",
     "/linux/seccomp", "/linux/sysctl", "/linux/resources/pids", "/linux/resources/devices",
     "/linux/resources/hugepageLimits", "/linux/resources/unified",
 )  # fmt: skip
-"""Which some runtimes do not show: where nothing of it is shown, nothing is observed."""
+"""Paths that some runtimes omit; their absence is no observation."""
 _SWAP, _LIMIT = "/linux/resources/memory/swap", "/linux/resources/memory/limit"
 
 
 @dataclass
 class Verdict:
-    """What is wrong, and how much was looked at; of "exact" those are unknown that name a range."""
+    """False statements, and counts by kind; unknown "exact" statements name a range of owners."""
 
     false: list[str] = field(default_factory=list)
     statements: Counter[str] = field(default_factory=Counter)
@@ -77,7 +77,7 @@ class Verdict:
 
 
 def check(node: Node) -> Verdict:
-    """All that all surfaces say of what a node played."""
+    """Check the statements of all surfaces about a node's recording."""
     with Recording.open(node.path) as recording:
         return _Checker(node, recording).check()
 
@@ -96,35 +96,35 @@ class _Checker:
     def check(self) -> Verdict:
         for one in self.rounds:
             for step in one.steps:
-                self._step(one, step)
+                self._check_step(one, step)
             for asked in one.asked:
-                self._asked(one, asked)
+                self._check_request(one, asked)
         for creation in self.node.creations:
-            self._creation(creation)
+            self._check_creation(creation)
         for container, history in self.histories.items():
-            self._history(container, history)
+            self._check_history(container, history)
         self._same_everywhere()
         return self.verdict
 
-    def _wrong(self, what: str, *about: object) -> None:
+    def _report(self, what: str, *about: object) -> None:
         self.verdict.false.append(f"{what}: {'; '.join(map(str, about))}")
 
     # -- owners ---------------------------------------------------------------------------------
 
-    def _step(self, one: RoundDiff, step: ChangeStep) -> None:
+    def _check_step(self, one: RoundDiff, step: ChangeStep) -> None:
         unknown = step.owner.who is OwnerKind.UNKNOWN
         self.verdict.count("owner", unknown=unknown)
         self.verdict.count("exact", unknown=not step.owner.exact)
         if step.change.kind != "moved" and _ODD not in step.change.path and not unknown:
-            self._owner(step)
-        self._applied(step)
+            self._check_owner(step)
+        self._check_applied(step)
         if step.event in one.events and Evidence.EVENTS in step.evidence:
             for creation in self.node.creations:
                 undone = {*creation.undoing} & {*one.events}
                 if creation.failure and undone and step.container == creation.container:
-                    self._wrong("a change by an undone creation", _told(step))
+                    self._report("a change by an undone creation", _describe_step(step))
 
-    def _owner(self, step: ChangeStep) -> None:
+    def _check_owner(self, step: ChangeStep) -> None:
         operation = self.node.operation_of[step.event]
         path = step.change.path
         later = Evidence.EVENTS in step.evidence or Evidence.CRI in step.evidence
@@ -135,7 +135,7 @@ class _Checker:
             if claim.operation == operation or (later and claim.operation <= operation)
         ]
         if path == _SWAP:
-            # It follows the limit.
+            # The swap limit follows the memory limit.
             claims += [
                 claim.plugin
                 for claim in self.node.claims
@@ -149,7 +149,7 @@ class _Checker:
                 if claim.container == step.container and claim.path.startswith("/linux/devices/")
                 if claim.operation == operation or (later and claim.operation <= operation)
             ]
-        if any(named(step.owner, plugin) or _in_range(step.owner, plugin) for plugin in claims):
+        if any(includes(step.owner, plugin) or _in_range(step.owner, plugin) for plugin in claims):
             return
         asked = any(
             number == operation or (later and number <= operation)
@@ -162,10 +162,12 @@ class _Checker:
         by_runtime = step.owner.who is OwnerKind.RUNTIME or step.owner.or_runtime
         if by_runtime and (not claims or self._is_runtimes(step, operation)):
             return
-        self._wrong("the wrong owner", _told(step), f"it was one of {sorted(set(claims))}")
+        self._report(
+            "the wrong owner", _describe_step(step), f"it was one of {sorted(set(claims))}"
+        )
 
     def _is_runtimes(self, step: ChangeStep, operation: int) -> bool:
-        """Whether the runtime made the value what it is, rather than those who asked for it."""
+        """Return whether the runtime, rather than a requester, set the value."""
         life = self._life(step.container)
         base = self._before(step.container, operation)
         after = step.change.after if step.change.kind != "removed" else None
@@ -177,9 +179,9 @@ class _Checker:
         actual = self._value(life, step.change.path, operation)
         return not oci.same(actual, after)
 
-    # -- what became of it ----------------------------------------------------------------------
+    # -- outcomes -------------------------------------------------------------------------------
 
-    def _applied(self, step: ChangeStep) -> None:
+    def _check_applied(self, step: ChangeStep) -> None:
         if step.applied is None:
             return
         self.verdict.count("applied")
@@ -190,9 +192,9 @@ class _Checker:
         after = None if step.change.kind == "removed" else step.change.after
         values = [self._value(life, path, number) for number, *_ in life.past]
         if step.applied is not Applied.YES and any(oci.same(one, after) for one in values[-1:]):
-            self._wrong("applied, and said not to be", _told(step), step.applied)
+            self._report("applied, and said not to be", _describe_step(step), step.applied)
 
-    def _asked(self, one: RoundDiff, asked: PluginRequest) -> None:
+    def _check_request(self, one: RoundDiff, asked: PluginRequest) -> None:
         self.verdict.count("request", unknown=asked.fate is RequestFate.UNKNOWN)
         operation = self.node.operation_of[asked.event]
         claims = [
@@ -208,11 +210,13 @@ class _Checker:
             and not requested
             and asked.owner.who is not OwnerKind.UNKNOWN
             and not any(
-                named(asked.owner, plugin) or _in_range(asked.owner, plugin) for plugin in claims
+                includes(asked.owner, plugin) or _in_range(asked.owner, plugin) for plugin in claims
             )
             and not (not asked.path and asked.container == GHOST)
         ):
-            self._wrong("nobody like that asked", _said(asked), f"it was {sorted(set(claims))}")
+            self._report(
+                "the wrong requester", _describe_request(asked), f"it was {sorted(set(claims))}"
+            )
         if asked.fate is not RequestFate.NOT_APPLIED or evicts or _ODD in asked.path:
             return
         life = self._life(asked.container)
@@ -221,7 +225,10 @@ class _Checker:
         if not asked.path:
             ended = life.ended and life.ended <= operation
             if life.past and life.past[0][0] <= operation and not ended:
-                self._wrong("an update of a container that there is", _said(asked))
+                self._report(
+                    "an update of an existing container, called not applied",
+                    _describe_request(asked),
+                )
             return
         creation = self._creation_at(asked.container, operation)
         if creation is not None and creation.failure:
@@ -235,7 +242,7 @@ class _Checker:
         if oci.same(now, wanted) and not oci.same(first, wanted):
             others = set(claims) - set(asked.owner.plugins)
             if not others:
-                self._wrong("it took effect, and is called not applied", _said(asked))
+                self._report("in effect, but called not applied", _describe_request(asked))
 
     def _value(self, life: Life, path: str, operation: int) -> oci.Json:
         real, effects = life.after(operation)
@@ -269,17 +276,17 @@ class _Checker:
 
     # -- creations ------------------------------------------------------------------------------
 
-    def _creation(self, creation: Creation) -> None:
+    def _check_creation(self, creation: Creation) -> None:
         if not creation.events:
             return
         mine = [one for one in self.rounds if {*creation.events} & {*one.events}]
         self.verdict.count("creation", unknown=bool(mine and mine[0].doubt))
         if len(mine) != 1:
-            self._wrong("not one round", creation.events, [one.events for one in mine])
+            self._report("not one round", creation.events, [one.events for one in mine])
             return
         (one,) = mine
         if one.failure and not creation.failure:
-            self._wrong("created, and called failed", creation.events, one.failure)
+            self._report("created, and called failed", creation.events, one.failure)
         if creation.failure and not one.failure:
             self._not_created(creation, one)
 
@@ -289,25 +296,25 @@ class _Checker:
             return
         history = self.histories.get(creation.container)
         if history is not None and history.beginning.startswith("created"):
-            self._wrong("failed, and blame calls it created", creation.events, creation.failure)
+            self._report("failed, and blame calls it created", creation.events, creation.failure)
         for changed in self.facts.changed:
             if changed.id == creation.container and changed.created_event and not changed.failure:
-                self._wrong(
+                self._report(
                     "failed, and the report calls it created", creation.events, creation.failure
                 )
 
     # -- blame ----------------------------------------------------------------------------------
 
-    def _history(self, container: str, history: History) -> None:
+    def _check_history(self, container: str, history: History) -> None:
         life = self._life(container)
-        told = document(history, lines(history))
+        blame_document = document(history, lines(history))
         if life is None:
-            if told["container"]["created"]:  # type: ignore[index, call-overload]
-                self._wrong("never created, and blame says that it was", container)
+            if blame_document["container"]["created"]:  # type: ignore[index, call-overload]
+                self._report("never created, and blame says that it was", container)
             return
         creations = [one for one in self.node.creations if one.container == container]
         if history.failure and creations and not creations[-1].failure:
-            self._wrong("created, and blame calls it failed", container, history.failure)
+            self._report("created, and blame calls it failed", container, history.failure)
         for line in lines(history):
             if not line.there or line.heading or _ODD in line.path:
                 continue
@@ -336,38 +343,40 @@ class _Checker:
                         for claim in self.node.claims
                         if claim.container == container and claim.path.startswith("/linux/devices")
                     }
-                if not any(named(owner, one) for one in claims) and not owner.or_runtime:
-                    self._wrong("a line with the wrong owner", container, line.path, owner, claims)
+                if not any(includes(owner, one) for one in claims) and not owner.or_runtime:
+                    self._report("a line with the wrong owner", container, line.path, owner, claims)
             if owner is not None and owner.who is OwnerKind.RUNTIME and not owner.or_runtime:
                 self._runtimes_own(life, line, creations)
             asked = max(
                 (each.operation for each in self.node.claims if each.container == container),
                 default=0,
             )
-            if life.told < max(life.done, asked):
+            if life.shown_at < max(life.done, asked):
                 continue
             if line.path.startswith("/annotations/") and oci.split(line.path)[-1] in life.requested:
-                # Later events show what was requested, whatever became of it.
+                # Later events show the requested annotation, even if it was not applied.
                 continue
-            section = next((one for one in _LEFT_OUT if line.path.startswith(one)), "")
+            section = next((one for one in _SOMETIMES_OMITTED if line.path.startswith(one)), "")
             if section and _at(oci.spec_of(self.node._shown(life)), section) is None:
                 continue
             if line.step is not None and line.step.note.startswith("the runtime takes the removal"):
-                # It says that this may be gone.
+                # The note says that the value may be removed.
                 continue
             real = _at(life.real, line.path)
             shown = _at(oci.spec_of(self.node._shown(life)), line.path)
             effect = life.effects.get(line.path)
             if not any(oci.same(line.value, each) for each in (real, shown, effect)):
-                self._wrong("a line that is not so", container, line.path, line.value, real, shown)
+                self._report(
+                    "a line with a false value", container, line.path, line.value, real, shown
+                )
 
     def _runtimes_own(self, life: Life, line: OwnedLine, creations: list[Creation]) -> None:
-        """Only the runtime can have made it what it is."""
+        """Check a line owned by the runtime: no plugin set its value."""
         first = creations[-1].before if creations else life.past[0][1]
         if oci.same(_at(first, line.path), line.value) or line.path == _SWAP:
             return
         if line.path.startswith("/linux/resources/devices/"):
-            # It adds a rule for each device.
+            # The runtime adds a rule for each device.
             return
         claims = {
             claim.plugin
@@ -375,7 +384,7 @@ class _Checker:
             if claim.container == life.id and claim.path and related(claim.path, line.path)
         }
         if claims:
-            self._wrong(
+            self._report(
                 "a plugin's line called the runtime's", life.id, line.path, line.value, claims
             )
 
@@ -394,7 +403,7 @@ class _Checker:
             seen = excerpt.of_container(self.recording, container, lambda: None)
             for name, other in (("blame", part), ("the excerpt", seen.history(container.id))):
                 if (whole is None) != (other is None):
-                    self._wrong(f"{name} and all histories", container.id)
+                    self._report(f"{name} and all histories", container.id)
                 elif whole is not None and other is not None:
                     self._same(f"{name} of {container.id}", _of_history(whole), _of_history(other))
             mine = [one for each in self.rounds for one in _steps_of(each, container.id)]
@@ -408,7 +417,7 @@ class _Checker:
             assert event is not None
             found = excerpt.of_event(self.recording, event, lambda: None).round_of(one.event)
             if found is None:
-                self._wrong("no round of an event", one.event)
+                self._report("no round of an event", one.event)
             else:
                 self._same(f"the round of event {one.event}", _of_round(one), _of_round(found))
 
@@ -423,7 +432,7 @@ class _Checker:
         if ours != theirs:
             only = [one for one in ours if one not in theirs]
             other = [one for one in theirs if one not in ours]
-            self._wrong(f"not the same: {where}", only[:4], other[:4])
+            self._report(f"not the same: {where}", only[:4], other[:4])
 
     def _same_json(self) -> None:
         renderer = JsonRenderer(live=False, quiet_unchanged=False)
@@ -472,7 +481,7 @@ class _Checker:
                 )
         for key, found in mine.items():
             if key not in changed:
-                self._wrong("the report leaves a container out", key)
+                self._report("the report omits a container", key)
                 continue
             rows = {
                 (
@@ -488,7 +497,7 @@ class _Checker:
         for key, asked_for in requests.items():
             listed = set(changed[key].requests) if key in changed else set()
             if not asked_for <= listed and len(listed) < 40:
-                self._wrong("the report leaves requests out", key, sorted(asked_for - listed)[:3])
+                self._report("the report omits requests", key, sorted(asked_for - listed)[:3])
         for each in self.rounds:
             if each.name == _CREATE and each.failure and not changed[each.container].failure:
                 last = [
@@ -497,7 +506,7 @@ class _Checker:
                     if one.name == _CREATE and one.container == each.container
                 ][-1]
                 if last is each:
-                    self._wrong("the report keeps a failure from us", each.event, each.failure)
+                    self._report("the report omits a failure", each.event, each.failure)
 
     def _same_diagnosis(self) -> None:
         failing = {one.event for one in self.rounds if one.failure}
@@ -509,7 +518,7 @@ class _Checker:
         }
         for one in self.rounds:
             if one.event in failing and not {*one.events} & found:
-                self._wrong("the diagnosis does not know a failure", one.event, one.failure)
+                self._report("the diagnosis omits a failure", one.event, one.failure)
         reported = {
             event for one in self.rounds if one.failure or one.doubt for event in one.events
         }
@@ -517,7 +526,7 @@ class _Checker:
             one.event for one in self.rounds if any("failed" in each for each in one.remarks)
         }
         if not found <= reported | decided:
-            self._wrong("the diagnosis invents a failure", sorted(found - reported))
+            self._report("the diagnosis invents a failure", sorted(found - reported))
         dropped = [one for one in self.facts.findings if one.kind is FindingKind.DROPPED]
         for one in self.rounds:
             for asked in one.asked:
@@ -531,7 +540,7 @@ class _Checker:
                         for each in dropped
                     )
                 ):
-                    self._wrong("the diagnosis does not know a dropped request", _said(asked))
+                    self._report("the diagnosis omits a dropped request", _describe_request(asked))
 
 
 def _at(spec: oci.Spec, path: str) -> oci.Json:
@@ -540,12 +549,12 @@ def _at(spec: oci.Spec, path: str) -> oci.Json:
 
 
 def _in_range(owner: Owner, plugin: str) -> bool:
-    """A request of the CRI, or a plugin that nobody saw."""
+    """Return whether the owner's range includes the plugin's index."""
     index = plugin[:2]
     return (bool(owner.first) and owner.first <= index <= owner.last) or index in owner.ties
 
 
-def _told(step: ChangeStep) -> str:
+def _describe_step(step: ChangeStep) -> str:
     change = step.change
     return (
         f"event {step.event} {step.container} {change.kind} {change.path} {change.before!r} -> "
@@ -553,9 +562,9 @@ def _told(step: ChangeStep) -> str:
     )
 
 
-def _said(one: PluginRequest) -> str:
-    what = f"event {one.event} {one.container} {one.path} = {one.value!r}"
-    return f"{what} by {one.owner}, {one.fate}: {one.reason}"
+def _describe_request(one: PluginRequest) -> str:
+    request = f"event {one.event} {one.container} {one.path} = {one.value!r}"
+    return f"{request} by {one.owner}, {one.fate}: {one.reason}"
 
 
 def _outcome(one: RoundDiff) -> tuple[object, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever part of a chain is seen: no change is ever laid to somebody who did not make it."""
+"""No change is attributed to a wrong owner, for any observed part of a chain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .chains import Traffic, play
 
 CASES = [case for case in generated(amount(1_000, 250)) if case.event == "CreateContainer"]
 _ODD = "/process/env/X"
-"""A variable that some plugins call "X=Y": runtimes take it now for that one, now for X."""
+"""Some plugins set a variable named "X=Y", which runtimes may treat as that name or as X."""
 PROBES = ("00-p", "10-p", "15-p", "20-p", "25-p", "35-p", "40-p", "99-p")
 VERSIONS = ("0.6.1", "0.8.0", "0.11.0", "0.12.5")
 VALIDATED = ("0.10.0", "0.11.0", "0.12.5")
@@ -33,7 +33,7 @@ VALIDATED = ("0.10.0", "0.11.0", "0.12.5")
     ("version", "validated"),
     [(version, False) for version in VERSIONS] + [(version, True) for version in VALIDATED],
 )
-def test_no_owner_is_wrong_and_nothing_is_lost(version: str, validated: bool) -> None:
+def test_no_owner_is_wrong_and_no_change_is_missing(version: str, validated: bool) -> None:
     checked = 0
     for number, case in enumerate(CASES):
         checked += _check(case, Random(f"{number} {version}"), version, validated=validated)
@@ -50,7 +50,7 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
         if isinstance(reply, api.CreateContainerResponse)
     ]
     chain += [(probe, None) for probe in probes]
-    # Those with equal indices are called in any order.
+    # Plugins with equal indices are called in any order.
     random.shuffle(chain)
     chain.sort(key=lambda one: one[0][:2])
     seen = dict.fromkeys(probes, Role.PROBE)
@@ -68,35 +68,35 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
     own = [step for step in creation.steps if step.container == request.container.id]
     for step in own:
         if step.owner == RUNTIME:
-            # It keeps what it has, or drops what was asked for.
+            # The runtime kept its value or dropped the requested one.
             assert step.note
             continue
         if step.change.path.startswith(PATHS) and step.evidence == (Evidence.TAP,):
-            # Others may have set it before, unseen; this plugin did too.
+            # An unobserved plugin may have set it before this one.
             continue
         if step.owner == UNKNOWN:
             continue
         path = step.change.path
         if step.change.kind == "moved":
-            # Which of several moved is a way of telling it.
+            # A reordering can be described by different moves.
             path = path.rpartition("/")[0]
         assert truth.admits(step.owner, path), (case.name, step, truth.changed)
         assert not step.disputed or _ODD in path, (case.name, step)
     history = made.differ.histories[request.container.id]
-    # All that two of the seen have between them is told, and nothing else.
+    # The steps are exactly the differences between consecutive observations.
     rebuilt = history.base
     for _, together in groupby(own, key=lambda step: (step.event, step.evidence[0], step.owner)):
         rebuilt = oci.apply(rebuilt, [step.change for step in together])
     assert not [one for one in oci.changes(rebuilt, history.spec) if one.kind != "moved"]
     if validated:
         assert not oci.changes(truth.before, history.base), case.name
-        left = [one for one in oci.changes(history.spec, truth.after) if one.kind != "moved"]
-        # What runtimes do not do is as it was; what is gone from a map, they go on showing.
+        remaining = [one for one in oci.changes(history.spec, truth.after) if one.kind != "moved"]
+        # Changes that runtimes ignore leave the base value; runtimes keep showing removed map keys.
         assert all(
             _ODD in one.path
             or one.path.startswith(MAPS)
             or oci.value_at(history.spec, one.path) == oci.value_at(history.base, one.path)
-            for one in left
+            for one in remaining
         ), case.name
     for plugin, role in seen.items():
         if role == Role.TAP and truth.changed.get(plugin):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes from beside the chain while an event is on its way through it."""
+"""Entries from outside the chain during a round: CRI replies, connections, unsolicited updates."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ SHARES = "/linux/resources/cpu/shares"
 
 
 def container(shares: int = OLD) -> api.Container:
-    made = api.Container(id="app-id", name="app", args=["run"])
-    made.linux.resources.cpu.shares.value = shares
-    return made
+    message = api.Container(id="app-id", name="app", args=["run"])
+    message.linux.resources.cpu.shares.value = shares
+    return message
 
 
-def updating(shares: int) -> api.UpdateContainerRequest:
-    made = api.UpdateContainerRequest(pod=POD, container=container())
-    made.linux_resources.cpu.shares.value = shares
-    return made
+def update_request(shares: int) -> api.UpdateContainerRequest:
+    request = api.UpdateContainerRequest(pod=POD, container=container())
+    request.linux_resources.cpu.shares.value = shares
+    return request
 
 
-def updated(shares: int) -> api.StateChangeEvent:
+def post_update(shares: int) -> api.StateChangeEvent:
     return api.StateChangeEvent(
         event=api.POST_UPDATE_CONTAINER, pod=POD, container=container(shares)
     )
 
 
-def begun() -> Traffic:
-    """A container that was created, with two probes and the CRI looking on."""
-    made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p_cri=Role.CRI)
+def created_container() -> Traffic:
+    """Return traffic after a creation, observed by two probes and the CRI."""
+    chain = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p_cri=Role.CRI)
     for probe in ("00-a", "50-b"):
-        made.send(
+        chain.send(
             probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=container())
         )
-    return made
+    return chain
 
 
-def tell(made: Traffic, shares: int, **more: object) -> None:
-    """The CRI says, when it is asked now, that the container has these shares."""
+def reply_of_cri(chain: Traffic, shares: int, **more: object) -> None:
+    """Send a CRI reply, requested now, with these CPU shares."""
     spec = {"linux": {"resources": {"cpu": {"shares": shares}}}, "process": {"args": ["run"]}}
     about = api.StateChangeEvent(container=container())
     reply = json.dumps({"runtimeSpec": spec, **more}).encode()
-    made.send("-cri", "ContainerStatus", about, raw_reply=reply)
+    chain.send("-cri", "ContainerStatus", about, raw_reply=reply)
 
 
 def changes(found: list[RoundDiff]) -> list[tuple[object, str]]:
@@ -66,141 +66,143 @@ def changes(found: list[RoundDiff]) -> list[tuple[object, str]]:
     ]
 
 
-@pytest.mark.parametrize("beside", ["the CRI tells", "another probe connects"])
+@pytest.mark.parametrize("beside", ["CRI reply", "another probe"])
 def test_an_update_stays_one_round(beside: str) -> None:
-    made = begun()
-    made.send("00-a", "UpdateContainer", updating(ASKED))
-    if beside == "the CRI tells":
-        tell(made, OLD)
+    chain = created_container()
+    chain.send("00-a", "UpdateContainer", update_request(ASKED))
+    if beside == "CRI reply":
+        reply_of_cri(chain, OLD)
     else:
-        made.connect("99-c")
-        made.send("99-c", "Configure", api.ConfigureRequest(runtime_name="containerd"))
-    made.send("50-b", "UpdateContainer", updating(NEW))
-    assert changes(made.end()) == [(ASKED, "CRI request"), (NEW, "one of 01–49")]
+        chain.connect("99-c")
+        chain.send("99-c", "Configure", api.ConfigureRequest(runtime_name="containerd"))
+    chain.send("50-b", "UpdateContainer", update_request(NEW))
+    assert changes(chain.end()) == [(ASKED, "CRI request"), (NEW, "one of 01–49")]
 
 
 def test_a_creation_and_its_validation_stay_together() -> None:
-    made = begun()
+    chain = created_container()
     other = api.Container(id="other-id", name="other", args=["run"])
     create = api.CreateContainerRequest(pod=POD, container=other)
     for probe in ("00-a", "50-b"):
-        made.send(probe, "CreateContainer", create)
-    tell(made, OLD)
+        chain.send(probe, "CreateContainer", create)
+    reply_of_cri(chain, OLD)
     validate = api.ValidateContainerAdjustmentRequest(pod=POD, container=other)
     validate.plugins.add(name="x", index="60")
-    made.send("00-a", "ValidateContainerAdjustment", validate)
-    (one,) = (one for one in made.end() if one.container == "other-id")
+    chain.send("00-a", "ValidateContainerAdjustment", validate)
+    (one,) = (one for one in chain.end() if one.container == "other-id")
     assert one.chain == ("60-x",)
 
 
-def test_an_answer_from_before_an_update_was_done_does_not_judge_it() -> None:
-    made = begun()
+def test_a_cri_reply_before_an_update_is_done_does_not_judge_it() -> None:
+    chain = created_container()
     for probe in ("00-a", "50-b"):
-        made.send(probe, "UpdateContainer", updating(ASKED))
-    tell(made, OLD)
+        chain.send(probe, "UpdateContainer", update_request(ASKED))
+    reply_of_cri(chain, OLD)
     for probe in ("00-a", "50-b"):
-        made.send(probe, "StateChange", updated(ASKED), event="PostUpdateContainer")
-    tell(made, ASKED)
+        chain.send(probe, "StateChange", post_update(ASKED), event="PostUpdateContainer")
+    reply_of_cri(chain, ASKED)
     judged = [
         (step.change.after, step.applied)
-        for one in made.end()
+        for one in chain.end()
         for step in one.steps
         if step.applied is not None
     ]
     assert judged == [(ASKED, Applied.YES)]
 
 
-def test_an_answer_from_before_a_side_effect_was_done_does_not_judge_it() -> None:
-    made = begun()
-    made.connect("60-x", Role.TAP)
+def test_a_cri_reply_before_a_side_effect_is_done_does_not_judge_it() -> None:
+    chain = created_container()
+    chain.connect("60-x", Role.TAP)
     other = api.Container(id="other-id", name="other", args=["run"])
     reply = api.StopContainerResponse()
     reply.update.add(container_id="app-id").linux.resources.cpu.shares.value = NEW
-    made.send("60-x", "StopContainer", api.StopContainerRequest(pod=POD, container=other), reply)
-    tell(made, OLD)
-    made.send("60-x", "RunPodSandbox", api.RunPodSandboxRequest(pod=POD))
-    tell(made, NEW)
+    chain.send("60-x", "StopContainer", api.StopContainerRequest(pod=POD, container=other), reply)
+    reply_of_cri(chain, OLD)
+    chain.send("60-x", "RunPodSandbox", api.RunPodSandboxRequest(pod=POD))
+    reply_of_cri(chain, NEW)
     judged = [
         (step.change.after, step.applied)
-        for one in made.end()
+        for one in chain.end()
         for step in one.steps
         if step.applied is not None and step.change.path == SHARES
     ]
     assert judged == [(NEW, Applied.YES)]
 
 
-def test_resources_may_be_changed_beside_any_event_before_a_creation_is_told_to_be_over() -> None:
-    made = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
+def test_any_plugin_may_change_resources_until_post_create() -> None:
+    chain = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
     for probe in ("00-a", "99-b"):
-        made.send(
+        chain.send(
             probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=container())
         )
-    # A plugin at 50 has connected meanwhile, and answered to its Synchronize by an update.
+    # Meanwhile a plugin at 50 connected and replied to Synchronize with an update.
     after = container(NEW)
     after.annotations["by"] = "somebody at the end of the chain"
     created = api.StateChangeEvent(event=api.POST_CREATE_CONTAINER, pod=POD, container=after)
-    made.send("00-a", "StateChange", created, event="PostCreateContainer")
-    owners = {step.change.path: str(step.owner) for one in made.end() for step in one.steps}
+    chain.send("00-a", "StateChange", created, event="PostCreateContainer")
+    owners = {step.change.path: str(step.owner) for one in chain.end() for step in one.steps}
     assert owners == {
         SHARES: "one of 00–99, or the runtime",
         "/annotations/by": "a plugin at 99, or the runtime",
     }
 
 
-def test_the_swap_limit_that_follows_the_memory_limit_is_of_who_came_last() -> None:
-    made = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
+def test_a_swap_limit_equal_to_the_memory_limit_belongs_to_the_last_plugin_or_the_runtime() -> None:
+    chain = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
     limited = container()
     limited.linux.resources.memory.limit.value = 1 << 20
     for probe in ("00-a", "99-b"):
-        made.send(probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=limited))
+        chain.send(probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=limited))
     limited.linux.resources.memory.swap.value = 1 << 20
     created = api.StateChangeEvent(event=api.POST_CREATE_CONTAINER, pod=POD, container=limited)
-    made.send("00-a", "StateChange", created, event="PostCreateContainer")
-    owners = [(step.change.path, str(step.owner)) for one in made.end() for step in one.steps]
+    chain.send("00-a", "StateChange", created, event="PostCreateContainer")
+    owners = [(step.change.path, str(step.owner)) for one in chain.end() for step in one.steps]
     assert owners == [("/linux/resources/memory/swap", "a plugin at 99, or the runtime")]
 
 
-def test_a_connection_that_is_lost_takes_no_round_apart() -> None:
-    made = begun()
-    made.connect("99-c")
-    made.now_ns += 10**6
-    made.send("00-a", "UpdateContainer", updating(ASKED))
-    made.send("50-b", "UpdateContainer", updating(ASKED))
-    lost = replace(made.sessions["50-b"], ended_ns=made.now_ns + 1, end_reason="closed")
-    made.differ.begin(lost)
-    made.send("99-c", "UpdateContainer", updating(NEW))
-    (one,) = (one for one in made.end() if one.name == "UpdateContainer")
+def test_a_lost_connection_does_not_split_a_round() -> None:
+    chain = created_container()
+    chain.connect("99-c")
+    chain.now_ns += 10**6
+    chain.send("00-a", "UpdateContainer", update_request(ASKED))
+    chain.send("50-b", "UpdateContainer", update_request(ASKED))
+    lost = replace(chain.sessions["50-b"], ended_ns=chain.now_ns + 1, end_reason="closed")
+    chain.differ.begin(lost)
+    chain.send("99-c", "UpdateContainer", update_request(NEW))
+    (one,) = (one for one in chain.end() if one.name == "UpdateContainer")
     assert one.seen_by == ("00-a", "50-b", "99-c")
     assert changes([one]) == [(ASKED, "CRI request"), (NEW, "one of 51–98")]
     assert not one.failure
 
 
-def test_a_new_attempt_without_the_connection_that_was_lost_is_a_round_of_its_own() -> None:
-    made = begun()
-    made.connect("99-c")
-    made.now_ns += 10**6
-    made.send("00-a", "UpdateContainer", updating(ASKED))
-    lost = replace(made.sessions["00-a"], ended_ns=made.now_ns + 1, end_reason="closed")
-    made.differ.begin(lost)
+def test_a_retry_without_a_lost_connection_is_a_separate_round() -> None:
+    chain = created_container()
+    chain.connect("99-c")
+    chain.now_ns += 10**6
+    chain.send("00-a", "UpdateContainer", update_request(ASKED))
+    lost = replace(chain.sessions["00-a"], ended_ns=chain.now_ns + 1, end_reason="closed")
+    chain.differ.begin(lost)
     for probe in ("50-b", "99-c"):
-        made.send(probe, "UpdateContainer", updating(ASKED))
-    seen = [one.seen_by for one in made.end() if one.name == "UpdateContainer"]
+        chain.send(probe, "UpdateContainer", update_request(ASKED))
+    seen = [one.seen_by for one in chain.end() if one.name == "UpdateContainer"]
     assert seen == [("00-a",), ("50-b", "99-c")]
 
 
-def test_a_container_that_failed_to_start_is_not_simply_applied() -> None:
-    made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p_cri=Role.CRI)
+def test_a_container_that_failed_to_start_never_ran() -> None:
+    chain = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p_cri=Role.CRI)
     for probe, shares in (("00-a", OLD), ("50-b", NEW)):
         request = api.CreateContainerRequest(pod=POD, container=container(shares))
-        made.send(probe, "CreateContainer", request)
+        chain.send(probe, "CreateContainer", request)
     for probe in ("00-a", "50-b"):
         post = api.StateChangeEvent(
             event=api.POST_CREATE_CONTAINER, pod=POD, container=container(NEW)
         )
-        made.send(probe, "StateChange", post, event="PostCreateContainer")
+        chain.send(probe, "StateChange", post, event="PostCreateContainer")
     failed = {"state": "CONTAINER_EXITED", "exitCode": 128, "reason": "StartError"}
-    tell(made, NEW, status={**failed, "message": "runc: no\x1b[31m such file\nor directory"})
-    differ, found = made.differ, made.end()
+    reply_of_cri(
+        chain, NEW, status={**failed, "message": "runc: no\x1b[31m such file\nor directory"}
+    )
+    differ, found = chain.differ, chain.end()
     assert found[-1].name == "ContainerStatus"
     assert found[-1].failure.startswith("the container failed to start and never ran (StartError")
     forms: tuple[Format, ...] = ("text", "markdown")
@@ -217,74 +219,74 @@ def test_a_container_that_failed_to_start_is_not_simply_applied() -> None:
     assert "\x1b" not in head
 
 
-# -- changes that no connection sees, and the CRI's answers -------------------------------------
+# -- changes visible only over CRI --------------------------------------------------------------
 
 ANYONE = "one of 00–99, or the runtime"
 
 
-def shares_of(made: Traffic) -> list[tuple[object, str]]:
+def shares_of(chain: Traffic) -> list[tuple[object, str]]:
     """Value and owner of the shares, as `blame` shows them."""
-    (history,) = made.differ.histories.values()
+    (history,) = chain.differ.histories.values()
     return [(line.value, str(line.owner)) for line in blame.lines(history) if line.path == SHARES]
 
 
-def show(made: Traffic, shares: int) -> None:
-    made.send("00-a", "StateChange", updated(shares), event="PostUpdateContainer")
+def show(chain: Traffic, shares: int) -> None:
+    chain.send("00-a", "StateChange", post_update(shares), event="PostUpdateContainer")
 
 
-def test_an_update_that_only_the_cri_shows_is_not_the_runtimes_own() -> None:
-    """Plugins ask for it when they connect, beside other containers' events, or out of turn."""
-    made = begun()
-    show(made, OLD)
-    tell(made, NEW)
-    made.end()
-    assert shares_of(made) == [(NEW, ANYONE)]
+def test_an_update_visible_only_over_cri_may_be_a_plugins() -> None:
+    """Plugins may request it when they connect, in other containers' replies, or unsolicited."""
+    chain = created_container()
+    show(chain, OLD)
+    reply_of_cri(chain, NEW)
+    chain.end()
+    assert shares_of(chain) == [(NEW, ANYONE)]
 
 
 @pytest.mark.parametrize("by", ["an event", "the plugin"])
-def test_an_older_answer_of_the_cri_undoes_nothing(by: str) -> None:
-    """It was asked before the change, and is recorded after the event that shows that."""
-    made = begun()
-    show(made, ASKED)
-    asked_ns = made.now_ns
+def test_an_older_cri_reply_undoes_no_change(by: str) -> None:
+    """The reply was requested before the change and recorded after the event that shows it."""
+    chain = created_container()
+    show(chain, ASKED)
+    asked_ns = chain.now_ns
     if by == "an event":
-        show(made, NEW)
+        show(chain, NEW)
     else:
-        made.connect("70-t", Role.TAP)
-        update = updating(NEW)
-        wanted = api.ContainerUpdate(container_id="app-id")
-        wanted.linux.resources.CopyFrom(update.linux_resources)
-        request = api.UpdateContainersRequest(update=[wanted])
-        made.send("70-t", "UpdateContainers", request, api.UpdateContainersResponse())
-    later_ns, made.now_ns = made.now_ns, asked_ns - 10**6
-    tell(made, ASKED)
-    made.now_ns = later_ns
-    found = made.end()
-    assert shares_of(made) == [(NEW, ANYONE if by == "an event" else "70-t")]
+        chain.connect("70-t", Role.TAP)
+        update = update_request(NEW)
+        own_update = api.ContainerUpdate(container_id="app-id")
+        own_update.linux.resources.CopyFrom(update.linux_resources)
+        request = api.UpdateContainersRequest(update=[own_update])
+        chain.send("70-t", "UpdateContainers", request, api.UpdateContainersResponse())
+    later_ns, chain.now_ns = chain.now_ns, asked_ns - 10**6
+    reply_of_cri(chain, ASKED)
+    chain.now_ns = later_ns
+    found = chain.end()
+    assert shares_of(chain) == [(NEW, ANYONE if by == "an event" else "70-t")]
     assert not any(step.applied for one in found for step in one.steps)
-    # A newer one counts.
-    tell(made, NEW)
-    made.end()
-    (history,) = made.differ.histories.values()
+    # A newer reply counts.
+    reply_of_cri(chain, NEW)
+    chain.end()
+    (history,) = chain.differ.histories.values()
     assert history.steps[-1].applied is Applied.YES
 
 
-def test_members_of_one_key_in_another_order_are_laid_to_nobody() -> None:
+def test_reordered_members_with_equal_keys_keep_their_owner() -> None:
     def with_mounts(*sources: str) -> api.Container:
-        made = container()
+        mounted = container()
         for source in sources:
-            made.mounts.add(destination="/data", source=source)
-        return made
+            mounted.mounts.add(destination="/data", source=source)
+        return mounted
 
-    made = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p99_c=Role.PROBE)
+    chain = traffic(p00_a=Role.PROBE, p50_b=Role.PROBE, p99_c=Role.PROBE)
     first, last = with_mounts("/src"), with_mounts("/src", "/by-20")
     for probe, each in (("00-a", first), ("50-b", last), ("99-c", last)):
-        made.send(probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=each))
+        chain.send(probe, "CreateContainer", api.CreateContainerRequest(pod=POD, container=each))
     post = api.StateChangeEvent(
         event=api.POST_CREATE_CONTAINER, pod=POD, container=with_mounts("/by-20", "/src")
     )
-    made.send("00-a", "StateChange", post, event="PostCreateContainer")
-    made.end()
-    (history,) = made.differ.histories.values()
+    chain.send("00-a", "StateChange", post, event="PostCreateContainer")
+    chain.end()
+    (history,) = chain.differ.histories.values()
     (line,) = (one for one in blame.lines(history) if one.value == "/by-20")
     assert str(line.owner) in ("unknown", "one of 01–49")

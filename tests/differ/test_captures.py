@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What four real runtimes did with a chain of six plugins, of which five were seen.
+"""Recordings of four real runtimes with a chain of six plugins, of which five were observed.
 
-20-device-injector was not; 30-env-injector and 60-cpu-policy with their replies; three passive.
+20-device-injector was not observed, 30-env-injector and 60-cpu-policy with their replies; the
+other three are passive.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def newest(history: History) -> dict[str, ChangeStep]:
 
 
 class TestBlame:
-    def test_names_who_made_each_change(self, recording: Recording, name: str) -> None:
+    def test_names_the_owner_of_each_change(self, recording: Recording, name: str) -> None:
         history = recorded.blame(recording, container(recording))
         steps = {step.change.path: step for step in reversed(history.steps)}
         injected = {path for path, step in steps.items() if step.owner.plugins == (INJECTOR,)}
@@ -75,15 +76,15 @@ class TestBlame:
             "/process/oomScoreAdj",
             "/linux/resources/pids/limit",
         }
-        # NRI 0.6 has neither of the two.
+        # NRI 0.6 lacks oomScoreAdj and pids.
         assert len(dropped) == (2 if name == "containerd-1.7.24" else 0)
         assert all(
-            # On CRI-O the last one came with a creation that failed, and a later event shows it.
+            # On CRI-O the last one is part of a failed creation, shown by a later event.
             step.evidence[0] is Evidence.TAP for step in steps.values() if step.owner.plugins
             and step.owner.plugins[0] in (INJECTOR, POLICY)
         )  # fmt: skip
 
-    def test_names_who_was_not_seen_as_exactly_as_can_be_known(
+    def test_names_the_unobserved_plugin_as_exactly_as_the_runtime_allows(
         self, recording: Recording, name: str
     ) -> None:
         history = recorded.blame(recording, container(recording))
@@ -100,7 +101,7 @@ class TestBlame:
         assert rule.owner == device.owner
         assert rule.note == "the runtime's rule for the device /dev/nri-null"
 
-    def test_tells_the_whole_story_of_a_field(self, recording: Recording) -> None:
+    def test_has_the_whole_history_of_a_field(self, recording: Recording) -> None:
         history = recorded.blame(recording, container(recording))
         shares = [
             (step.change.before, step.change.after, step.owner)
@@ -116,12 +117,12 @@ class TestBlame:
         times = [step.at_ns for step in history.steps]
         assert times == sorted(times)
 
-    def test_is_the_same_from_one_container_as_from_all(self, recording: Recording) -> None:
+    def test_of_one_container_equals_that_of_all(self, recording: Recording) -> None:
         everything = recorded.histories(recording)
         for one in recording.containers():
             assert recorded.blame(recording, one) == everything[one.id], one.name
 
-    def test_knows_what_every_line_began_with(self, recording: Recording) -> None:
+    def test_unchanged_lines_belong_to_the_runtime(self, recording: Recording) -> None:
         history = recorded.blame(recording, container(recording))
         assert str(history.base_owner) == "runtime"
         owner, evidence, step = history.owner_of("/process/cwd")
@@ -129,7 +130,7 @@ class TestBlame:
 
 
 class TestSideEffects:
-    def test_stand_under_the_event_that_caused_them(self, recording: Recording) -> None:
+    def test_are_part_of_the_event_that_caused_them(self, recording: Recording) -> None:
         differ = Differ(recording.sessions())
         beside = [
             (one.name, differ.name_of(one.container), differ.name_of(step.container), step)
@@ -148,7 +149,7 @@ class TestSideEffects:
         assert {step.change.path for *_, step in beside} == {"/linux/resources/cpu/cpus"}
         assert {step.evidence for *_, step in beside} == {(Evidence.TAP,)}
 
-    def test_of_one_container_come_with_it(self, recording: Recording) -> None:
+    def test_are_selected_with_their_container(self, recording: Recording) -> None:
         one = container(recording)
         found = list(recorded.rounds(recording, one))
         assert any(each.container != one.id for each in found)
@@ -161,8 +162,8 @@ class TestSideEffects:
 
 
 class TestSelection:
-    def test_of_an_event_is_its_round(self, recording: Recording) -> None:
-        # In CI of some.
+    def test_an_event_selects_its_round(self, recording: Recording) -> None:
+        # Only a sample in CI.
         for one in list(recorded.rounds(recording))[:: amount(1, 8)]:
             for number in one.events:
                 event = recording.event(number)
@@ -170,7 +171,7 @@ class TestSelection:
                 found = list(recorded.rounds(recording, event))
                 assert [each.events for each in found] == [one.events]
 
-    def test_of_a_pod_is_all_about_it(self, recording: Recording) -> None:
+    def test_a_pod_selects_its_own_rounds(self, recording: Recording) -> None:
         pod = lookup.find(recording, "jobs/batch")
         assert isinstance(pod, Pod)
         found = list(recorded.rounds(recording, pod))
@@ -179,7 +180,7 @@ class TestSelection:
 
 
 class TestTime:
-    def test_passes_in_plugins_and_between_connections(self, recording: Recording) -> None:
+    def test_is_spent_in_plugins_and_between_connections(self, recording: Recording) -> None:
         (creation, *_) = (
             one for one in recorded.rounds(recording) if one.name == "CreateContainer"
         )
@@ -200,16 +201,16 @@ def events_of(recording: Recording, found: list[RoundDiff]) -> list[Event]:
     return [event for event in events if event is not None]
 
 
-def found_on(recording: Recording) -> str:
+def runtime_of(recording: Recording) -> str:
     return recording.sessions()[0].runtime_name
 
 
-def test_nothing_is_missed(recording: Recording) -> None:
+def test_every_event_is_in_one_round_and_none_is_missed(recording: Recording) -> None:
     found: list[RoundDiff] = list(recorded.rounds(recording))
     assert not [one for one in found if one.missed_by]
-    # Its program does not exist: with CRI-O it is not created, with containerd not started.
+    # The program does not exist: CRI-O does not create the container, containerd does not start it.
     failed = {event.container for event in events_of(recording, found)}
-    assert failed == ({"broken"} if found_on(recording) == "cri-o" else set())
+    assert failed == ({"broken"} if runtime_of(recording) == "cri-o" else set())
     numbers = [number for one in found for number in one.events]
     events: list[Event] = [each for each in recording.events() if each.method != "Configure"]
     assert sorted(numbers) == [each.id for each in events]

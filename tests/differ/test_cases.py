@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every surface says of recordings of real runtimes, held against what really happened.
+"""Statements of every surface about recordings of real runtimes, compared with the real outcome.
 
 The truth is in tests/data/cases/README.md; it was read from config.json and from cgroups.
 """
@@ -46,15 +46,15 @@ def container(recording: Recording, name: str) -> Container:
     return found
 
 
-def told(recording: Recording, name: str) -> str:
-    """All that the commands print of a container, one after the other."""
+def printed(recording: Recording, name: str) -> str:
+    """Return the joined output of blame and diff about a container."""
     path = str(recording.path)
     commands = (["blame", path, name], ["blame", path, name, "--full"], ["diff", path, name])
     output = StringIO()
     for command in commands:
         with redirect_stdout(output), suppress(SystemExit):
             main(command)
-    # As one line: where it breaks depends on how wide it may be.
+    # As one line: line breaks depend on the width.
     return " ".join(output.getvalue().split())
 
 
@@ -74,7 +74,7 @@ def round_at(recording: Recording, event: int) -> RoundDiff:
 class TestRemovalOfAnotherPluginsValue:
     GONE = ("/process/env/INJECTED", "/linux/devices/~1dev~1held1")
 
-    def test_is_that_plugins_on_every_surface(self, recording: Recording) -> None:
+    def test_belongs_to_the_remover_on_every_surface(self, recording: Recording) -> None:
         one = container(recording, "shop/cf/x")
         history = blame(recording, one)
         for path in self.GONE:
@@ -90,9 +90,9 @@ class TestRemovalOfAnotherPluginsValue:
             (path, "removed", "60-remover") for path in self.GONE
         ]
 
-    def test_is_nothing_to_warn_of(self, recording: Recording) -> None:
+    def test_causes_no_finding(self, recording: Recording) -> None:
         assert findings(recording) == []
-        assert "not applied" not in told(recording, "shop/cf/x")
+        assert "not applied" not in printed(recording, "shop/cf/x")
 
 
 @case("crio-tap-update-pids-and-reservation")
@@ -104,7 +104,7 @@ class TestUpdatesOfOthersOnCriO:
         assert [step.change.after for step in b.of(RESERVATION)] == [25165824]
         assert not b.asked
 
-    def test_but_for_pids_in_a_reply_which_nri_drops_once(self, recording: Recording) -> None:
+    def test_pids_in_a_reply_are_dropped_by_nri(self, recording: Recording) -> None:
         a = blame(recording, container(recording, "shop/up/a"))
         assert requests(a) == {(LIMIT, 88, RequestFate.NOT_APPLIED)}
         assert len(a.asked) == 1
@@ -120,7 +120,7 @@ class TestConflictOnContainerd:
         history = blame(recording, one)
         assert "99-nri-scope did not receive the event" in history.failure
         assert "StopContainer" in history.failure
-        assert "created by" not in told(recording, "shop/cf/cx")
+        assert "created by" not in printed(recording, "shop/cf/cx")
         seen = excerpt.of_container(recording, one, lambda: None).history(one.id)
         assert seen is not None
         assert seen.failure == history.failure
@@ -130,7 +130,7 @@ class TestConflictOnContainerd:
         assert not changed.created_event
         assert [finding.kind for finding in facts.findings] == [FindingKind.FAILED]
 
-    def test_lets_nothing_be_invented_when_it_is_undone(self, recording: Recording) -> None:
+    def test_undoing_it_causes_no_changes(self, recording: Recording) -> None:
         stop = round_at(recording, 24)
         assert stop.name == "StopContainer"
         assert not stop.steps
@@ -138,13 +138,13 @@ class TestConflictOnContainerd:
 
 @case("crio-runc-create-failed")
 class TestCreationThatFailedInTheOciRuntime:
-    def test_is_told_by_what_never_came(self, recording: Recording) -> None:
+    def test_is_detected_by_the_missing_post_create(self, recording: Recording) -> None:
         history = blame(recording, container(recording, "shop/cf/bad"))
         expected = "PostCreateContainer did not follow, StopPodSandbox did (event 14)"
         assert history.failure == expected
         assert round_at(recording, 10).failure == expected
 
-    def test_is_diagnosed_with_what_plugins_had_asked_for(self, recording: Recording) -> None:
+    def test_is_diagnosed_with_the_requested_changes(self, recording: Recording) -> None:
         (finding,) = findings(recording)
         assert finding.kind is FindingKind.FAILED
         assert finding.containers == ("shop/cf/bad",)
@@ -158,7 +158,7 @@ class TestCreationAtTheEndOfARecording:
         history = blame(recording, one)
         assert not history.created
         assert "PostCreateContainer had not come" in history.doubt
-        assert "created by" not in told(recording, "shop/up/b")
+        assert "created by" not in printed(recording, "shop/up/b")
         (finding,) = findings(recording)
         assert finding.containers == ("shop/up/b",)
 
@@ -181,7 +181,7 @@ class TestReplacedMount:
             "/mounts/~1etc~1hosts/source",
             "/mounts/~1etc~1hosts/options",
         }
-        assert "moved from" not in told(recording, "shop/cf/x")
+        assert "moved from" not in printed(recording, "shop/cf/x")
 
 
 @case("c24-odd-fields-probes-validate-cri")
@@ -193,7 +193,7 @@ class TestOddFields:
         assert requests(history) == {
             ("/cdiDevices/held.com~1dev=x", "held.com/dev=x", RequestFate.RESOLVED)
         }
-        text = told(recording, "shop/cf/m8")
+        text = printed(recording, "shop/cf/m8")
         assert "resolved by the runtime" in text
         assert "not in the runtime" not in text
         assert "not applied" not in text
@@ -229,7 +229,7 @@ class TestRequestsForNothing:
         assert asked.fate is RequestFate.NOT_APPLIED
         assert "does not exist" in asked.reason
 
-    def test_an_eviction_is_told_everywhere(self, recording: Recording) -> None:
+    def test_an_eviction_is_on_every_surface(self, recording: Recording) -> None:
         one = container(recording, "shop/up/c")
         (asked,) = blame(recording, one).asked
         assert (asked.path, asked.value) == ("/evict", "held says so")
@@ -240,7 +240,7 @@ class TestRequestsForNothing:
         assert of_event is not None
         assert of_event.asked == (asked,)
         sentence = '30-g30 asked to evict the container ("held says so")'
-        assert f"requested but not applied: {sentence}" in told(recording, "shop/up/c")
+        assert f"requested but not applied: {sentence}" in printed(recording, "shop/up/c")
         facts = collect(recording)
         assert any(text.startswith(sentence) for each in facts.changed for _, text in each.requests)
         assert any("asked to evict" in finding.detail for finding in facts.findings)
@@ -255,7 +255,7 @@ def test_a_missed_deadline_fails_no_creation(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.zip")), ids=lambda path: path.stem)
-def test_one_container_and_all_say_the_same(path: Path) -> None:
+def test_a_containers_steps_equal_those_in_the_whole_recording(path: Path) -> None:
     with Recording.open(path) as recording:
         whole = [step for one in rounds(recording) for step in one.steps]
         for one in recording.containers():

@@ -63,7 +63,7 @@ def names(found: Iterable[object]) -> list[str]:
     return [str(getattr(each, "name", each)) for each in found]
 
 
-def told(comparison: Comparison) -> list[tuple[str, str, str, bool, str, bool]]:
+def differences_of(comparison: Comparison) -> list[tuple[str, str, str, bool, str, bool]]:
     return [
         (
             pair.name,
@@ -78,7 +78,7 @@ def told(comparison: Comparison) -> list[tuple[str, str, str, bool, str, bool]]:
     ]
 
 
-def test_nothing_differs_from_itself() -> None:
+def test_equal_histories_do_not_differ() -> None:
     found = by_id(history(1, env("A=1")), history(2, env("B=1"), name="jobs/batch/job"))
     comparison = compare(found, found)
     assert not comparison.differs
@@ -86,26 +86,28 @@ def test_nothing_differs_from_itself() -> None:
     assert not compare({}, {}).differs
 
 
-def test_who_made_each_side_is_told() -> None:
+def test_each_side_has_its_owner() -> None:
     one = history(1, env("A=1", "B=1"), ("30-env-injector", env("A=2", "B=1")))
     other = history(
         2, env("A=1", "B=1"), ("20-x", env("A=2", "B=1")), ("60-other", env("A=3", "C=1"))
     )
-    assert told(compare(by_id(one), by_id(other))) == [
+    assert differences_of(compare(by_id(one), by_id(other))) == [
         ("shop/web/app", "/process/env/A", "30-env-injector", True, "60-other", True),
         ("shop/web/app", "/process/env/B", "runtime", True, "60-other", False),
         ("shop/web/app", "/process/env/C", "runtime", False, "60-other", True),
     ]
 
 
-def test_a_value_is_owned_by_who_last_changed_a_part_of_it() -> None:
+def test_a_value_belongs_to_the_last_plugin_that_changed_a_part_of_it() -> None:
     plain: Spec = {"linux": {"seccomp": {"defaultAction": "a"}}}
     strict: Spec = {"linux": {"seccomp": {"defaultAction": "b"}}}
     comparison = compare(by_id(history(1, plain, ("10-x", strict))), by_id(history(2, {})))
-    assert told(comparison) == [("shop/web/app", "/linux/seccomp", "10-x", True, "runtime", False)]
+    assert differences_of(comparison) == [
+        ("shop/web/app", "/linux/seccomp", "10-x", True, "runtime", False)
+    ]
 
 
-def test_a_move_is_owned_by_who_moved() -> None:
+def test_a_move_belongs_to_the_plugin_that_moved() -> None:
     def mounts(order: str, **first: Json) -> Spec:
         members: list[Json] = [{"destination": each} for each in order]
         members[0] = {"destination": order[0], **first}
@@ -113,10 +115,17 @@ def test_a_move_is_owned_by_who_moved() -> None:
 
     one = history(1, mounts("abc"), ("10-x", mounts("cab")), ("20-y", mounts("cab", type="x")))
     comparison = compare(by_id(one), by_id(history(2, mounts("abc"))))
-    assert told(comparison)[0] == ("shop/web/app", "/mounts/c", "10-x", True, "runtime", True)
+    assert differences_of(comparison)[0] == (
+        "shop/web/app",
+        "/mounts/c",
+        "10-x",
+        True,
+        "runtime",
+        True,
+    )
 
 
-def test_containers_that_only_one_has_and_repeats() -> None:
+def test_containers_of_one_side_and_repeated_names_are_listed() -> None:
     a = by_id(history(1, {}), history(2, env("A=1")), history(3, {}, name="only/in/a"))
     b = by_id(history(4, {}), history(5, {}), history(6, {}), history(7, {}, name="only/in/b"))
     comparison = compare(a, b)
@@ -127,7 +136,7 @@ def test_containers_that_only_one_has_and_repeats() -> None:
     assert comparison.differs
 
 
-def test_no_name_hides_another() -> None:
+def test_ambiguous_names_are_numbered() -> None:
     found = by_id(
         history(1, {}, name="x#2"),
         history(2, {}, name="x"),
@@ -138,7 +147,7 @@ def test_no_name_hides_another() -> None:
     assert names(compare(found, {}).only_a) == ["x#2", "x", "x#3", "container-4"]
 
 
-def test_a_failed_creation_is_another_outcome() -> None:
+def test_a_failed_creation_is_a_difference() -> None:
     fine = by_id(history(1, env("A=1")))
     broken = by_id(history(2, env("A=2"), failure="no such device for container-2"))
     (pair,) = compare(fine, broken).differ
@@ -150,7 +159,7 @@ def test_a_failed_creation_is_another_outcome() -> None:
     assert compare(broken, unlike).differs
 
 
-def test_ids_of_container_and_pod_are_of_no_importance() -> None:
+def test_container_and_pod_ids_are_ignored() -> None:
     def one(number: int) -> History:
         paths: Spec = {"linux": {"cgroupsPath": f"/pod-uid-{number}/container-{number}"}}
         return history(number, paths, ("10-x", {**paths, "annotations": {"a": f"pod-id-{number}"}}))
@@ -165,54 +174,56 @@ def test_ids_of_container_and_pod_are_of_no_importance() -> None:
     assert not compare(a, b, pods_a=pods(1), pods_b=pods(2)).differs
 
 
-def test_owners_are_found_at_paths_that_hold_an_id() -> None:
+def test_a_path_with_an_id_has_its_owner() -> None:
     def one(number: int, value: str) -> History:
         return history(number, {}, ("10-x", {"annotations": {f"for-container-{number}": value}}))
 
-    assert told(compare(by_id(one(1, "a")), by_id(one(2, "b")))) == [
+    assert differences_of(compare(by_id(one(1, "a")), by_id(one(2, "b")))) == [
         ("shop/web/app", "/annotations/for-<container id>", "10-x", True, "10-x", True)
     ]
 
 
-def test_what_was_really_used_counts_where_both_know_it() -> None:
-    asked = env("A=1"), ("10-x", env("A=2"))
-    vain = history(1, *asked, real=env("A=1"))
-    done = history(2, *asked, real=env("A=2"))
-    (pair,) = compare(by_id(vain), by_id(done)).differ
+def test_real_specs_are_compared_if_both_sides_have_one() -> None:
+    requested = env("A=1"), ("10-x", env("A=2"))
+    unapplied = history(1, *requested, real=env("A=1"))
+    applied = history(2, *requested, real=env("A=2"))
+    (pair,) = compare(by_id(unapplied), by_id(applied)).differ
     assert pair.real and pair.differences[0].change.path == "/process/env/A"
-    assert not compare(by_id(vain), by_id(history(3, *asked))).differs
+    assert not compare(by_id(unapplied), by_id(history(3, *requested))).differs
 
 
-def test_what_was_not_applied_is_not_laid_to_who_asked_for_it() -> None:
-    asked = ("10-x", env("A=2")), ("20-y", env("A=3"))
-    kept = history(1, {}, *asked, real=env("A=2"))
-    done = history(2, {}, *asked, real=env("A=3"))
-    none = history(3, {}, *asked[:1], real={"process": {}})
-    (one,), (*_, other) = (told(compare(by_id(kept), by_id(each))) for each in (done, none))
+def test_an_unapplied_change_does_not_belong_to_its_requester() -> None:
+    requested = ("10-x", env("A=2")), ("20-y", env("A=3"))
+    kept = history(1, {}, *requested, real=env("A=2"))
+    applied = history(2, {}, *requested, real=env("A=3"))
+    none = history(3, {}, *requested[:1], real={"process": {}})
+    (one,), (*_, other) = (
+        differences_of(compare(by_id(kept), by_id(each))) for each in (applied, none)
+    )
     assert one == ("shop/web/app", "/process/env/A", "10-x", True, "20-y", True)
-    # Nothing was removed.
+    # The variable was never set, so it has no remover.
     assert other[2:] == ("10-x", True, "runtime", False)
 
 
-def test_what_only_the_cri_shows_may_be_a_plugins() -> None:
+def test_a_value_visible_only_over_cri_may_be_a_plugins() -> None:
     def shares(value: int) -> Spec:
         return {"linux": {"resources": {"cpu": {"shares": value}}}}
 
     found = compare(by_id(history(1, {}, real=shares(1))), by_id(history(2, {}, real=shares(2))))
     anyone = "one of 00–99, or the runtime"
-    assert told(found) == [
+    assert differences_of(found) == [
         ("shop/web/app", "/linux/resources/cpu/shares", anyone, True, anyone, True)
     ]
     found = compare(by_id(history(1, {}, real={})), by_id(history(2, {}, real=shares(2))))
-    assert told(found)[0][4:] == (anyone, True)
+    assert differences_of(found)[0][4:] == (anyone, True)
 
 
-def test_changes_after_the_cris_answer_count() -> None:
+def test_changes_after_the_cri_reply_count() -> None:
     one, other = (history(each, {}, real=env("A=1")) for each in (1, 2))
     (change,) = changes(env("A=1"), env("A=2"))
     later = ChangeStep(one.id, change, plugin("10-x"), (Evidence.TAP,), 9, 9)
     one.add([later], env("A=2"))
-    assert told(compare(by_id(one), by_id(other))) == [
+    assert differences_of(compare(by_id(one), by_id(other))) == [
         ("shop/web/app", "/process/env/A", "10-x", True, "runtime", True)
     ]
 
@@ -225,7 +236,7 @@ def test_a_recording_does_not_differ_from_itself(name: str, files: dict[str, Pat
     assert set(comparison.same) >= {"shop/web/app", "shop/web/sidecar", "jobs/batch/broken"}
 
 
-def test_two_containerds_differ_in_what_the_older_one_drops(files: dict[str, Path]) -> None:
+def test_two_containerds_differ_in_the_fields_dropped_by_the_older(files: dict[str, Path]) -> None:
     with (
         Recording.open(files["containerd-1.7.24"]) as one,
         Recording.open(files["containerd-2.1.9"]) as other,
@@ -233,13 +244,13 @@ def test_two_containerds_differ_in_what_the_older_one_drops(files: dict[str, Pat
         comparison = compare_recordings(one, other)
     assert comparison.only_a == comparison.only_b == ()
     assert "shop/web/app" in names(comparison.differ)
-    assert {(each[1], each[4]) for each in told(comparison)} == {
+    assert {(each[1], each[4]) for each in differences_of(comparison)} == {
         ("/process/oomScoreAdj", "60-cpu-policy"),
         ("/linux/resources/pids/limit", "60-cpu-policy"),
     }
 
 
-def test_no_id_of_two_runtimes_is_left(files: dict[str, Path]) -> None:
+def test_ids_of_two_runtimes_are_replaced(files: dict[str, Path]) -> None:
     with (
         Recording.open(files["containerd-2.1.9"]) as one,
         Recording.open(files["cri-o-1.37"]) as other,

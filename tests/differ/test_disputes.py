@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources that cannot both be right: both are told."""
+"""Contradicting evidence: both claims are shown."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ def setting(value: str) -> api.CreateContainerResponse:
     return reply
 
 
-def validate(made: Traffic, *, value: str, owner: str) -> None:
-    """What validators are told: that `owner` set FOO to `value`."""
-    told = api.ValidateContainerAdjustmentRequest(pod=POD, container=create().container)
-    told.adjust.env.add(key="FOO", value=value)
-    told.owners.owners["app-id"].compound[api.Env].owners["FOO"] = owner
+def validate(chain: Traffic, *, value: str, owner: str) -> None:
+    """Send a validation request with `owner` as the owner of FOO, set to `value`."""
+    request = api.ValidateContainerAdjustmentRequest(pod=POD, container=create().container)
+    request.adjust.env.add(key="FOO", value=value)
+    request.owners.owners["app-id"].compound[api.Env].owners["FOO"] = owner
     for each in CHAIN:
-        told.plugins.add(index=each[:2], name=each[3:])
-    made.send("99-b", "ValidateContainerAdjustment", told)
+        request.plugins.add(index=each[:2], name=each[3:])
+    chain.send("99-b", "ValidateContainerAdjustment", request)
 
 
-def test_a_plugin_that_set_what_the_runtime_says_an_earlier_one_did() -> None:
-    made = traffic(p00_a=Role.PROBE, p20_x=Role.TAP, p99_b=Role.PROBE)
-    made.send("00-a", "CreateContainer", create())
-    made.send("20-x", "CreateContainer", create(), setting("1"))
-    made.send("99-b", "CreateContainer", create(FOO="1"))
-    validate(made, value="1", owner="10-w")
-    (one,) = made.end()
+def test_a_reply_disputed_by_the_validation_request() -> None:
+    chain = traffic(p00_a=Role.PROBE, p20_x=Role.TAP, p99_b=Role.PROBE)
+    chain.send("00-a", "CreateContainer", create())
+    chain.send("20-x", "CreateContainer", create(), setting("1"))
+    chain.send("99-b", "CreateContainer", create(FOO="1"))
+    validate(chain, value="1", owner="10-w")
+    (one,) = chain.end()
     (step,) = one.steps
     assert (step.change.path, step.owner, step.evidence) == (FOO, plugin("20-x"), (Evidence.TAP,))
     assert step.disputed == (Claim(Evidence.VALIDATOR, plugin("10-w"), "1"),)
 
 
-def test_a_value_that_no_connection_behind_its_owner_saw() -> None:
-    made = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
-    made.send("00-a", "CreateContainer", create())
-    made.send("99-b", "CreateContainer", create())
-    validate(made, value="1", owner="10-w")
-    (one,) = made.end()
+def test_a_validated_value_that_later_connections_did_not_see() -> None:
+    chain = traffic(p00_a=Role.PROBE, p99_b=Role.PROBE)
+    chain.send("00-a", "CreateContainer", create())
+    chain.send("99-b", "CreateContainer", create())
+    validate(chain, value="1", owner="10-w")
+    (one,) = chain.end()
     (step,) = one.steps
     assert (step.owner, step.evidence) == (plugin("10-w"), (Evidence.VALIDATOR,))
     (claim,) = step.disputed
     assert (claim.evidence, claim.value) == (Evidence.PROBES, None)
 
 
-def test_one_that_sets_the_same_again_is_no_dispute() -> None:
-    made = traffic(p00_a=Role.PROBE, p10_w=Role.TAP, p99_b=Role.PROBE)
-    made.send("00-a", "CreateContainer", create())
-    made.send("10-w", "CreateContainer", create(), setting("1"))
-    made.send("99-b", "CreateContainer", create(FOO="1"))
-    validate(made, value="1", owner="20-x")
-    (one,) = made.end()
+def test_setting_an_equal_value_again_is_no_dispute() -> None:
+    chain = traffic(p00_a=Role.PROBE, p10_w=Role.TAP, p99_b=Role.PROBE)
+    chain.send("00-a", "CreateContainer", create())
+    chain.send("10-w", "CreateContainer", create(), setting("1"))
+    chain.send("99-b", "CreateContainer", create(FOO="1"))
+    validate(chain, value="1", owner="20-x")
+    (one,) = chain.end()
     (step,) = one.steps
     assert (step.owner, step.disputed) == (plugin("10-w"), ())
     assert step.note == "set again by 20-x to the same value"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What matters for one event gives the same as the whole recording does."""
+"""Excerpts: the events relevant for one event or container give the same result as all events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MS = 10**6
 
 
 @pytest.mark.parametrize("capture", ["containerd-1.7.24", "cri-o-1.37"])
-def test_the_round_of_every_event_is_the_one_of_the_whole_recording(
+def test_every_events_round_equals_that_in_the_whole_recording(
     tmp_path: Path, capture: str
 ) -> None:
     with Recording.open(of_capture(capture, tmp_path / "r.nriscope.db")) as recording:
@@ -33,7 +33,7 @@ def test_the_round_of_every_event_is_the_one_of_the_whole_recording(
             number: one for one in recorded.rounds(recording) for number in one.events
         }
         assert any(one.steps for one in whole.values())
-        # In CI of some.
+        # Only a sample in CI.
         for event in list(recording.events())[:: amount(1, 8)]:
             found = excerpt.of_event(recording, event, lambda: None)
             assert found.round_of(event.id) == whole.get(event.id)
@@ -43,7 +43,7 @@ def test_the_round_of_every_event_is_the_one_of_the_whole_recording(
                 assert found.name_of(event.pod_id) == subject(event)
 
 
-def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:
+def test_a_containers_history_equals_that_of_blame(tmp_path: Path) -> None:
     with Recording.open(of_capture("containerd-2.1.9", tmp_path / "r.nriscope.db")) as recording:
         containers = recording.containers()
         assert len(containers) > 2
@@ -56,20 +56,18 @@ def test_a_containers_history_is_the_one_of_blame(tmp_path: Path) -> None:
     "name",
     ["containerd-1.7-normal-life", "containerd-2.1-normal-life", "containerd-2.1-slow-plugin"],
 )
-def test_recordings_with_the_cri_say_the_same_in_parts(name: str) -> None:
+def test_excerpts_of_recordings_with_the_cri_equal_the_whole(name: str) -> None:
     with Recording.open(RECORDINGS / f"{name}.nriscope.zip") as recording:
         whole = {number: one for one in recorded.rounds(recording) for number in one.events}
-        # In CI of some.
+        # Only a sample in CI.
         for event in list(recording.events())[:: amount(1, 8)]:
             found = excerpt.of_event(recording, event, lambda: None)
             assert found.round_of(event.id) == whole.get(event.id)
 
 
 def test_two_changes_at_one_path_in_one_event_stay_two(tmp_path: Path) -> None:
-    """Somebody between two connections sets a variable, and the second connection another value;
-    the CRI tells what became of it.
-    """
-    with Recording.open(_of_two_steps(tmp_path / "r.nriscope.db")) as recording:
+    """An unobserved plugin sets a variable, then an observed one changes it; the CRI confirms."""
+    with Recording.open(_record_two_steps(tmp_path / "r.nriscope.db")) as recording:
         (event,) = (
             one
             for one in recording.events()
@@ -77,14 +75,14 @@ def test_two_changes_at_one_path_in_one_event_stay_two(tmp_path: Path) -> None:
         )
         found = excerpt.of_event(recording, event, lambda: None).round_of(event.id)
         assert found is not None
-        told = [(str(one.owner), one.change.kind, one.change.after) for one in found.steps]
-        assert told == [("one of 01–19", "added", "1"), ("20-x", "changed", "2")]
+        changes = [(str(one.owner), one.change.kind, one.change.after) for one in found.steps]
+        assert changes == [("one of 01–19", "added", "1"), ("20-x", "changed", "2")]
         assert [one.evidence[0] for one in found.steps] == [Evidence.PROBES, Evidence.TAP]
         assert found.steps[-1].applied is Applied.YES
         assert found == next(recorded.rounds(recording, event))
 
 
-def _of_two_steps(path: Path) -> Path:
+def _record_two_steps(path: Path) -> Path:
     recorder = Recorder.open(path)
     now = START_NS
     pod = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
@@ -124,7 +122,7 @@ def _of_two_steps(path: Path) -> Path:
     return path
 
 
-def test_a_connection_that_is_not_synchronized_yet_has_missed_nothing(tmp_path: Path) -> None:
+def test_a_connection_that_is_not_synchronized_yet_missed_nothing(tmp_path: Path) -> None:
     probing = Probing(tmp_path / "a.nriscope.db", "00", "99")
     for index, method in (("00", "Configure"), ("00", "Synchronize"), ("99", "Configure")):
         probing.sees(index, method, getattr(api, f"{method}Request")())

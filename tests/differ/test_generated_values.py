@@ -16,7 +16,7 @@ CONTAINER = "3d616e25fb47ea93be490ee9c43f8e470e2da1ff73c8c38a0abe6412fb34c602"
 SANDBOX = "d6e8c12818c4bf7a82f09ffd9e363300e9f6b07eda5861291d736f18a71950f1"
 UID = "ee74aebc-6fa2-40e4-aef0-492f25feb888"
 OTHER = "00000000-6fa2-40e4-aef0-492f25feb888"
-MADE = Generated(CONTAINER, SANDBOX, UID)
+GENERATED = Generated(CONTAINER, SANDBOX, UID)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ MADE = Generated(CONTAINER, SANDBOX, UID)
             f"/var/lib/kubelet/pods/{UID}/containers/app/1f3c90ab",
             "/var/lib/kubelet/pods/<pod uid>/containers/app/<file>",
         ),
-        # What is no id of this container or its pod stays.
+        # Other texts are unchanged.
         *(
             (text, text)
             for text in (
@@ -62,11 +62,11 @@ MADE = Generated(CONTAINER, SANDBOX, UID)
         ),
     ],
 )
-def test_what_is_made_up_is_named_in_its_place(text: str, expected: str) -> None:
-    assert MADE.text(text) == expected
+def test_generated_values_become_placeholders(text: str, expected: str) -> None:
+    assert GENERATED.text(text) == expected
 
 
-def test_short_ids_are_words_and_stay() -> None:
+def test_short_ids_are_unchanged() -> None:
     assert Generated("app", "web", "1").text("/app/web/1 and more") == "/app/web/1 and more"
     assert Generated("").text("any text of some length") == "any text of some length"
 
@@ -78,7 +78,7 @@ def test_keys_and_values_at_any_depth_are_renamed() -> None:
         "x": 1,
     }
     kept = copy.deepcopy(spec)
-    assert MADE.spec(spec) == {
+    assert GENERATED.spec(spec) == {
         "annotations": {"<container id>": "<pod id>"},
         "mounts": [{"options": ["a=<pod uid>"]}],
         "x": 1,
@@ -86,13 +86,13 @@ def test_keys_and_values_at_any_depth_are_renamed() -> None:
     assert spec == kept
 
 
-def test_times_and_addresses_are_known_by_their_annotations() -> None:
+def test_times_and_addresses_are_replaced_in_known_annotations() -> None:
     annotations: Spec = {
         "io.kubernetes.cri-o.Created": "2026-11-20T20:45:20.486171799Z",
         "io.kubernetes.cri-o.IP.0": "10.88.0.7",
         "example.com/time": "2026-11-20T20:45:20.486171799Z",
     }
-    assert MADE.spec({"annotations": annotations})["annotations"] == {
+    assert GENERATED.spec({"annotations": annotations})["annotations"] == {
         "io.kubernetes.cri-o.Created": "<time>",
         "io.kubernetes.cri-o.IP.0": "<pod address>",
         "example.com/time": "2026-11-20T20:45:20.486171799Z",
@@ -102,7 +102,7 @@ def test_times_and_addresses_are_known_by_their_annotations() -> None:
 @pytest.mark.parametrize(
     "prefix", ["io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"]
 )
-def test_annotations_tell_the_pod_where_nothing_else_does(prefix: str) -> None:
+def test_annotations_name_the_pod_if_it_is_unknown(prefix: str) -> None:
     history = History(id=CONTAINER, name="shop/web/app", spec={"annotations": {prefix: SANDBOX}})
     assert Generated.of(history).text(SANDBOX) == "<pod id>"
     known = Generated.of(history, Pod(1, "another", "shop", "web", UID))
@@ -110,18 +110,18 @@ def test_annotations_tell_the_pod_where_nothing_else_does(prefix: str) -> None:
     assert known.text(UID) == "<pod uid>"
 
 
-def test_a_path_leads_back_to_the_containers_own() -> None:
-    assert MADE.original("/annotations/<pod id>") == f"/annotations/{SANDBOX}"
-    assert MADE.original(f"/x/{MADE.text(UID)}") == f"/x/{UID}"
+def test_a_path_with_placeholders_maps_back_to_the_original() -> None:
+    assert GENERATED.original("/annotations/<pod id>") == f"/annotations/{SANDBOX}"
+    assert GENERATED.original(f"/x/{GENERATED.text(UID)}") == f"/x/{UID}"
 
 
 @given(SPECS)
-def test_a_spec_without_ids_stays_as_it_is(spec: Spec) -> None:
-    assert same(MADE.spec(spec), spec)
+def test_a_spec_without_ids_is_unchanged(spec: Spec) -> None:
+    assert same(GENERATED.spec(spec), spec)
 
 
-def test_depth_is_no_obstacle() -> None:
+def test_deep_nesting_is_supported() -> None:
     value: Json = CONTAINER
     for level in range(50_000):
         value = [value] if level % 2 else {"x": value}
-    MADE.spec({"annotations": value})
+    GENERATED.spec({"annotations": value})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that no runtime sends: what they cost grows with their size and no faster.
+"""Messages that no runtime sends: the cost of handling them is linear in their size.
 
-The sizes are such that a loop in a loop is noticed by whoever waits for these tests.
+At these sizes a nested loop makes the tests noticeably slow.
 """
 
 from __future__ import annotations
@@ -27,70 +27,70 @@ def create(*env: str) -> api.CreateContainerRequest:
     return api.CreateContainerRequest(pod=POD, container=container(*env))
 
 
-def test_a_conflict_after_a_great_many_changes() -> None:
-    made = traffic(p10_a=Role.TAP, p15_b=Role.PROBE, p20_c=Role.TAP)
+def test_a_conflict_after_thousands_of_changes() -> None:
+    chain = traffic(p10_a=Role.TAP, p15_b=Role.PROBE, p20_c=Role.TAP)
     reply = api.CreateContainerResponse()
     reply.adjust.env.add(key="FOO", value="1")
-    made.send("10-a", "CreateContainer", create(), reply)
-    made.send("15-b", "CreateContainer", create("FOO=1"))
+    chain.send("10-a", "CreateContainer", create(), reply)
+    chain.send("15-b", "CreateContainer", create("FOO=1"))
     other = api.CreateContainerResponse()
     for number in range(MANY):
         other.adjust.env.add(key=f"E{number}", value="1")
     other.adjust.env.add(key="FOO", value="2")
-    made.send("20-c", "CreateContainer", create("FOO=1"), other)
-    (one,) = made.end()
+    chain.send("20-c", "CreateContainer", create("FOO=1"), other)
+    (one,) = chain.end()
     assert [str(step.owner) for step in one.steps] == ["10-a"]
     assert len(one.asked) == MANY + 1
 
 
-def test_rules_for_a_great_many_devices() -> None:
-    made = traffic(p10_a=Role.TAP)
+def test_rules_for_thousands_of_devices() -> None:
+    chain = traffic(p10_a=Role.TAP)
     reply, shown = api.CreateContainerResponse(), container()
     for number in range(MANY):
         device = reply.adjust.linux.devices.add(path=f"/dev/{number}", type="c", major=number)
         shown.linux.devices.append(device)
         rule = shown.linux.resources.devices.add(allow=True, type="c", access="rwm")
         rule.major.value, rule.minor.value = number, 0
-    made.send("10-a", "CreateContainer", create(), reply)
+    chain.send("10-a", "CreateContainer", create(), reply)
     start = api.StartContainerRequest(pod=POD, container=shown)
-    made.send("10-a", "StartContainer", start)
-    rules = made.end()[1].steps
+    chain.send("10-a", "StartContainer", start)
+    rules = chain.end()[1].steps
     assert len(rules) == MANY
     assert {str(step.owner) for step in rules} == {"10-a"}
 
 
-def test_what_is_left_of_a_great_many_updates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_updates_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(updates, "UPDATES_MAX", 10)
-    made = traffic(p10_a=Role.TAP)
+    chain = traffic(p10_a=Role.TAP)
     reply = api.StopContainerResponse()
     for number in range(1_234):
-        made.differ.know(api.Container(id=f"c{number}"))
+        chain.differ.know(api.Container(id=f"c{number}"))
         reply.update.add(container_id=f"c{number}").linux.resources.cpu.shares.value = 5
     request = api.StopContainerRequest(pod=POD, container=container())
-    made.send("10-a", "StopContainer", request, reply)
-    (one,) = made.end()
+    chain.send("10-a", "StopContainer", request, reply)
+    (one,) = chain.end()
     assert len(one.side_effects) == 10
     assert one.remarks == ("1,224 more updates of other containers are omitted",)
 
 
-def test_a_great_many_connections_that_miss_every_event() -> None:
-    made = Traffic(Differ())
-    made.connect("00-a")
+def test_the_list_of_connections_that_missed_an_event_is_bounded() -> None:
+    chain = Traffic(Differ())
+    chain.connect("00-a")
     for number in range(3 * MISSED_MAX):
-        made.connect(f"50-{number}")
-    made.send("00-a", "StopPodSandbox", api.StopPodSandboxRequest(pod=POD))
-    (one,) = made.end()
+        chain.connect(f"50-{number}")
+    chain.send("00-a", "StopPodSandbox", api.StopPodSandboxRequest(pod=POD))
+    (one,) = chain.end()
     assert len(one.missed_by) == MISSED_MAX
 
 
-def test_a_round_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rounds_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "ROUND_MAX", 1_000)
-    made = Traffic(Differ())
+    chain = Traffic(Differ())
     for number in range(20):
-        made.connect(f"{number:02}-p")
-    for plugin in made.sessions:
+        chain.connect(f"{number:02}-p")
+    for plugin in chain.sessions:
         request = api.StopContainerRequest(pod=POD, container=container(f"FOO={'1' * 100}"))
-        made.send(plugin, "StopContainer", request)
-    found = made.end()
+        chain.send(plugin, "StopContainer", request)
+    found = chain.end()
     assert len(found) > 1
-    assert [plugin for one in found for plugin in one.seen_by] == list(made.sessions)
+    assert [plugin for one in found for plugin in one.seen_by] == list(chain.sessions)

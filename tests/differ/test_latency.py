@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time of events in plugins."""
+"""Latency of events in plugins."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def a_visit(
     status_code: int = 0,
     timeout_ns: int = DEADLINE,
 ) -> Event:
-    """An event that came ``at_ns`` after the clock began."""
-    made = an_event(
+    """Return an event ``at_ns`` after the start of the clock."""
+    event_at_start = an_event(
         1,
         session=session.id,
         plugin=session.plugin,
@@ -55,11 +55,11 @@ def a_visit(
         timeout_ns=timeout_ns,
         status_code=status_code,
     )
-    return replace(made, at_ns=START + at_ns, mono_ns=at_ns)
+    return replace(event_at_start, at_ns=START + at_ns, mono_ns=at_ns)
 
 
 def times(sessions: list[Session], *events: Event) -> dict[tuple[str, str] | str, TimeIn]:
-    """By the connections at both ends, or the plugin's name."""
+    """Return the latencies, by the pair of connections or the plugin's name."""
     rounds, found = Rounds.of(sessions), Latency()
     for one in [*map(rounds.feed, events), rounds.flush()]:
         if one is not None:
@@ -67,7 +67,7 @@ def times(sessions: list[Session], *events: Event) -> dict[tuple[str, str] | str
     return {(one.after, one.before) if one.after else str(one.owner): one for one in found.result()}
 
 
-def test_time_between_two_connections_is_from_the_answer_to_the_next_request() -> None:
+def test_time_between_two_connections_is_from_reply_to_next_request() -> None:
     first, second = probes = connections("00-a", "50-b")
     found = times(probes, a_visit(first, 0, 50 * US), a_visit(second, 350 * US, 70 * US))
     (entry,) = found.values()
@@ -76,7 +76,7 @@ def test_time_between_two_connections_is_from_the_answer_to_the_next_request() -
     assert (entry.deadline_ms, entry.over_half, entry.over) == (2000, 0, 0)
 
 
-def test_what_comes_near_the_deadline_is_counted() -> None:
+def test_times_near_and_over_the_deadline_are_counted() -> None:
     first, second = probes = connections("00-a", "50-b")
     events = []
     for number, spent in enumerate((DEADLINE // 2, DEADLINE // 2 + 1, DEADLINE, DEADLINE + 1)):
@@ -88,7 +88,7 @@ def test_what_comes_near_the_deadline_is_counted() -> None:
     assert (entry.count, entry.over_half, entry.over) == (4, 3, 1)
 
 
-def test_a_connection_that_missed_an_event_does_not_blur_the_others() -> None:
+def test_an_event_missed_by_a_connection_is_counted_for_the_outer_pair() -> None:
     first, _, third = probes = connections("00-a", "50-b", "90-c")
     events = [a_visit(each, n * MS) for n, each in enumerate(probes)]
     events.append(a_visit(first, 10 * MS, container="another"))
@@ -102,14 +102,14 @@ def test_a_connection_that_missed_an_event_does_not_blur_the_others() -> None:
     assert found["00-a", "90-c"].took.max == 5 * MS - 50 * US
 
 
-def test_nothing_is_told_of_the_time_behind_an_answer_that_came_too_late() -> None:
-    # The runtime went on without it.
+def test_time_after_a_late_reply_is_not_counted() -> None:
+    # The runtime did not wait for the late plugin.
     first, second = probes = connections("00-a", "50-b")
     late = a_visit(first, 0, DEADLINE + MS, status_code=4)
     assert times(probes, late, a_visit(second, DEADLINE + MS // 2)) == {}
 
 
-def test_a_plugin_that_was_seen_has_its_own_time() -> None:
+def test_an_observed_plugin_has_its_own_time() -> None:
     (plugin,) = plugins = connections("30-injector", role=Role.TAP)
     found = times(
         plugins,
@@ -122,32 +122,32 @@ def test_a_plugin_that_was_seen_has_its_own_time() -> None:
     assert (entry.over_half, entry.over) == (1, 1)
 
 
-def test_our_own_connections_are_no_plugins() -> None:
+def test_own_connections_are_not_plugins() -> None:
     for role in (Role.LOGGER, Role.PROBE):
         (probe,) = probes = connections("00-a", role=role)
         assert times(probes, a_visit(probe, 0)) == {}
 
 
-def test_nobody_is_between_two_plugins_of_a_replay() -> None:
+def test_replayed_plugins_have_no_time_between_them() -> None:
     first, second = plugins = connections("10-a", "20-b", role=Role.REPLAY)
     found = times(plugins, a_visit(first, 0), a_visit(second, MS))
     assert list(found) == ["10-a", "20-b"]
 
 
 @pytest.mark.parametrize("name", ["Configure", "Synchronize", "UpdateContainers"])
-def test_what_does_not_go_through_the_chain_does_not_count(name: str) -> None:
+def test_events_outside_the_chain_are_not_counted(name: str) -> None:
     (plugin,) = plugins = connections("30-injector", role=Role.TAP)
     assert times(plugins, a_visit(plugin, 0, event=name)) == {}
 
 
-def test_no_deadline_is_none() -> None:
+def test_without_a_deadline_none_is_reported() -> None:
     probes = connections("00-a", "50-b")
     visits = [a_visit(each, n * MS, timeout_ns=0) for n, each in enumerate(probes)]
     (entry,) = times(probes, *visits).values()
     assert (entry.deadline_ms, entry.over_half, entry.over) == (None, 0, 0)
 
 
-def test_in_call_order() -> None:
+def test_results_are_in_call_order() -> None:
     probes = connections("00-a", "50-b")
     plugins = [
         replace(a_session(number, -1, plugin=plugin), role=Role.TAP)
@@ -164,7 +164,7 @@ def test_in_call_order() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(0, 10**10)), min_size=1, max_size=8))
-def test_all_parts_are_what_passed_from_the_first_connection_to_the_last(
+def test_parts_add_up_to_the_time_between_first_and_last_connection(
     parts: list[tuple[int, int]],
 ) -> None:
     probes = connections(*(f"{10 * number:02}-p" for number in range(len(parts))))
@@ -174,7 +174,7 @@ def test_all_parts_are_what_passed_from_the_first_connection_to_the_last(
         events.append(a_visit(session, now, took))
         now += took
     found = times(probes, *events)
-    # Ours is not theirs: what we took ourselves is in none of them.
+    # The probes' own time is in no part.
     ours = sum(event.took_ns for event in events[:-1])
     passed = events[-1].mono_ns - events[0].mono_ns
     assert sum(entry.took.max for entry in found.values()) + ours == passed
@@ -191,7 +191,7 @@ def recorded(path: Path, *plugins: str, capture: str = "containerd-2.1.9") -> di
 @pytest.mark.parametrize(
     "capture", ["containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37"]
 )
-def test_what_probes_saw_of_a_real_chain(capture: str, tmp_path: Path) -> None:
+def test_latencies_between_probes_of_a_real_chain(capture: str, tmp_path: Path) -> None:
     found = recorded(tmp_path, *PROBES, capture=capture)
     # Independently: each probe gets every event, so the n-th ones belong together.
     seen: dict[str, list[CapturedCall]] = {}
@@ -210,7 +210,7 @@ def test_what_probes_saw_of_a_real_chain(capture: str, tmp_path: Path) -> None:
         assert (entry.deadline_ms, entry.over) == (2000, 0)
 
 
-def test_the_creations_of_a_real_chain_with_all_that_was_recorded(tmp_path: Path) -> None:
+def test_latencies_of_a_real_chain_with_tapped_plugins(tmp_path: Path) -> None:
     found = recorded(tmp_path, *PROBES, *PLUGINS)
     # The injector asked for creations only, so only these pass between it and the others.
     assert found["00-probe-a 30-env-injector"].count == 4
@@ -218,11 +218,11 @@ def test_the_creations_of_a_real_chain_with_all_that_was_recorded(tmp_path: Path
     assert found["00-probe-a 50-probe-b"].owner.index == "01–49"
 
 
-def test_one_passive_connection_tells_nothing(tmp_path: Path) -> None:
+def test_one_passive_connection_has_no_latencies(tmp_path: Path) -> None:
     assert recorded(tmp_path, "00-probe-a") == {}
 
 
-def test_connections_after_one_another_are_no_chain(tmp_path: Path) -> None:
+def test_consecutive_connections_are_not_a_chain(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     like = next(item for _, item in captured() if item.method != "Synchronize")
     recorder = Recorder.open(path)
@@ -240,7 +240,7 @@ def test_a_later_run_with_another_clock_adds_no_time_between_runs(tmp_path: Path
     path = tmp_path / "x.nriscope.db"
     like = next(item for _, item in captured() if item.method != "Synchronize")
     recorder = Recorder.open(path)
-    # The host was started anew: the clock of the second run begins at 0.
+    # The host was restarted: the second run's clock begins at 0.
     for begin, clock in ((START, 10**15), (START + 10**13, 0)):
         sessions = [recorder.begin_session(a_start(plugin, begin)) for plugin in ("00-a", "50-b")]
         for number, session in enumerate(sessions, 1):

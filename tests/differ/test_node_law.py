@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every statement about what a node played is true, and all surfaces say the same of it."""
+"""Every statement about a simulated node is true, and all surfaces agree."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .node import Node
 from .statements import check
 
 PLAYS = int(os.environ.get("NRI_SCOPE_PLAYS", amount(48, 12)))
-"""More are for when something changed: each takes about half a second."""
+"""Number of plays, each about half a second; set NRI_SCOPE_PLAYS for more."""
 GROUPS = 4
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_no_statement_is_false_and_all_surfaces_say_the_same(group: int, tmp_path: Path) -> None:
+def test_no_statement_is_false_and_all_surfaces_agree(group: int, tmp_path: Path) -> None:
     statements = 0
     for seed in range(group, PLAYS, GROUPS):
         node = Node(seed, tmp_path / f"{seed}.nriscope.db")
