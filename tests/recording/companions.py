@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Anything beside a recording, of any owner and mode: made from bytes, for tests and fuzzing."""
+"""Companion files of a recording with any content, owner and mode, made from bytes for fuzzing."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _FILE_MODES = (0o600, 0o644, 0o666)
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """What is at the name of one: ``content`` of `_CONTENTS`, or of `_KINDS`; "" for nothing."""
+    """Companion file: ``content`` is one of `_CONTENTS` or `_KINDS`, or "" for no file."""
 
     content: str
     cut: int
-    """How many of 256 parts of a content are there."""
+    """Share of the content that is written, in 1/256."""
     mode: int
     is_theirs: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingFacts:
-    """A recording in a folder."""
+    """Modes and owners of a recording, its folder and its companions."""
 
     folder_mode: int
     folder_is_theirs: bool
@@ -60,10 +60,10 @@ class RecordingFacts:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """Four bytes for the recording, four for each companion; missing ones are 0.
+        """Parse four bytes for the recording and four for each companion; missing bytes are 0.
 
-        Most are such that SQLite would use them: a companion with its own content, and whole, and
-        one owner for all. Else most scenes are refused for a plain reason.
+        Most values describe files that SQLite would use: companions with complete, suitable content
+        and one owner for all files. Other scenes are mostly rejected for a simple reason.
         """
         data = data.ljust(16, b"\0")
         others = ("", *_CONTENTS, *_KINDS)
@@ -90,7 +90,7 @@ class RecordingFacts:
 
 @cache
 def _wal(folder: Path) -> bytes:
-    """A write-ahead log of the sample, in which every event took the same time."""
+    """Return a write-ahead log of the sample that sets the same duration in every event."""
     path = Path(shutil.copy(SAMPLE, folder / "w.db"))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -101,7 +101,7 @@ def _wal(folder: Path) -> bytes:
 
 
 def _rollback(_: Path, victim: Path) -> bytes:
-    """A journal that makes the recording shorter by a page, and names nothing."""
+    """Return a journal that truncates the recording by a page and names no other file."""
     pages = SAMPLE.stat().st_size // 4096
     head = journal_naming(victim, 0)[:8] + struct.pack(">IIIII", 0, 0, pages - 1, 512, 4096)
     return head.ljust(512, b"\0")
@@ -119,7 +119,7 @@ _CONTENTS: dict[str, Callable[[Path, Path], bytes]] = {
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """Let no writer wait for the end of a write that was interrupted."""
+    """Shorten the time that writers wait for a lock."""
     with (
         mock.patch.object(table, "_BUSY_MS", 20),
         mock.patch.object(writable_file, "_MARK_WAIT_MS", 20),
@@ -128,7 +128,7 @@ def impatient() -> Iterator[None]:
 
 
 def one_scene(folder: Path, scene: RecordingFacts) -> None:
-    """Read, mark and record, in ``folder``: what is not the recording's is as it was."""
+    """Read, mark and record in ``folder``, and check that no other file changes."""
     root = os.geteuid() == 0
     private = folder / "private"
     private.mkdir(0o700, exist_ok=True)
@@ -159,10 +159,10 @@ def one_scene(folder: Path, scene: RecordingFacts) -> None:
             theirs = (root and scene.has_other_owner) or scene.folder_mode in (0o777, 0o775)
             only_reads = work is _read and scene.folder_mode == 0o1777
             if only_reads and not theirs and len(after) == 5:
-                # All names are taken, as by a recorder: SQLite may index its log in the one for it.
+                # All companions exist, as while recording: SQLite may rebuild the index in -shm.
                 del before["r.db-shm"], after["r.db-shm"]
             if theirs or only_reads:
-                # Nothing is touched where others could have exchanged it, or still write to it.
+                # No file changes where other users could have replaced it or can still write to it.
                 assert after == before, scene
         finally:
             shutil.rmtree(place)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of tests are in memory where that can be had: none of this is about a disk's speed."""
+"""Temporary folders in memory where possible, as no test here depends on a disk."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events, gaps and sessions made up for tests of what only reads them."""
+"""Events, gaps and sessions for tests of code that only reads them."""
 
 from __future__ import annotations
 

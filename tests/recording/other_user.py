@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another user of the machine, who can write where a recording is, and wants what is root's."""
+"""Attacks by another user of the machine who can write to a recording's folder."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _BECOME = f"""
 import fcntl, os, socket, sqlite3, sys, time
 os.setgroups([]); os.setresgid({USER}, {USER}, {USER}); os.setresuid({USER}, {USER}, {USER})
-def attempt(work, *given):
+def attempt(function, *parameters):
     try:
-        return work(*given)
+        return function(*parameters)
     except OSError:
         return None
 folder, *arguments = sys.argv[1:]
@@ -40,20 +40,20 @@ print("ready", flush=True)
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder that other users reach: pytest's own are private."""
+    """Return a folder that other users can enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="nri-scope-public-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
 
 def give(*paths: Path) -> None:
-    """To the other user."""
+    """Make the other user the owner of ``paths``."""
     for path in paths:
         os.chown(path, USER, USER, follow_symlinks=False)
 
 
 def journal_naming(victim: Path, recording_bytes: int) -> bytes:
-    """A journal as of a killed writer, for which SQLite deletes ``victim`` when it is used."""
+    """Return a killed writer's journal, on whose rollback SQLite would delete ``victim``."""
     pages = recording_bytes // _PAGE
     header = _JOURNAL + struct.pack(">IIIII", 0, 0, pages, 512, _PAGE)
     name = os.fsencode(victim)
@@ -62,7 +62,7 @@ def journal_naming(victim: Path, recording_bytes: int) -> bytes:
 
 
 def make_other_kind(path: Path, kind: str, target: Path) -> None:
-    """Put something at ``path`` that is no regular file; a link leads to ``target``."""
+    """Create a pipe, socket, folder or link to ``target`` at ``path``."""
     match kind:
         case "pipe":
             os.mkfifo(path)
@@ -81,7 +81,7 @@ def make_other_kind(path: Path, kind: str, target: Path) -> None:
 def acting(folder: Path, program: str, *arguments: object) -> Iterator[None]:
     """Run a Python program as the other user, in ``folder``, until the block ends.
 
-    It has ``arguments``, and ``attempt(function, ...)``, which takes an OSError for an answer.
+    The program can use ``arguments`` and ``attempt(function, ...)``, which returns None on OSError.
     """
     code = _BECOME + textwrap.dedent(program)
     command = [sys.executable, "-I", "-c", code, str(folder), *map(str, arguments)]
@@ -90,6 +90,6 @@ def acting(folder: Path, program: str, *arguments: object) -> Iterator[None]:
         assert process.stdout.readline() == "ready\n"
         try:
             yield
-            assert process.poll() is None, "the other user gave up"
+            assert process.poll() is None, "the other user's program has ended"
         finally:
             process.kill()

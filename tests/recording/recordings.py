@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of what real runtimes sent, made by the real recorder."""
+"""Recordings of captured traffic of real runtimes, made by the real recorder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLUGIN = "00-probe-a"
 
 
 def captured(capture: str = "containerd-2.1.9") -> Iterator[tuple[str, CapturedCall]]:
-    """What the plugins of a capture were sent after Configure, with their answers."""
+    """Yield the calls that the plugins of a capture received after Configure, with replies."""
     with gzip.open(FOLDER / f"{capture}.jsonl.gz", "rt") as lines:
         for line in map(json.loads, lines):
             if line["method"] != "Configure":
@@ -60,9 +60,9 @@ def record(
     capture: str = "containerd-2.1.9",
     more: Callable[[Recorder, int], None] | None = None,
 ) -> Path:
-    """Make a recording with a session for each of ``plugins``, all open at the same time.
+    """Write a recording with one session for each of ``plugins``, all open at the same time.
 
-    ``more`` may add to the last session before they end.
+    ``more`` may add entries to the last session before the sessions end.
     """
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}

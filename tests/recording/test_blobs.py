@@ -37,21 +37,21 @@ def _stored(
 
 
 @given(_content)
-def test_packed_alone_it_comes_back(content: bytes) -> None:
+def test_content_packed_alone_is_unpacked_unchanged(content: bytes) -> None:
     data = Packer().alone(content)
     assert len(data) <= len(content)
     assert unpack(_stored(content, data), None) == content
 
 
 @given(_content, _content)
-def test_packed_against_another_it_comes_back(content: bytes, base: bytes) -> None:
+def test_content_packed_against_a_base_is_unpacked_unchanged(content: bytes, base: bytes) -> None:
     data = Packer().against(content, base, 1)
     if data is not None:
         assert len(data) < len(content)
         assert unpack(_stored(content, data), base) == content
 
 
-def test_the_next_version_of_a_container_is_small() -> None:
+def test_a_container_s_next_version_packs_small() -> None:
     container = a_container(a_pod())
     before = container.SerializeToString(deterministic=True)
     container.pid, container.state = 4711, CONTAINER_RUNNING
@@ -60,48 +60,48 @@ def test_the_next_version_of_a_container_is_small() -> None:
     assert len(data) < 40
 
 
-def test_as_much_as_a_message_may_have_can_be_read_back() -> None:
+def test_content_of_maximum_message_size_is_unpacked() -> None:
     content = random.Random(1).randbytes(3 << 20) + bytes(1 << 20)
     assert unpack(_stored(content, Packer().alone(content)), None) == content
 
 
-class TestWhatNoRecorderWrote:
-    def _refused(self, stored: StoredObject, base: bytes | None = None) -> None:
+class TestInvalidObjects:
+    def _assert_rejected(self, stored: StoredObject, base: bytes | None = None) -> None:
         with pytest.raises(ContentError):
             unpack(stored, base)
 
-    def test_another_content(self) -> None:
-        self._refused(_stored(b"a" * 100, b"b" * 100))
-        self._refused(_stored(b"a" * 100, Packer().alone(b"b" * 100)))
+    def test_content_with_another_digest(self) -> None:
+        self._assert_rejected(_stored(b"a" * 100, b"b" * 100))
+        self._assert_rejected(_stored(b"a" * 100, Packer().alone(b"b" * 100)))
 
-    def test_another_base(self) -> None:
+    def test_another_or_missing_base(self) -> None:
         content = b"abcdefgh" * 20
         data = Packer().against(content, content, 1)
         assert data is not None
-        self._refused(_stored(content, data), b"something else" * 20)
-        self._refused(_stored(content, data), None)
+        self._assert_rejected(_stored(content, data), b"something else" * 20)
+        self._assert_rejected(_stored(content, data), None)
 
-    def test_no_zstd(self) -> None:
-        self._refused(_stored(b"a" * 100, b"nothing of the kind"))
+    def test_data_that_is_not_zstd(self) -> None:
+        self._assert_rejected(_stored(b"a" * 100, b"nothing of the kind"))
 
     def test_more_data_than_content(self) -> None:
-        self._refused(_stored(b"a", b"a" * 100))
+        self._assert_rejected(_stored(b"a", b"a" * 100))
 
     @pytest.mark.parametrize("size", [-1, MAX_CONTENT + 1, 1 << 62])
     def test_an_impossible_size(self, size: int) -> None:
-        self._refused(_stored(b"a", Packer().alone(bytes(1000)), size=size))
+        self._assert_rejected(_stored(b"a", Packer().alone(bytes(1000)), size=size))
 
-    def test_content_that_grows_beyond_its_size(self) -> None:
+    def test_content_that_exceeds_its_size(self) -> None:
         bomb = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(64 << 20))
-        self._refused(_stored(bytes(100_000), bomb))
+        self._assert_rejected(_stored(bytes(100_000), bomb))
 
-    def test_a_frame_that_claims_a_size_of_its_own(self) -> None:
+    def test_a_frame_with_a_larger_declared_size(self) -> None:
         bomb = zstandard.ZstdCompressor(write_content_size=True).compress(bytes(64 << 20))
-        self._refused(_stored(bytes(100_000), bomb))
+        self._assert_rejected(_stored(bytes(100_000), bomb))
 
-    def test_something_behind_the_frame(self) -> None:
+    def test_trailing_data(self) -> None:
         content = bytes(1000)
-        self._refused(_stored(content, Packer().alone(content) + b"more"))
+        self._assert_rejected(_stored(content, Packer().alone(content) + b"more"))
 
 
 class TestLoad:
@@ -116,32 +116,32 @@ class TestLoad:
             content = newer
         return stored
 
-    def test_follows_what_an_object_was_packed_against(self) -> None:
+    def test_follows_bases(self) -> None:
         chain = self._chain(4)
         _, content = load(4, chain.get)
         assert content.endswith(b"\x02\x03\x04")
 
-    def test_gives_up_a_chain_that_is_too_long(self) -> None:
+    def test_rejects_a_chain_that_is_too_long(self) -> None:
         chain = self._chain(MAX_DEPTH_READ + 2)
         load(MAX_DEPTH_READ + 1, chain.get)
         with pytest.raises(ContentError, match="too long a chain"):
             load(MAX_DEPTH_READ + 2, chain.get)
 
     @pytest.mark.parametrize("base", [2, 3, 0, -1])
-    def test_goes_in_no_circles(self, base: int) -> None:
+    def test_rejects_a_cycle(self, base: int) -> None:
         chain = self._chain(3)
         chain[2] = chain[2]._replace(base=base)
         with pytest.raises(ContentError):
             load(3, chain.get)
 
-    def test_names_what_is_missing(self) -> None:
+    def test_names_the_missing_object(self) -> None:
         chain = self._chain(3)
         del chain[1]
         with pytest.raises(ContentError, match="object 1 is missing"):
             load(3, chain.get)
 
 
-def test_what_is_known_is_not_fetched_again() -> None:
+def test_cached_bases_are_not_fetched() -> None:
     base = a_container(a_pod(1)).SerializeToString(deterministic=True)
     content = a_container(a_pod(2)).SerializeToString(deterministic=True)
     packed = Packer().against(content, base, 1)

@@ -10,13 +10,13 @@ _operations = st.lists(st.tuples(st.sampled_from(["get", "put"]), st.integers(0,
 
 
 @given(_operations, st.integers(4, 12))
-def test_keeps_what_was_used_last_and_never_more_than_twice_the_limit(
+def test_recently_used_entries_are_kept_within_twice_the_limit(
     operations: list[tuple[str, int]], limit: int
 ) -> None:
     cache: RecentlyUsed[int, int] = RecentlyUsed(limit)
     costs: dict[int, int] = {}
-    # Most recently used last.
-    used: list[int] = []
+    # Keys, the most recently recent_keys last.
+    recent_keys: list[int] = []
     for operation, key in operations:
         cost = 1 + key % 4
         if operation == "put":
@@ -28,17 +28,21 @@ def test_keeps_what_was_used_last_and_never_more_than_twice_the_limit(
             if found is None:
                 assert key not in costs or cache.has_evicted
                 costs.pop(key, None)
-        used = [other for other in used if other != key] + ([key] if key in costs else [])
+        recent_keys = [other for other in recent_keys if other != key] + (
+            [key] if key in costs else []
+        )
         room = limit
-        for key_ in reversed(used):
-            room -= costs[key_]
+        for recent_key in reversed(recent_keys):
+            room -= costs[recent_key]
             if room < 0:
                 break
-            assert key_ in cache
-        assert sum(costs[key_] for key_ in used if key_ in cache) <= 2 * limit
+            assert recent_key in cache
+        assert (
+            sum(costs[recent_key] for recent_key in recent_keys if recent_key in cache) <= 2 * limit
+        )
 
 
-def test_forgetting_on_purpose_is_no_loss() -> None:
+def test_clear_resets_has_evicted() -> None:
     cache: RecentlyUsed[int, int] = RecentlyUsed(1)
     for key in range(5):
         cache.put(key, key)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is beside a recording may come from another user: nothing is deleted, nothing waits."""
+"""Companions of a recording may be another user's: no file is deleted, no read blocks."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from tests.recording.traffic import MEMORY
 __all__ = ["public"]
 
 _ATTEMPTS = amount(300, 60)
-_SWAPPED = """
-# Two versions of the journal, exchanged without a moment in which there is none.
+_SWAPPER = """
+# Swaps two versions of a file atomically, so that the name always exists.
 name, harmless, deadly = arguments
 while True:
     for version in (harmless, deadly):
@@ -68,7 +68,7 @@ def victim(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def theirs(public: Path) -> Path:
-    """A recording of another user, in a folder of that one's."""
+    """Return a recording of another user, in that user's folder."""
     path = Path(shutil.copy(SAMPLE, public / "r.nriscope.db"))
     give(path, public)
     return path
@@ -88,7 +88,7 @@ def _listing(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 @needs_root
 class TestOfAnotherUser:
-    def test_a_recording_is_read_and_nothing_beside_it_is_changed(self, theirs: Path) -> None:
+    def test_a_recording_is_read_without_changing_its_folder(self, theirs: Path) -> None:
         before = _listing(theirs.parent)
         with Recording.open(theirs) as recording:
             assert recording.is_copy
@@ -105,13 +105,13 @@ class TestOfAnotherUser:
         assert victim.exists()
         assert _listing(theirs.parent) == before
 
-    def test_a_journal_that_is_exchanged_deletes_nothing(self, theirs: Path, victim: Path) -> None:
+    def test_a_journal_that_is_swapped_deletes_nothing(self, theirs: Path, victim: Path) -> None:
         deadly = journal_naming(victim, theirs.stat().st_size)
         for name, content in (("deadly", deadly), ("harmless", deadly[:512])):
             (theirs.parent / name).write_bytes(content)
             give(theirs.parent / name)
         outcomes = set()
-        with acting(theirs.parent, _SWAPPED, f"{theirs.name}-journal", "harmless", "deadly"):
+        with acting(theirs.parent, _SWAPPER, f"{theirs.name}-journal", "harmless", "deadly"):
             for _ in range(_ATTEMPTS):
                 try:
                     Recording.open(theirs).close()
@@ -121,8 +121,8 @@ class TestOfAnotherUser:
                 assert victim.exists()
         assert outcomes
 
-    def test_a_write_ahead_log_is_read_on_the_copy(self, theirs: Path, tmp_path: Path) -> None:
-        # A recorder that was killed: its newest events are in the log.
+    def test_a_write_ahead_log_is_read_in_the_copy(self, theirs: Path, tmp_path: Path) -> None:
+        # As from a killed recorder: its newest events are in the log.
         work = Path(shutil.copy(SAMPLE, tmp_path / "w.db"))
         with closing(sqlite3.connect(work, isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -135,7 +135,7 @@ class TestOfAnotherUser:
             assert {event.took_ns for event in recording.events()} == {12345}
         assert _listing(theirs.parent) == before
 
-    def test_an_interrupted_write_is_undone_on_the_copy(self, theirs: Path) -> None:
+    def test_an_interrupted_write_is_rolled_back_in_the_copy(self, theirs: Path) -> None:
         code = (
             "import os, sqlite3, sys\n"
             "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
@@ -151,7 +151,7 @@ class TestOfAnotherUser:
         assert events_of(theirs) == events_of()
         assert _listing(theirs.parent) == before
 
-    def test_what_another_user_put_beside_our_recording_is_not_taken_for_a_part_of_it(
+    def test_another_user_s_write_ahead_log_beside_our_recording_is_rejected(
         self, theirs: Path
     ) -> None:
         os.chown(theirs, 0, 0)
@@ -160,20 +160,20 @@ class TestOfAnotherUser:
         with pytest.raises(RecordingError, match="belongs to another user than the recording"):
             Recording.open(theirs)
 
-    def test_a_recorder_goes_on_while_it_is_copied(self, theirs: Path) -> None:
-        # Each transaction writes the same number everywhere: a copy that mixes two has both.
+    def test_a_copy_taken_while_a_recorder_writes_is_consistent(self, theirs: Path) -> None:
+        # Each transaction sets one number in all events: two numbers mean a mixed copy.
         with acting(theirs.parent, _WRITER, theirs.name):
-            seen = set()
+            durations = set()
             for _ in range(20):
                 with suppress(RecordingError), Recording.open(theirs) as recording:
-                    seen.add(frozenset(event.took_ns for event in recording.events()))
-            seen.discard(frozenset(event.took_ns for event in events_of()))
-            assert len(seen) > 1
-            assert {len(numbers) for numbers in seen} == {1}
+                    durations.add(frozenset(event.took_ns for event in recording.events()))
+            durations.discard(frozenset(event.took_ns for event in events_of()))
+            assert len(durations) > 1
+            assert {len(numbers) for numbers in durations} == {1}
 
     @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
     @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link"])
-    def test_what_is_no_file_is_refused_at_once(
+    def test_companions_that_are_not_regular_files_are_rejected(
         self, theirs: Path, victim: Path, suffix: str, kind: str
     ) -> None:
         make_other_kind(_beside(theirs, suffix), kind, victim)
@@ -182,20 +182,18 @@ class TestOfAnotherUser:
             Recording.open(theirs)
         assert victim.read_text() == "precious"
 
-    def test_a_pipe_that_comes_in_place_of_the_recording_is_not_waited_for(
-        self, theirs: Path
-    ) -> None:
+    def test_a_pipe_swapped_for_the_recording_does_not_block(self, theirs: Path) -> None:
         (theirs.parent / "file").write_bytes(theirs.read_bytes())
         os.mkfifo(theirs.parent / "pipe")
         give(theirs.parent / "file", theirs.parent / "pipe")
-        with acting(theirs.parent, _SWAPPED, theirs.name, "file", "pipe"):
+        with acting(theirs.parent, _SWAPPER, theirs.name, "file", "pipe"):
             for _ in range(_ATTEMPTS):
                 with suppress(RecordingError):
                     Recording.open(theirs).close()
 
 
 @needs_root
-def test_in_a_sticky_folder_the_names_beside_a_recording_are_read_from_a_copy(
+def test_a_recording_with_another_user_s_journal_in_a_sticky_folder_is_rejected(
     public: Path, victim: Path
 ) -> None:
     path = Path(shutil.copy(SAMPLE, public / "r.db"))
@@ -213,7 +211,7 @@ def test_in_a_sticky_folder_the_names_beside_a_recording_are_read_from_a_copy(
 class TestInOurOwnFolder:
     @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
     @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link"])
-    def test_what_is_no_file_is_refused_at_once(
+    def test_companions_that_are_not_regular_files_are_rejected(
         self, tmp_path: Path, suffix: str, kind: str
     ) -> None:
         path = a_copy(tmp_path)
@@ -224,7 +222,7 @@ class TestInOurOwnFolder:
             Recording.open(path)
         assert other.read_text() == "precious"
 
-    def test_a_recording_without_room_for_its_copy_is_refused(
+    def test_a_copy_without_disk_space_is_rejected(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = a_copy(tmp_path)
@@ -233,7 +231,7 @@ class TestInOurOwnFolder:
         with pytest.raises(RecordingError, match=r"no private copy .*; set TMPDIR"):
             Recording.open(path)
 
-    def test_holes_are_copied_as_holes(self, tmp_path: Path) -> None:
+    def test_sparse_files_are_copied_sparse(self, tmp_path: Path) -> None:
         path = a_copy(tmp_path)
         size = path.stat().st_size
         with path.open("r+b") as file:
@@ -247,7 +245,9 @@ class TestInOurOwnFolder:
             assert file.read(size) == SAMPLE.read_bytes()
 
     @pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777, 0o700])
-    def test_others_who_can_write_make_the_difference(self, tmp_path: Path, mode: int) -> None:
+    def test_a_recording_is_copied_if_others_can_write_to_its_folder(
+        self, tmp_path: Path, mode: int
+    ) -> None:
         path = a_copy(tmp_path)
         tmp_path.chmod(mode)
         with Recording.open(path) as recording:
@@ -257,6 +257,6 @@ class TestInOurOwnFolder:
 
 @settings(max_examples=amount(150, 30))
 @given(data=st.binary(min_size=16, max_size=16))
-def test_anything_beside_a_recording_does_no_harm(data: bytes) -> None:
+def test_any_companions_do_no_harm(data: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, impatient():
         one_scene(Path(folder), RecordingFacts.of(data))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a creation, by what came after it."""
+"""Outcome of a creation, derived from later events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.replay.recordings import POD, START_NS, container
 _SECOND = 10**9
 _ALL = 0x1FFF
 _WITHOUT_POST_CREATE = 0x7C8
-"""CreateContainer and what follows a start, but neither PostCreateContainer nor StartContainer."""
+"""CreateContainer and events after a start, without PostCreateContainer and StartContainer."""
 _UNDONE = container()
 _RAN = container(state=api.ContainerState.CONTAINER_RUNNING, pid=7, created_at=1)
 
@@ -34,7 +34,7 @@ CREATE, POST = "CreateContainer", "PostCreateContainer"
 
 
 def about(name: str, one: api.Container = _UNDONE) -> tuple[str, Message]:
-    """A request about a container, or about its pod."""
+    """Return a method and its request for a container or for the container's pod."""
     request = METHODS[name].request()
     request.pod.CopyFrom(POD)  # type: ignore[attr-defined]
     if "Sandbox" not in name:
@@ -44,7 +44,7 @@ def about(name: str, one: api.Container = _UNDONE) -> tuple[str, Message]:
 
 @dataclass(frozen=True)
 class Told:
-    """A session with an event each second."""
+    """Session with an event each second."""
 
     events: Sequence[tuple[str, Message]]
     plugin: str = "00-probe"
@@ -59,12 +59,12 @@ class Told:
         return replace(start, runtime_name=self.runtime, mask=self.mask, role=self.role)
 
 
-def write(recorder: Recorder, told: Sequence[Told]) -> None:
-    """The sessions, all of which are asked about one event before the next one."""
-    numbers = [recorder.begin_session(one.start) for one in told]
-    for step in range(max(len(one.events) for one in told)):
+def write(recorder: Recorder, sessions: Sequence[Told]) -> None:
+    """Record sessions in parallel: the first events of all sessions, then the second ones."""
+    numbers = [recorder.begin_session(one.start) for one in sessions]
+    for step in range(max(len(one.events) for one in sessions)):
         at_ns = START_NS + step * _SECOND
-        for number, one in zip(numbers, told, strict=True):
+        for number, one in zip(numbers, sessions, strict=True):
             if step < len(one.events):
                 method, request = one.events[step]
                 content = request.SerializeToString()
@@ -72,13 +72,13 @@ def write(recorder: Recorder, told: Sequence[Told]) -> None:
                     number,
                     CapturedCall(at_ns, at_ns, method, content, b"", 0, "", 1000, 2 * _SECOND),
                 )
-    for number, one in zip(numbers, told, strict=True):
+    for number, one in zip(numbers, sessions, strict=True):
         if one.ended:
             recorder.end_session(number, "closed", START_NS + len(one.events) * _SECOND)
 
 
 def outcome(folder: Path, *sessions: Told, lost: int = 0) -> Outcome:
-    """What is said of the first creation in a recording of these sessions, without event `lost`."""
+    """Return the first creation's outcome in a recording of the sessions without event `lost`."""
     path = folder / "one.nriscope.db"
     recorder = Recorder.open(path)
     write(recorder, sessions)
@@ -94,12 +94,12 @@ def outcome(folder: Path, *sessions: Told, lost: int = 0) -> Outcome:
 @pytest.mark.parametrize(
     "name", [POST, "StartContainer", "PostStartContainer", "UpdateContainer", "PostUpdateContainer"]
 )
-def test_what_only_a_container_has_shows_that_it_was_created(name: str, tmp_path: Path) -> None:
+def test_events_after_creation_show_that_it_succeeded(name: str, tmp_path: Path) -> None:
     told = Told([about(CREATE), about(name), about("StopContainer")])
     assert outcome(tmp_path, told).fate is CreationFate.CREATED
 
 
-def test_one_connection_is_enough_to_show_it(tmp_path: Path) -> None:
+def test_one_session_s_evidence_is_enough(tmp_path: Path) -> None:
     blind = Told([about(CREATE), about("RunPodSandbox"), about("StopContainer")])
     other = Told([about(CREATE), about(POST)], plugin="10-other")
     assert outcome(tmp_path, blind, other).fate is CreationFate.CREATED
@@ -107,20 +107,20 @@ def test_one_connection_is_enough_to_show_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["StopContainer", "RemoveContainer"])
 @pytest.mark.parametrize("mask", [_ALL, 0])
-def test_what_is_undone_was_not_created(name: str, mask: int, tmp_path: Path) -> None:
+def test_a_removal_without_post_create_shows_failure(name: str, mask: int, tmp_path: Path) -> None:
     found = outcome(tmp_path, Told([about(CREATE), about(name)], mask=mask))
     assert found.fate is CreationFate.FAILED
     assert found.words == f"PostCreateContainer did not follow, {name} did (event 2)"
 
 
 @pytest.mark.parametrize("name", ["StopPodSandbox", "RemovePodSandbox"])
-def test_nor_was_it_when_its_pod_ended_first(name: str, tmp_path: Path) -> None:
+def test_the_pod_s_end_without_post_create_shows_failure(name: str, tmp_path: Path) -> None:
     told = Told([about(CREATE), about(CREATE, container("b")), about(POST, container("b")),
                  about(name)], runtime="cri-o")  # fmt: skip
     assert outcome(tmp_path, told).fate is CreationFate.FAILED
 
 
-def test_nor_when_the_runtime_was_asked_for_it_anew(tmp_path: Path) -> None:
+def test_a_repeated_creation_shows_failure(tmp_path: Path) -> None:
     again = container(id="another-id")
     told = Told([about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o")
     assert outcome(tmp_path, told).words == (
@@ -129,7 +129,7 @@ def test_nor_when_the_runtime_was_asked_for_it_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["_ATTEMPTS_MAX", "_SEARCHED_MAX"])
-def test_what_is_no_longer_searched_is_unknown(
+def test_outcome_beyond_the_search_limits_is_unknown(
     limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creation_outcomes, limit, -1)
@@ -138,32 +138,34 @@ def test_what_is_no_longer_searched_is_unknown(
     assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
 
 
-def test_a_lost_event_may_have_been_the_one(tmp_path: Path) -> None:
+def test_outcome_with_a_lost_event_is_unknown(tmp_path: Path) -> None:
     told = Told([about(CREATE), about(POST), about("StopContainer")])
     assert outcome(tmp_path, told, lost=2).fate is CreationFate.UNKNOWN
 
 
-def test_the_end_of_a_recording_leaves_it_open(tmp_path: Path) -> None:
+def test_creation_at_the_recording_s_end_is_open(tmp_path: Path) -> None:
     found = outcome(tmp_path, Told([about(CREATE), about("RunPodSandbox")], runtime="cri-o"))
     assert found.fate is CreationFate.OPEN
     assert found.after_ns == 2 * _SECOND
 
 
-def test_a_session_that_goes_on_says_nothing_yet(tmp_path: Path) -> None:
+def test_creation_in_an_open_session_is_unknown(tmp_path: Path) -> None:
     told = Told([about(CREATE)], ended=False)
     assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
 
 
-def test_a_replay_says_nothing(tmp_path: Path) -> None:
+def test_creation_in_a_replay_is_unknown(tmp_path: Path) -> None:
     told = Told([about(CREATE), about("StopContainer")], role=Role.REPLAY)
     assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
 
 
 class TestWithoutPostCreateContainer:
-    """A plugin that did not subscribe to it."""
+    """Sessions of a plugin that did not subscribe to PostCreateContainer."""
 
     @pytest.mark.parametrize("runtime", ["containerd", "cri-o", "v2"])
-    def test_containerd_shows_what_it_undoes(self, runtime: str, tmp_path: Path) -> None:
+    def test_containerd_stop_of_an_unused_container_shows_failure(
+        self, runtime: str, tmp_path: Path
+    ) -> None:
         told = Told(
             [about(CREATE), about("StopContainer")], mask=_WITHOUT_POST_CREATE, runtime=runtime
         )
@@ -171,10 +173,10 @@ class TestWithoutPostCreateContainer:
         expected = CreationFate.FAILED if is_containerd else CreationFate.UNKNOWN
         assert outcome(tmp_path, told).fate is expected
 
-    def test_and_what_ran_otherwise(self, tmp_path: Path) -> None:
+    def test_stop_of_a_container_that_ran_is_unknown(self, tmp_path: Path) -> None:
         told = Told([about(CREATE), about("StopContainer", _RAN)], mask=_WITHOUT_POST_CREATE)
         assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
 
-    def test_its_absence_is_nothing(self, tmp_path: Path) -> None:
+    def test_removal_alone_is_unknown(self, tmp_path: Path) -> None:
         told = Told([about(CREATE), about("RemoveContainer")], mask=_WITHOUT_POST_CREATE)
         assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CRI's answers in a recording."""
+"""Answers of the CRI in a recording."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def an_answer(container_id: str = CONTAINER, reply: bytes = ANSWER) -> CapturedC
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A pod's life as a logger saw it, with two answers of the CRI about its container."""
+    """Return a recording of a pod's lifecycle with two CRI answers about its container."""
     path = tmp_path / "a.nriscope.db"
     recorder = Recorder.open(path)
     session, cri = recorder.begin_session(a_start()), recorder.begin_session(a_cri_session())
@@ -69,7 +69,7 @@ def _answers(recording: Recording) -> list[Event]:
     return [event for event in recording.events() if event.method == CONTAINER_STATUS]
 
 
-def test_an_answer_is_about_its_container(path: Path) -> None:
+def test_an_answer_belongs_to_its_container(path: Path) -> None:
     with Recording.open(path) as recording:
         first, second = _answers(recording)
         assert (first.container, first.pod, first.container_id) == ("app-0", "web-1", CONTAINER)
@@ -80,20 +80,20 @@ def test_an_answer_is_about_its_container(path: Path) -> None:
         assert len(recording.containers()) == 1
 
 
-def test_it_is_shown_as_what_it_says(path: Path) -> None:
+def test_an_answer_is_shown_as_its_json(path: Path) -> None:
     with Recording.open(path) as recording:
         (event, _) = _answers(recording)
-        shown = document(recording, event)
-        assert shown["request"] == {"container_id": CONTAINER, "verbose": True}
-        assert shown["reply"] == json.loads(ANSWER)
+        event_document = document(recording, event)
+        assert event_document["request"] == {"container_id": CONTAINER, "verbose": True}
+        assert event_document["reply"] == json.loads(ANSWER)
         (texts,) = recording.connection.execute(
             "SELECT nri_json(id), nri_json(id, 'reply') FROM event WHERE id = ?", (event.id,)
         ).fetchall()
-        assert list(map(json.loads, texts)) == [shown["request"], shown["reply"]]
+        assert list(map(json.loads, texts)) == [event_document["request"], event_document["reply"]]
 
 
 @pytest.mark.parametrize("reply", [b"no json", b"[1]", b'{"x": NaN}', b"[" * 100_000, b"\xff"])
-def test_an_answer_that_is_no_json_is_shown_as_its_bytes(tmp_path: Path, reply: bytes) -> None:
+def test_an_answer_that_is_not_json_is_shown_as_hexadecimal(tmp_path: Path, reply: bytes) -> None:
     path = tmp_path / "a.nriscope.db"
     recorder = Recorder.open(path)
     recorder.capture(recorder.begin_session(a_cri_session()), an_answer(reply=reply))
@@ -103,7 +103,7 @@ def test_an_answer_that_is_no_json_is_shown_as_its_bytes(tmp_path: Path, reply: 
         assert document(recording, event)["reply"] == {"malformed": reply.hex()}
 
 
-def test_half_a_surrogate_in_an_answer_can_be_printed(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_an_answer_is_printable(tmp_path: Path) -> None:
     path = tmp_path / "a.nriscope.db"
     recorder = Recorder.open(path)
     reply = rb'{"x": "\ud800\u001b"}'
@@ -116,7 +116,7 @@ def test_half_a_surrogate_in_an_answer_can_be_printed(tmp_path: Path) -> None:
     text.encode()
 
 
-def test_the_numbers_of_a_recording_leave_answers_out(path: Path) -> None:
+def test_statistics_exclude_cri_answers(path: Path) -> None:
     with Recording.open(path) as recording:
         found = summarise(recording)
         events = len(list(recording.events()))
@@ -128,22 +128,22 @@ def test_the_numbers_of_a_recording_leave_answers_out(path: Path) -> None:
 @pytest.mark.parametrize(
     "where", ["container:app-0", "ns:shop", "plugin:cri", f"event:{CONTAINER_STATUS}"]
 )
-def test_filters_find_answers_in_a_file_and_while_recording(path: Path, where: str) -> None:
+def test_filters_match_answers_in_a_file_and_during_recording(path: Path, where: str) -> None:
     with Recording.open(path) as recording:
         found = list(recording.events(where=parse(f"({where}) AND event:{CONTAINER_STATUS}")))
         assert len(found) == 2
-    kept: list[Event] = []
+    live_events: list[Event] = []
     live = path.with_name("live.nriscope.db")
-    recorder = Recorder.open(live, on_event=lambda event, item: kept.append(event))
+    recorder = Recorder.open(live, on_event=lambda event, item: live_events.append(event))
     session, cri = recorder.begin_session(a_start()), recorder.begin_session(a_cri_session())
     for item in lifecycle(1):
         recorder.capture(session, item)
     recorder.capture(cri, an_answer())
     recorder.close()
-    assert parse(where).matches(kept[-1])
+    assert parse(where).matches(live_events[-1])
 
 
-def test_another_method_of_the_cri_is_kept_raw(tmp_path: Path) -> None:
+def test_other_cri_methods_are_stored_raw(tmp_path: Path) -> None:
     path = tmp_path / "a.nriscope.db"
     recorder = Recorder.open(path)
     cri = recorder.begin_session(a_cri_session())
@@ -156,7 +156,7 @@ def test_another_method_of_the_cri_is_kept_raw(tmp_path: Path) -> None:
 
 
 @given(st.text(min_size=1, max_size=31))
-def test_a_question_tells_whom_it_is_about(container_id: str) -> None:
+def test_container_id_is_parsed_from_any_status_request(container_id: str) -> None:
     try:
         request = status_request(container_id)
     except ValueError:
@@ -165,16 +165,16 @@ def test_a_question_tells_whom_it_is_about(container_id: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_other_bytes_are_taken_for_a_question(request: bytes) -> None:
+def test_other_bytes_are_not_parsed_as_a_status_request(request: bytes) -> None:
     container_id = requested_container_id(request)
     assert container_id is None or status_request(container_id) == request
 
 
-def test_an_empty_answer_is_nothing() -> None:
+def test_an_empty_answer_is_an_empty_object() -> None:
     assert reply_as_plain(b"") == {}
 
 
-def test_a_session_of_the_cri_is_told_without_a_version_of_nri(path: Path) -> None:
+def test_a_cri_session_has_no_nri_version(path: Path) -> None:
     with Recording.open(path) as recording:
-        told = [runtime(session) for session in recording.sessions()]
-    assert told == ["containerd 1.7.24, NRI 0.6.1 (inferred)", "containerd v2.1.9"]
+        runtimes = [runtime(session) for session in recording.sessions()]
+    assert runtimes == ["containerd 1.7.24, NRI 0.6.1 (inferred)", "containerd v2.1.9"]

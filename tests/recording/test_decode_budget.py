@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording makes of one message, stored once, has an end, which is told."""
+"""Limit on decoding a message that is stored once and used by many events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALL = int(LEAST_BYTES * PER_BYTE)
 
 @pytest.fixture
 def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A thousand creations of one container with 40,000 variables, of which half are allowed."""
+    """Return a recording with 1,000 creations of one large container, and halve the budget."""
     monkeypatch.setattr(decode_budget, "PER_BYTE", PER_BYTE / 2)
     container = many_of(ObjectKind.CONTAINER, api.Container.DESCRIPTOR, (7,), b"\x0a\x02c1")
 
@@ -42,21 +42,24 @@ def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make(tmp_path / "r.nriscope.db", both)
 
 
-def test_one_message_of_a_thousand_events_is_read_so_often_and_the_rest_is_told(bomb: Path) -> None:
-    with Recording.open(bomb) as recording, pytest.warns(RecordingCut, match="from event") as told:
+def test_reading_ends_with_one_warning_when_the_decode_budget_is_spent(bomb: Path) -> None:
+    with (
+        Recording.open(bomb) as recording,
+        pytest.warns(RecordingCut, match="from event") as caught,
+    ):
         read = list(recording.exchanges())
     assert 50 < len(read) < 800
-    assert len(told) == 1
-    assert f"from event {read[-1][0].id + 1} on; the rest is not read" in str(told[0].message)
+    assert len(caught) == 1
+    assert f"from event {read[-1][0].id + 1} on; the rest is not read" in str(caught[0].message)
 
 
-def test_what_is_compared_ends_too(bomb: Path) -> None:
+def test_comparing_ends_when_the_decode_budget_is_spent(bomb: Path) -> None:
     words = "decoding its messages exceeds"
     with Recording.open(bomb) as recording, pytest.warns(RecordingCut, match=words):
         assert len(list(rounds(recording))) < 800
 
 
-def test_a_copy_has_all(bomb: Path) -> None:
+def test_a_copy_is_complete_within_its_larger_budget(bomb: Path) -> None:
     with Recording.open(bomb) as recording, warnings.catch_warnings():
         warnings.simplefilter("error")
         events = {event.id for event in recording.events()}
@@ -64,7 +67,7 @@ def test_a_copy_has_all(bomb: Path) -> None:
     assert copied == events
 
 
-def test_a_copy_that_would_take_too_long_ends_before(
+def test_a_copy_ends_early_when_its_budget_is_spent(
     bomb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_BUDGET_FACTOR", 1)
@@ -77,7 +80,7 @@ def test_a_copy_that_would_take_too_long_ends_before(
     assert 50 < len(copied) < 800 and stopped.value.event == copied[-1] + 1
 
 
-def test_an_ordinary_recording_is_allowed_for_at_its_own_size(
+def test_an_ordinary_recording_fits_the_budget_of_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "r.nriscope.db"
@@ -88,7 +91,7 @@ def test_an_ordinary_recording_is_allowed_for_at_its_own_size(
         assert len(list(recording.exchanges())) == len(list(recording.events()))
 
 
-def test_recordings_of_real_runtimes_are_far_from_it(tmp_path: Path) -> None:
+def test_recordings_of_real_runtimes_use_little_of_the_budget(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path)
     with Recording.open(path) as recording:
@@ -97,7 +100,7 @@ def test_recordings_of_real_runtimes_are_far_from_it(tmp_path: Path) -> None:
     assert left.left > ALL - 1_000 * count
 
 
-def test_the_size_of_the_file_counts() -> None:
+def test_the_budget_grows_with_the_file_size() -> None:
     assert Allowance(1).left == ALL
     assert Allowance(3 * LEAST_BYTES).left == 3 * ALL
 
@@ -108,7 +111,7 @@ def test_the_size_of_the_file_counts() -> None:
     st.lists(st.lists(st.text(max_size=4), max_size=5), max_size=30),
     st.integers(0, 30),
 )
-def test_what_is_taken_off_is_about_the_number_of_elements(
+def test_the_amount_spent_is_close_to_the_number_of_elements(
     args: list[str], labels: dict[str, str], mounts: list[list[str]], devices: int
 ) -> None:
     container = api.Container(id="1", args=args, env=args, labels=labels, annotations=labels)
@@ -118,7 +121,7 @@ def test_what_is_taken_off_is_about_the_number_of_elements(
         container.linux.devices.add(path=f"/dev/{number}")
     content = container.SerializeToString()
     allowance = Allowance(0)
-    # Only once so many bytes came that they could have too many elements.
+    # Elements are counted only after enough bytes to exceed the budget.
     for _ in range(ALL // 4 // 50_000 + 1):
         allowance.spend_message(None, b"\0" * 100_000, 0)
     left = allowance.left

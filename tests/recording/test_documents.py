@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that is known of an event, a pod or a container."""
+"""Documents about an event, a pod or a container."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         yield recording
 
 
-def shown(recording: Recording, what: str) -> dict[str, Plain]:
+def document_of(recording: Recording, what: str) -> dict[str, Plain]:
     return document(recording, find(recording, what))
 
 
@@ -50,54 +50,54 @@ def part(value: Plain, *keys: str | int) -> Plain:
     return value
 
 
-def test_an_event_comes_with_request_and_reply(recording: Recording) -> None:
-    told = shown(recording, "2")
-    assert list(told) == ["event", "request", "reply"]
+def test_an_event_s_document_has_request_and_reply(recording: Recording) -> None:
+    found = document_of(recording, "2")
+    assert list(found) == ["event", "request", "reply"]
     message = decode_request("CreateContainer", ITEMS[1].request).message
     assert message is not None
-    assert told["request"] == plain(message)
-    assert part(told, "reply", "adjust", "env", 0, "key")
-    assert part(told, "event", "owners") == ["30-env-injector"]
-    assert "/process/env/FOO" in str(part(told, "event", "changed"))
+    assert found["request"] == plain(message)
+    assert part(found, "reply", "adjust", "env", 0, "key")
+    assert part(found, "event", "owners") == ["30-env-injector"]
+    assert "/process/env/FOO" in str(part(found, "event", "changed"))
 
 
-def test_what_is_no_message_is_in_hexadecimal(recording: Recording) -> None:
+def test_undecodable_messages_are_shown_in_hexadecimal(recording: Recording) -> None:
     malformed, unknown = len(ITEMS) + 1, len(ITEMS) + 2
     for number, mark, content in ((malformed, "malformed", "ffff"), (unknown, "unknown", "0801")):
-        told = shown(recording, str(number))
-        assert part(told, "event", "mark") == mark
-        assert told["request"] == {"raw" if mark == "unknown" else mark: content}
-        assert told["reply"] == {}
+        found = document_of(recording, str(number))
+        assert part(found, "event", "mark") == mark
+        assert found["request"] == {"raw" if mark == "unknown" else mark: content}
+        assert found["reply"] == {}
 
 
-def test_an_error_comes_with_its_words(recording: Recording) -> None:
-    told = shown(recording, str(len(ITEMS) + 3))
-    assert part(told, "event", "status") == "error"
-    assert part(told, "event", "status_code") == 2
-    assert part(told, "event", "status_message") == "it is \x1b[31mbroken"
+def test_an_error_s_document_has_its_message(recording: Recording) -> None:
+    found = document_of(recording, str(len(ITEMS) + 3))
+    assert part(found, "event", "status") == "error"
+    assert part(found, "event", "status_code") == 2
+    assert part(found, "event", "status_message") == "it is \x1b[31mbroken"
 
 
-def test_a_container_comes_with_its_newest_message_and_its_events(recording: Recording) -> None:
-    told = shown(recording, "shop/web/sidecar")
-    assert list(told) == ["container", "told_by_event", "message", "events"]
-    assert part(told, "container", "pod") == "web"
-    assert part(told, "message", "name") == "sidecar"
-    events = told["events"]
+def test_a_container_s_document_has_its_newest_message_and_events(recording: Recording) -> None:
+    found = document_of(recording, "shop/web/sidecar")
+    assert list(found) == ["container", "told_by_event", "message", "events"]
+    assert part(found, "container", "pod") == "web"
+    assert part(found, "message", "name") == "sidecar"
+    events = found["events"]
     assert isinstance(events, list)
     assert part(events, 0, "event") == "CreateContainer"
-    assert part(events, 0, "id") == told["told_by_event"]
+    assert part(events, 0, "id") == found["told_by_event"]
 
 
-def test_a_pod_comes_with_its_containers(recording: Recording) -> None:
-    told = shown(recording, "jobs/batch")
-    assert list(told) == ["pod", "told_by_event", "message", "events"]
-    containers = part(told, "pod", "containers")
+def test_a_pod_s_document_has_its_containers(recording: Recording) -> None:
+    found = document_of(recording, "jobs/batch")
+    assert list(found) == ["pod", "told_by_event", "message", "events"]
+    containers = part(found, "pod", "containers")
     assert isinstance(containers, list)
     assert [part(container, "name") for container in containers] == ["job", "broken"]
-    assert part(told, "events", 0, "container") == "job"
+    assert part(found, "events", 0, "container") == "job"
 
 
-def test_the_bytes_are_those_of_the_message(recording: Recording) -> None:
+def test_message_bytes_are_the_stored_bytes(recording: Recording) -> None:
     assert message_bytes(recording, find(recording, "2")) == recording.request(2)
     content = message_bytes(recording, find(recording, "shop/web/app"))
     assert ContainerMessage.FromString(content).name == "app"

@@ -17,11 +17,11 @@ from tests.recording.made import START, at
 from tests.recording.recordings import PLUGIN, a_start, captured
 
 EVENT = [item for plugin, item in captured() if plugin == PLUGIN][1]
-"""Behind Synchronize, which changes its session when it is over."""
+"""First event after Synchronize, whose end changes the session."""
 
 
 class Growing:
-    """A recording, written and looked at by turns."""
+    """Recording that is written and read alternately."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class Growing:
         self.event(1)
 
     def event(self, seconds: float) -> None:
-        """An event, and all that was told before it in the file."""
+        """Record an event, and wait until it and all earlier entries are in the file."""
         self.recorder.capture(self.session, EVENT._replace(wall_ns=at(seconds)))
         assert self._stored.acquire(timeout=10)
 
@@ -41,8 +41,8 @@ class Growing:
             seen = look(recording, self._tables)
             return seen, self._places.between(recording, seen)
 
-    def afresh(self) -> tuple[RecordingState, tuple[object, ...]]:
-        """What somebody sees who never looked before."""
+    def look_afresh(self) -> tuple[RecordingState, tuple[object, ...]]:
+        """Return the state that a new reader finds."""
         with Recording.open(self.path) as recording:
             seen = look(recording, SessionTables())
             return seen, MarkerPlaces().between(recording, seen)
@@ -55,16 +55,16 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
     growing.recorder.close()
 
 
-def test_events_alone_leave_what_was_known(growing: Growing) -> None:
+def test_new_events_alone_keep_cached_sessions_and_gaps(growing: Growing) -> None:
     seen, between = growing.look()
     growing.event(2)
     again, later = growing.look()
     assert again.newest == seen.newest + 1
     assert again.sessions is seen.sessions and again.gaps is seen.gaps and later is between
-    assert (again, later) == growing.afresh()
+    assert (again, later) == growing.look_afresh()
 
 
-def test_a_gap_a_session_and_the_end_of_one_are_told(growing: Growing) -> None:
+def test_new_gaps_sessions_and_session_ends_are_read(growing: Growing) -> None:
     growing.look()
     growing.recorder.note_gap(growing.session, at(2), at(3), "the disk is full", 2)
     growing.event(4)
@@ -78,4 +78,4 @@ def test_a_gap_a_session_and_the_end_of_one_are_told(growing: Growing) -> None:
     seen, between = growing.look()
     assert [type(one) for one in between] == [SessionBegan, GapMarker, SessionBegan, SessionEnded]
     assert [session.end_reason for session in seen.sessions] == ["", "done"]
-    assert (seen, between) == growing.afresh()
+    assert (seen, between) == growing.look_afresh()

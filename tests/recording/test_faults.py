@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong with disks and files becomes a gap at worst, never an error or a delay."""
+"""Faults of disks and files cost a gap at worst, never an error or a delay."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ ROOT = Path(__file__).parents[2]
 
 
 class Problems:
-    """What the recorder tells its user; can be waited for."""
+    """Problems reported by a recorder; tests can wait for them."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self._changed = threading.Condition()
 
     def __call__(self, text: str) -> None:
         with self._changed:
-            self.told.append(text)
+            self.reported.append(text)
             self._changed.notify_all()
 
     def wait_for(self, words: str) -> str:
         with self._changed:
-            assert self._changed.wait_for(lambda: any(words in text for text in self.told), 30), (
-                f"never told of {words!r}, but {self.told}"
-            )
-            return next(text for text in self.told if words in text)
+            assert self._changed.wait_for(
+                lambda: any(words in text for text in self.reported), 30
+            ), f"{words!r} was not reported, only {self.reported}"
+            return next(text for text in self.reported if words in text)
 
 
 class Live:
-    """A recorder with a session, and everything it was given."""
+    """Recorder with a session, and the number of events sent to it."""
 
     def __init__(self, path: Path, limits: WriterLimits | None = None) -> None:
         self.problems = Problems()
@@ -67,7 +67,7 @@ class Live:
         self.sent += len(items)
 
     def wait_until_stored(self) -> None:
-        """Wait until the file holds all that was sent."""
+        """Wait until the file contains all events sent."""
         events = 0
         with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as connection:
             for _ in range(3000):
@@ -80,7 +80,7 @@ class Live:
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond this: what a full disk is to SQLite."""
+    """Limit the size of this process's files, which SQLite reports like a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -101,7 +101,7 @@ def _stored(path: Path) -> list[int]:
 
 
 class TestLocked:
-    def test_events_wait_in_memory_and_are_written_afterwards(self, tmp_path: Path) -> None:
+    def test_events_wait_in_memory_and_are_written_after_the_lock(self, tmp_path: Path) -> None:
         live = Live(tmp_path / "r.db")
         live.send(lifecycles(1))
         live.wait_until_stored()
@@ -115,13 +115,13 @@ class TestLocked:
         counters = live.recorder.close()
         assert (counters.recorded, counters.lost, counters.gaps) == (live.sent, 0, 0)
         assert _stored(live.path) == list(range(1, live.sent + 1))
-        assert len(live.problems.told) == 2
+        assert len(live.problems.reported) == 2
         with Recording.open(live.path) as recording:
             (note,) = recording.notes()
         assert "locked" in note.text
         assert "nothing was lost" in note.text
 
-    def test_what_does_not_fit_meanwhile_is_a_gap_with_the_reason(self, tmp_path: Path) -> None:
+    def test_events_beyond_the_queue_are_a_gap_with_the_reason(self, tmp_path: Path) -> None:
         live = Live(tmp_path / "r.db", WriterLimits(queue_bytes=100_000))
         with closing(sqlite3.connect(live.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -138,7 +138,7 @@ class TestLocked:
         assert gap.lost == counters.lost
         assert "locked" in gap.reason
 
-    def test_closing_does_not_wait_for_ever(self, tmp_path: Path) -> None:
+    def test_closing_has_a_timeout(self, tmp_path: Path) -> None:
         live = Live(tmp_path / "r.db")
         with closing(sqlite3.connect(live.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -146,11 +146,11 @@ class TestLocked:
             counters = live.recorder.close(timeout=0.2)
             other.execute("ROLLBACK")
         assert counters.lost == live.sent
-        assert "could not be written" in live.problems.told[-1]
+        assert "could not be written" in live.problems.reported[-1]
 
 
 class TestDiskFull:
-    def test_recording_resumes_by_itself_and_nothing_is_lost(self, tmp_path: Path) -> None:
+    def test_recording_resumes_without_losses(self, tmp_path: Path) -> None:
         live = Live(tmp_path / "r.db")
         live.send(lifecycles(2))
         live.wait_until_stored()
@@ -161,7 +161,7 @@ class TestDiskFull:
         assert live.recorder.close().lost == 0
         assert _stored(live.path) == list(range(1, live.sent + 1))
 
-    def test_state_told_before_and_after_stays_whole(self, tmp_path: Path) -> None:
+    def test_synchronize_parts_before_and_after_make_the_whole_state(self, tmp_path: Path) -> None:
         live = Live(tmp_path / "r.db")
         live.send([an_item("Synchronize", a_synchronize(3, more=True))])
         live.wait_until_stored()
@@ -172,7 +172,7 @@ class TestDiskFull:
         live.recorder.close()
         with Recording.open(live.path) as recording:
             state = recording.state(live.session)
-            # The note about it is written though nothing came after it.
+            # The note about the problem is written although no event followed.
             assert [note.text.split(":")[0][:4] for note in recording.notes()] == ["for "]
         assert (len(state.pods), len(state.containers), state.complete) == (33, 33, True)
 
@@ -193,14 +193,14 @@ class TestDiskFull:
             assert _stored(live.path) == list(range(1, live.sent + 1))
 
 
-def test_a_read_only_file_system_is_said_at_the_beginning(tmp_path: Path) -> None:
+def test_a_read_only_file_system_is_reported_on_opening(tmp_path: Path) -> None:
     with _mounted(tmp_path, "size=1m,ro"):
         with pytest.raises(RecordingError, match="read-only file system"):
             Recorder.open(tmp_path / "r.db")
 
 
 def _fill(path: Path) -> int | None:
-    """Write until there is no room; returns the error's number."""
+    """Write until the disk is full, and return the error number."""
     with path.open("wb", buffering=0) as file:
         try:
             while True:
@@ -238,9 +238,9 @@ class TestDeleted:
             assert all(recording.request(event.id) for event in recording.events())
             assert gap.to_ns == next(recording.events()).at_ns
         assert (gap.reason, gap.lost) == (DELETED, None)
-        assert live.problems.told == [f"{live.path}: {DELETED}"]
+        assert live.problems.reported == [f"{live.path}: {DELETED}"]
 
-    def test_a_file_that_was_moved_away_is_whole(self, tmp_path: Path) -> None:
+    def test_a_moved_file_is_complete_and_a_new_file_continues(self, tmp_path: Path) -> None:
         live = Live(tmp_path / "r.db")
         live.send(lifecycles(2))
         live.wait_until_stored()
@@ -250,7 +250,7 @@ class TestDeleted:
         assert len(_stored(tmp_path / "moved.db")) == 22
         assert len(_stored(live.path)) == 11
 
-    def test_another_recording_in_its_place_is_left_alone(self, tmp_path: Path) -> None:
+    def test_another_recording_at_its_path_is_left_unchanged(self, tmp_path: Path) -> None:
         live = Live(tmp_path / "r.db")
         live.send(lifecycles(1))
         live.wait_until_stored()
@@ -262,14 +262,14 @@ class TestDeleted:
         live.send(lifecycles(1, first=1))
         live.problems.wait_for("another file is in its place")
         assert live.recorder.close(timeout=0.2).lost == 11
-        # Its write-ahead log is still there: everything can be read.
+        # The other recording's write-ahead log still exists: all its events can be read.
         assert _stored(other.path) == list(range(1, 12))
         other.send(lifecycles(1, first=1))
         other.recorder.close()
         assert _stored(other.path) == list(range(1, 23))
 
 
-def test_a_problem_is_told_once_and_its_end_too(tmp_path: Path) -> None:
+def test_a_problem_and_its_end_are_reported_once(tmp_path: Path) -> None:
     live = Live(tmp_path / "r.db")
     with file_size_limit(_wal_size(live.path)):
         live.send(lifecycles(1))
@@ -277,27 +277,27 @@ def test_a_problem_is_told_once_and_its_end_too(tmp_path: Path) -> None:
         live.send(lifecycles(30, first=1))
     live.problems.wait_for("recording goes on")
     live.recorder.close()
-    assert len(live.problems.told) == 2
+    assert len(live.problems.reported) == 2
 
 
 class TestKilled:
     """kill -9 at any moment."""
 
     @pytest.mark.parametrize("after", [1, 200, 3000])
-    def test_leaves_a_recording_that_opens(self, tmp_path: Path, after: int) -> None:
+    def test_leaves_a_readable_recording(self, tmp_path: Path, after: int) -> None:
         path = tmp_path / "r.db"
-        told = _run_until_killed(path, after)
+        reported = _run_until_killed(path, after)
         stored = _stored(path)
-        # Nothing in the middle is missing, and what was told to be on disk is there.
+        # No event in the middle is missing, and all events reported as stored are in the file.
         assert stored == list(range(1, len(stored) + 1))
-        assert len(stored) >= told
+        assert len(stored) >= reported
         with Recording.open(path) as recording:
             for event in recording.events(last=20):
                 assert recording.request(event.id)
             (session,) = recording.sessions()
         assert session.ended_ns is None
 
-    def test_lets_the_next_one_go_on(self, tmp_path: Path) -> None:
+    def test_lets_the_next_recorder_continue(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         _run_until_killed(path, 100)
         before = len(_stored(path))
@@ -310,9 +310,9 @@ class TestKilled:
 
 
 def _run_until_killed(path: Path, events: int) -> int:
-    """Record in another process until so many events are said to be stored, and kill it.
+    """Record in another process, and kill it once it reports ``events`` stored events.
 
-    Returns the number that had been said by then.
+    Return the number of events reported until then.
     """
     code = """
         import itertools, sys, time
@@ -353,17 +353,17 @@ def test_capture_does_not_wait_for_the_file(tmp_path: Path) -> None:
     with closing(sqlite3.connect(live.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         live.send(lifecycles(50))
-        # All of it returned although nothing could be written.
+        # All calls returned although no event could be written.
         assert live.recorder.counters.recorded == 0
         other.execute("ROLLBACK")
     live.recorder.close()
     assert len(_stored(live.path)) == live.sent
 
 
-class TestABugOfOurs:
-    """However it comes about, it costs the events that it hits and is told as a gap."""
+class TestInternalError:
+    """An internal error loses the affected events, which are recorded as a gap."""
 
-    def test_in_one_event_costs_that_event(
+    def test_in_one_event_loses_that_event(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fails(method: str, payload: bytes, service: str = "") -> object:
@@ -376,10 +376,10 @@ class TestABugOfOurs:
         live.send(lifecycles(3))
         counters = live.recorder.close()
         assert (counters.recorded, counters.lost, counters.gaps) == (30, 3, 3)
-        assert "a bug" in live.problems.told[0]
+        assert "a bug" in live.problems.reported[0]
         assert len(_stored(live.path)) == 30
 
-    def test_in_a_batch_costs_the_batch_and_no_session(
+    def test_in_a_batch_loses_the_batch_and_no_session(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         flush = encode.Encoder.flush
@@ -405,7 +405,7 @@ class TestABugOfOurs:
         assert _stored(live.path) == list(range(12, 23))
 
 
-def test_containers_without_pods_do_not_confuse_the_next_recorder(tmp_path: Path) -> None:
+def test_containers_without_pods_keep_their_ids_in_the_next_recorder(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     alone = api.StopContainerRequest(container=api.Container(id="c1", name="app"))
     record(path, [an_item("StopContainer", alone)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording may come from a stranger: it is read, or refused in one line, and nothing else."""
+"""Recordings from strangers are read, or rejected in one line; nothing else happens."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _TYPES = {"int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, typ
 _TYPES |= {"tuple[str, ...]": (tuple,), "Pod | None": (Pod, type(None))}
 
 
-def _well_typed(thing: Session | Event | Gap | Note | Pod | Container) -> None:
-    for field in fields(thing):
-        assert type(getattr(thing, field.name)) in _TYPES[str(field.type)]
+def _well_typed(row_object: Session | Event | Gap | Note | Pod | Container) -> None:
+    for field in fields(row_object):
+        assert type(getattr(row_object, field.name)) in _TYPES[str(field.type)]
 
 
 def use(path: Path, *, messages: bool = True) -> None:
-    """Read everything. What is damaged may say so; nothing else may happen."""
+    """Read the whole recording; RecordingError is the only permitted error."""
     try:
         recording = Recording.open(path)
     except RecordingError:
@@ -70,8 +70,8 @@ def use(path: Path, *, messages: bool = True) -> None:
         ]
         for listing in lists:
             with suppress(RecordingError):
-                for thing in listing():
-                    _well_typed(thing)
+                for row_object in listing():
+                    _well_typed(row_object)
         with suppress(RecordingError):
             sessions = recording.sessions()
         with suppress(RecordingError):
@@ -103,9 +103,9 @@ def use(path: Path, *, messages: bool = True) -> None:
                     METHODS[event.method].request.FromString(request)
             with suppress(RecordingError):
                 recording.reply(event.id)
-        # Somebody's own SQL says what SQLite says.
+        # A user's own SQL may raise SQLite's errors.
         for query in (
-            # A query of somebody's own goes on as long as they like.
+            # A user's query has no limit of its own.
             "SELECT nri_json(id), nri_json(id, 'reply') FROM event LIMIT 500",
             "SELECT nri_object(id) FROM object LIMIT 500",
             "SELECT * FROM log LIMIT 500",
@@ -131,7 +131,7 @@ _damage = st.lists(
 
 @settings(max_examples=amount(60, 20), deadline=None)
 @given(damage=_damage)
-def test_a_damaged_file_is_read_or_refused(
+def test_a_damaged_file_is_read_or_rejected(
     original: Path, damage: list[tuple[str, float, int]]
 ) -> None:
     content = bytearray(original.read_bytes())
@@ -165,7 +165,7 @@ _VALUES: list[object] = [None, -1, 1 << 62, 1.5, "text", "", b"\xff\xfe", b"", "
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording whose tables hold anything without complaining, as one made by hand could."""
+    """Return a recording without NOT NULL constraints, like a manipulated file."""
     path = tmp_path_factory.mktemp("small") / "r.db"
     record(path, one_stream("containerd-1.7.24"))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -188,12 +188,12 @@ def test_a_column_may_hold_anything(small: Path, tmp_path: Path, table: str, col
     key = {"state": "position", "effect": "event"}.get(table, "rowid")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         keys = [row[0] for row in connection.execute(f"SELECT {key} FROM {table}")]
-    # Each row another value; where there is one row, one after the other.
+    # Each row gets another value; too few rows get the values one after another.
     rounds = 1 if len(keys) >= len(_VALUES) else len(_VALUES)
     for number in range(rounds):
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             for place, row in enumerate(keys):
-                # Keys must be unique, and those of rows are numbers.
+                # Keys must be unique, and row ids must be numbers.
                 with suppress(sqlite3.IntegrityError, sqlite3.DataError):
                     connection.execute(
                         f"UPDATE {table} SET {column} = ? WHERE {key} = ?",
@@ -228,7 +228,7 @@ class TestTraps:
             ["DROP TABLE gap", "CREATE TABLE gap (id INTEGER PRIMARY KEY)"],
         ],
     )
-    def test_in_the_schema_are_refused(self, path: Path, statements: list[str]) -> None:
+    def test_in_the_schema_are_rejected(self, path: Path, statements: list[str]) -> None:
         self._prepare(path, *statements)
         with pytest.raises(RecordingError):
             Recording.open(path)
@@ -245,7 +245,9 @@ class TestTraps:
             [f"CREATE VIEW events AS {EVENTS_VIEW}"],
         ],
     )
-    def test_under_our_views_name_are_refused(self, path: Path, statements: list[str]) -> None:
+    def test_under_the_name_of_our_view_are_rejected(
+        self, path: Path, statements: list[str]
+    ) -> None:
         self._prepare(path, "DROP VIEW log", *statements)
         with pytest.raises(RecordingError, match="which no recording has; do not trust it"):
             Recording.open(path)
@@ -253,23 +255,23 @@ class TestTraps:
     @pytest.mark.parametrize(
         "sql", [LOG_VIEW, *OLDER_VIEWS["log"], LOG_VIEW.replace("\n", "\r\n    ")]
     )
-    def test_are_not_our_views_of_any_time(self, path: Path, sql: str) -> None:
+    def test_exclude_current_and_older_versions_of_our_view(self, path: Path, sql: str) -> None:
         self._prepare(path, "DROP VIEW log", f"CREATE VIEW log AS\n{sql}")
         with Recording.open(path) as recording:
             rows = recording.connection.execute("SELECT event FROM log LIMIT 1").fetchall()
         assert rows == [("Configure",)]
 
     @pytest.mark.parametrize("table", ["session", "gap", "note"])
-    def test_of_too_many_rows_are_refused_before_they_are_read(
+    def test_of_too_many_rows_are_rejected_before_they_are_read(
         self, path: Path, table: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def listed(recording: Recording) -> object:
             lists = {"gap": recording.gaps, "note": recording.notes}
             return lists.get(table, recording.sessions)()
 
-        # More gaps than sessions, which are read with them.
-        noted = "INSERT INTO gap (from_ns, to_ns, reason) VALUES (1, 2, 'one more')"
-        self._prepare(path, *[noted] * 5)
+        # More gaps than sessions, because sessions are read together with gaps.
+        insert_gap = "INSERT INTO gap (from_ns, to_ns, reason) VALUES (1, 2, 'one more')"
+        self._prepare(path, *[insert_gap] * 5)
         with Recording.open(path) as recording:
             (rows,) = recording.rows(f"SELECT count(*) FROM {table}")[0]
             assert isinstance(rows, int)
@@ -279,21 +281,21 @@ class TestTraps:
             with pytest.raises(RecordingError, match=f"more than {rows - 1} {table}s, and no reco"):
                 listed(recording)
 
-    def test_have_no_functions_to_call(self, tmp_path: Path) -> None:
-        # Beyond the schema, which is checked.
+    def test_cannot_call_functions(self, tmp_path: Path) -> None:
+        # In addition to the check of the schema.
         record(path := tmp_path / "r.nriscope.db", lifecycles(1))
         with closing(connect(path, known=(), shown=path).connection) as connection:
             assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
             with pytest.raises(sqlite3.OperationalError, match="readonly"):
                 connection.execute("DELETE FROM event")
 
-    def test_too_many_tables_are_refused(self, path: Path) -> None:
+    def test_too_many_tables_are_rejected(self, path: Path) -> None:
         self._prepare(path, "BEGIN", *(f"CREATE TABLE t{n} (x)" for n in range(1000)), "COMMIT")
         with pytest.raises(RecordingError, match="too many"):
             Recording.open(path)
 
     @pytest.mark.filterwarnings("ignore::nri_scope.errors.RecordingCut")
-    def test_content_that_would_fill_the_memory_is_not_put_together(self, path: Path) -> None:
+    def test_a_request_that_exceeds_the_size_limit_is_not_assembled(self, path: Path) -> None:
         content = bytes(1 << 20)
         rows = MAX_REQUEST // len(content) + 1
         with closing(sqlite3.connect(path)) as connection:
@@ -312,14 +314,14 @@ class TestTraps:
             with pytest.raises(RecordingError, match="too large"):
                 recording.request(event)
 
-    def test_deep_json_is_no_way_in(self, path: Path) -> None:
+    def test_deeply_nested_json_is_rejected(self, path: Path) -> None:
         self._prepare(path, f"UPDATE event SET changed = '{'[' * 50_000}' WHERE id = 5")
         with Recording.open(path) as recording:
             with pytest.raises(RecordingError, match="event 5"):
                 list(recording.events())
 
     def _make_endless(self, path: Path, table: str) -> None:
-        """Let all children of a B-tree's root be the first one."""
+        """Point all children of a B-tree's root to the first child."""
         with closing(sqlite3.connect(path)) as connection:
             root, leaf = (
                 row[0]
@@ -336,13 +338,13 @@ class TestTraps:
             content[cell : cell + 4] = leaf.to_bytes(4, "big")
         path.write_bytes(content)
 
-    def test_events_that_come_again_are_not_followed(self, path: Path) -> None:
+    def test_a_cyclic_event_tree_is_rejected(self, path: Path) -> None:
         self._make_endless(path, "event")
         with Recording.open(path) as recording:
             with pytest.raises(RecordingError, match=r"damaged from event .*; `sqlite3"):
                 list(recording.events())
 
-    def test_what_synchronize_told_is_not_told_again(self, tmp_path: Path) -> None:
+    def test_a_cyclic_state_tree_is_rejected(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         record(path, [an_item("Synchronize", a_synchronize(300))])
         self._make_endless(path, "state")
@@ -350,15 +352,15 @@ class TestTraps:
             with pytest.raises(RecordingError, match="damaged"):
                 recording.state(1)
 
-    def test_a_search_without_end_comes_to_one(self, path: Path) -> None:
+    def test_an_endless_query_is_stopped(self, path: Path) -> None:
         with Recording.open(path) as recording:
             endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
             with pytest.raises(RecordingError, match="would never end"):
                 recording._all(tuple, f"{endless} SELECT i FROM n WHERE i < 0")
-            # It is about that one query.
+            # Only that query is stopped.
             assert recording.event(1) is not None
 
-    def test_an_index_that_lies_is_no_more_than_a_wrong_answer(self, path: Path) -> None:
+    def test_a_wrong_index_does_no_harm(self, path: Path) -> None:
         self._prepare(
             path,
             "PRAGMA writable_schema = ON",

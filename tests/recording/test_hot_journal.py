@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A write that was interrupted is undone, unless what undoes it may be a trap."""
+"""An interrupted write is rolled back, unless its journal may be a trap."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _journal(path: Path) -> Path:
     return path.with_name(f"{path.name}-journal")
 
 
-def test_the_recording_is_what_it_was_before(path: Path) -> None:
+def test_an_interrupted_write_is_rolled_back(path: Path) -> None:
     assert events_of(path) == events_of()
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_who_had_it_open_goes_on(tmp_path: Path) -> None:
+def test_an_open_reader_continues_during_an_interrupted_write(tmp_path: Path) -> None:
     path = a_copy(tmp_path)
     with Recording.open(path) as recording:
         before = list(recording.events())
@@ -69,14 +69,14 @@ def test_a_journal_that_names_another_file_is_not_used(path: Path, tmp_path: Pat
     before = path.read_bytes()
     with pytest.raises(RecordingError, match="names another file, which SQLite would") as raised:
         Recording.open(path)
-    # To copy it to a folder of one's own, as for other journals, would be of no use.
+    # Copying the recording to a private folder, the hint for other journals, would not help.
     assert "do not trust the recording" in raised.value.hint and "copy" not in raised.value.hint
     assert "\n" not in str(raised.value)
     assert path.read_bytes() == before
     assert other.exists() and _journal(path).exists()
 
 
-def test_neither_is_one_that_is_no_file(path: Path, tmp_path: Path) -> None:
+def test_a_journal_that_is_not_a_regular_file_is_not_used(path: Path, tmp_path: Path) -> None:
     journal = _journal(path)
     moved = journal.rename(tmp_path / "moved")
     journal.symlink_to(moved)

@@ -21,14 +21,14 @@ from tests.recording.made import START, at
 from tests.recording.recordings import PLUGIN, a_start, captured
 
 ITEMS = [item for plugin, item in captured() if plugin == PLUGIN][1:]
-"""Without Synchronize."""
+"""Calls after Synchronize."""
 
 
 def item(number: int, seconds: float) -> CapturedCall:
     return ITEMS[number % len(ITEMS)]._replace(wall_ns=at(seconds))
 
 
-def written(recorder: Recorder, session: int, *seconds: float) -> None:
+def capture_events(recorder: Recorder, session: int, *seconds: float) -> None:
     for number, second in enumerate(seconds):
         recorder.capture(session, item(number, second))
 
@@ -39,9 +39,9 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "x.nriscope.db"
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start(started_ns=START))
-    written(recorder, session, 1, 2, 3)
+    capture_events(recorder, session, 1, 2, 3)
     recorder.note_gap(session, at(4), at(7), "the disk is full", 2)
-    written(recorder, session, 8)
+    capture_events(recorder, session, 8)
     recorder.end_session(session, "done", at(9))
     recorder.close()
     return path
@@ -53,7 +53,7 @@ def recording(path: Path) -> Iterator[Recording]:
         yield recording
 
 
-def told(log: Log) -> list[str]:
+def words_of(log: Log) -> list[str]:
     words = []
     for entry in log.read():
         match entry:
@@ -68,60 +68,60 @@ def told(log: Log) -> list[str]:
     return words
 
 
-def test_all_of_it(recording: Recording) -> None:
-    assert told(Log(recording)) == ["began 1", "1", "2", "3", "gap", "4", "ended 1"]
+def test_the_whole_log(recording: Recording) -> None:
+    assert words_of(Log(recording)) == ["began 1", "1", "2", "3", "gap", "4", "ended 1"]
 
 
-def test_gaps_are_shown_whatever_the_filter_says(recording: Recording) -> None:
-    assert told(Log(recording, where=parse("pod:nobody"))) == ["gap"]
+def test_gaps_are_shown_despite_the_filter(recording: Recording) -> None:
+    assert words_of(Log(recording, where=parse("pod:nobody"))) == ["gap"]
 
 
-def test_since_is_included_and_until_is_not(recording: Recording) -> None:
+def test_since_is_inclusive_and_until_exclusive(recording: Recording) -> None:
     log = Log(recording, since_ns=at(2), until_ns=at(3))
-    assert told(log) == ["began 1", "2"]
+    assert words_of(log) == ["began 1", "2"]
 
 
-def test_a_gap_counts_where_it_reaches_into(recording: Recording) -> None:
-    assert told(Log(recording, since_ns=at(5), until_ns=at(6))) == ["gap"]
-    assert told(Log(recording, since_ns=at(7.5))) == ["began 1", "4", "ended 1"]
+def test_a_gap_is_shown_if_it_overlaps_the_range(recording: Recording) -> None:
+    assert words_of(Log(recording, since_ns=at(5), until_ns=at(6))) == ["gap"]
+    assert words_of(Log(recording, since_ns=at(7.5))) == ["began 1", "4", "ended 1"]
 
 
-def test_the_last_ones_come_with_the_gaps_among_them(recording: Recording) -> None:
-    assert told(Log(recording, last=1)) == ["began 1", "4", "ended 1"]
-    assert told(Log(recording, last=2)) == ["began 1", "3", "gap", "4", "ended 1"]
-    assert told(Log(recording, last=0)) == []
+def test_last_events_come_with_the_gaps_between_them(recording: Recording) -> None:
+    assert words_of(Log(recording, last=1)) == ["began 1", "4", "ended 1"]
+    assert words_of(Log(recording, last=2)) == ["began 1", "3", "gap", "4", "ended 1"]
+    assert words_of(Log(recording, last=0)) == []
 
 
-def test_each_reading_gives_what_is_new(path: Path, recording: Recording) -> None:
+def test_each_read_returns_new_rows(path: Path, recording: Recording) -> None:
     log = Log(recording, last=1)
     assert log.has_new_rows()
-    assert told(log) == ["began 1", "4", "ended 1"]
+    assert words_of(log) == ["began 1", "4", "ended 1"]
     assert not log.has_new_rows()
-    assert told(log) == []
+    assert words_of(log) == []
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start(started_ns=at(10)))
-    written(recorder, session, 11, 12)
+    capture_events(recorder, session, 11, 12)
     recorder.note_gap(session, at(13), at(14), "the disk is full", None)
     recorder.end_session(session, "done", at(15))
     recorder.close()
     assert log.has_new_rows()
-    assert told(log) == ["gap", "began 2", "5", "6", "gap", "ended 2"]
-    assert told(log) == []
+    assert words_of(log) == ["gap", "began 2", "5", "6", "gap", "ended 2"]
+    assert words_of(log) == []
 
 
-def test_the_filter_holds_for_what_comes_later(path: Path, recording: Recording) -> None:
+def test_the_filter_applies_to_later_rows(path: Path, recording: Recording) -> None:
     log = Log(recording, where=parse("event:RunPodSandbox pod:batch"))
-    assert told(log) == ["began 1", "2", "gap", "ended 1"]
+    assert words_of(log) == ["began 1", "2", "gap", "ended 1"]
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start(started_ns=at(10)))
-    written(recorder, session, 11, 12, 13)
+    capture_events(recorder, session, 11, 12, 13)
     recorder.close()
-    # The session is still open for all that its recorder told.
-    assert told(log) == ["gap", "began 2", "6"]
+    # The recorder did not end the session, so it is still open.
+    assert words_of(log) == ["gap", "began 2", "6"]
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_is_not_the_same_any_more_is_told(
+def test_a_moved_or_replaced_file_is_an_error(
     path: Path, recording: Recording, replaced: bool
 ) -> None:
     log = Log(recording)
@@ -135,39 +135,39 @@ def test_a_file_that_is_not_the_same_any_more_is_told(
 
 
 def bulky(number: int) -> CapturedCall:
-    """An event whose request is like no other, so that the ring soon has to turn."""
+    """Return an event with a large unique request, so that the ring soon removes events."""
     like = item(number, number / 100)
     content = random.Random(number).randbytes(4000)
-    # Field 500 of 4000 bytes; requests keep what they do not know.
+    # Field 500 of 4000 bytes; requests keep unknown fields.
     return like._replace(request=like.request + b"\xa2\x1f\xa0\x1f" + content)
 
 
-def test_what_the_ring_removes_after_it_was_shown_is_no_gap(tmp_path: Path) -> None:
+def test_events_removed_by_the_ring_after_reading_are_no_gap(tmp_path: Path) -> None:
     path = tmp_path / "ring.nriscope.db"
-    shown: list[int] = []
+    event_ids: list[int] = []
     gaps: list[Gap] = []
     recorder = Recorder.open(path, limits=WriterLimits(max_size=1 << 20))
     session = recorder.begin_session(a_start(started_ns=START))
     with Recording.open(path) as recording:
         log = Log(recording)
         count = 0
-        while recorder.counters.removed < 50 or len(shown) < count:
-            if len(shown) == count:
+        while recorder.counters.removed < 50 or len(event_ids) < count:
+            if len(event_ids) == count:
                 for number in range(count, count + 50):
                     recorder.capture(session, bulky(number))
                 count += 50
             for entry in log.read():
                 if isinstance(entry, Event):
-                    shown.append(entry.id)
+                    event_ids.append(entry.id)
                 elif isinstance(entry, Gap):
                     gaps.append(entry)
         recorder.close()
         assert next(recording.events()).id > 1
-    assert shown == list(range(1, count + 1))
+    assert event_ids == list(range(1, count + 1))
     assert gaps == []
 
 
-def test_what_the_ring_removed_before_is_one(tmp_path: Path) -> None:
+def test_events_removed_by_the_ring_before_reading_are_a_gap(tmp_path: Path) -> None:
     path = tmp_path / "ring.nriscope.db"
     recorder = Recorder.open(path, limits=WriterLimits(max_size=1 << 20))
     session = recorder.begin_session(a_start(started_ns=START))
