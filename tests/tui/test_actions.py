@@ -10,7 +10,7 @@ from nri_scope.tui.widgets.board import Board
 from tests.tui.screen import showing
 
 
-async def test_every_action_is_one_that_something_can_do() -> None:
+async def test_every_action_is_available_somewhere() -> None:
     async with showing() as screen:
         missing = [
             action.name
@@ -20,13 +20,13 @@ async def test_every_action_is_one_that_something_can_do() -> None:
     assert missing == []
 
 
-async def test_what_counts_everywhere_the_app_can_do() -> None:
+async def test_app_has_a_method_for_each_global_action() -> None:
     async with showing() as screen:
         for action in DEFAULT.of(Scope.APP):
             assert hasattr(screen.app, f"action_{action.name}"), action.name
 
 
-async def test_each_view_can_do_what_its_keys_say() -> None:
+async def test_each_view_has_a_method_for_each_of_its_keys() -> None:
     async with showing() as screen:
         for number, scope in enumerate(
             (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE, Scope.PLUGINS, Scope.SESSIONS), 1

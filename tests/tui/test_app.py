@@ -22,7 +22,7 @@ from nri_scope.tui.widgets import screens
 from tests.tui.screen import RECORDING, copied, showing
 
 
-async def test_the_first_screen_says_what_is_shown_and_lists_it() -> None:
+async def test_first_screen_shows_title_and_events() -> None:
     async with showing() as screen:
         await screen.shows("CreateContainer", "1 of 34")
         title = screen.text().splitlines()[0]
@@ -50,7 +50,7 @@ async def test_the_cursor_moves_by_lines_screens_and_to_both_ends() -> None:
         await screen.shows("1 of 34")
 
 
-async def test_a_filter_is_typed_and_taken_away_again() -> None:
+async def test_backspace_removes_a_typed_filter() -> None:
     async with showing() as screen:
         await screen.press("f")
         await screen.type("event:CreateContainer")
@@ -62,7 +62,7 @@ async def test_a_filter_is_typed_and_taken_away_again() -> None:
         await screen.shows("PostStartContainer", "of 34")
 
 
-async def test_keys_right_behind_the_one_that_closes_a_line_are_not_for_that_line() -> None:
+async def test_keys_after_the_key_that_closes_an_input_do_not_reach_it() -> None:
     async with showing() as screen:
         await screen.press("f", *"ns:shop", "enter", "j", "j")
         await screen.shows("17 matches: ns:shop")
@@ -72,7 +72,7 @@ async def test_keys_right_behind_the_one_that_closes_a_line_are_not_for_that_lin
         assert not screen.app.finder.text and not screen.app.bar.is_open
 
 
-async def test_a_wrong_filter_says_why_and_is_not_used() -> None:
+async def test_invalid_filter_shows_an_error_and_is_not_applied() -> None:
     async with showing() as screen:
         await screen.press("f")
         await screen.type("spod:x")
@@ -83,7 +83,7 @@ async def test_a_wrong_filter_says_why_and_is_not_used() -> None:
         await screen.hides("error:")
 
 
-async def test_tab_completes_fields_and_values_one_after_the_other() -> None:
+async def test_tab_completes_fields_and_cycles_through_values() -> None:
     async with showing() as screen:
         await screen.until(lambda: screen.app.bar.values)
         await screen.press("f")
@@ -98,7 +98,7 @@ async def test_tab_completes_fields_and_values_one_after_the_other() -> None:
         await screen.until(lambda: screen.app.context.where_text == "container:app")
 
 
-async def test_history_brings_back_what_was_typed() -> None:
+async def test_history_recalls_earlier_filters() -> None:
     async with showing() as screen:
         for text in ("ns:shop", "ns:jobs"):
             await screen.press("f", *["backspace"] * 10)
@@ -118,7 +118,7 @@ async def test_no_match_looks_different_from_an_empty_recording() -> None:
         await screen.shows("1 of 34")
 
 
-async def test_keys_still_move_the_cursor_after_there_was_no_match() -> None:
+async def test_keys_move_the_cursor_after_a_filter_without_matches() -> None:
     async with showing(size=(160, 50)) as screen:
         await screen.shows("1 of 34", "[Summary]")
         await screen.press("e")
@@ -129,7 +129,7 @@ async def test_keys_still_move_the_cursor_after_there_was_no_match() -> None:
         await screen.shows("3 of 34")
 
 
-async def test_everything_is_shown_again_by_one_key() -> None:
+async def test_x_removes_the_filter_and_backspace_restores_it() -> None:
     async with showing() as screen:
         await screen.press("s")
         await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
@@ -139,7 +139,7 @@ async def test_everything_is_shown_again_by_one_key() -> None:
         await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
 
 
-async def test_a_filter_by_the_value_of_the_selected_field() -> None:
+async def test_equals_and_bang_filter_by_the_selected_cell() -> None:
     async with showing() as screen:
         await screen.press("end", "up")
         await screen.until(lambda: screen.app.views.events.selected_row)
@@ -151,7 +151,7 @@ async def test_a_filter_by_the_value_of_the_selected_field() -> None:
         await screen.until(lambda: screen.app.context.where_text == "-pod:batch")
 
 
-async def test_search_finds_goes_on_and_begins_again() -> None:
+async def test_search_finds_next_and_previous_and_wraps_around() -> None:
     async with showing() as screen:
         await screen.press("/")
         await screen.type("SIDECAR")
@@ -168,7 +168,7 @@ async def test_search_finds_goes_on_and_begins_again() -> None:
         await screen.shows("not found: nowhere")
 
 
-async def test_what_was_searched_for_last_is_searched_for_again_after_escape() -> None:
+async def test_n_repeats_the_last_search_after_escape() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
         await screen.press("/")
@@ -185,7 +185,7 @@ async def test_what_was_searched_for_last_is_searched_for_again_after_escape() -
         await screen.shows("no search text yet")
 
 
-async def test_a_long_search_says_how_far_it_is() -> None:
+async def test_long_search_shows_its_progress() -> None:
     async with showing() as screen:
         screen.app.frame.work_on(searching="web", searched=0.42)
         await screen.shows("searching for web … 42%")
@@ -193,7 +193,7 @@ async def test_a_long_search_says_how_far_it_is() -> None:
         await screen.hides("searching for")
 
 
-async def test_presses_that_come_faster_than_a_search_ends_count(
+async def test_search_keys_pressed_during_a_search_take_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with showing() as screen:
@@ -221,7 +221,7 @@ async def test_presses_that_come_faster_than_a_search_ends_count(
         await screen.until(lambda: screen.selected == 10)
 
 
-async def test_one_container_or_pod_alone_and_back() -> None:
+async def test_narrowing_to_a_container_or_pod_and_back() -> None:
     async with showing() as screen:
         await screen.press(*["down"] * 5)
         await screen.until(lambda: screen.selected == 5 and screen.app.views.events.selected_row)
@@ -236,7 +236,7 @@ async def test_one_container_or_pod_alone_and_back() -> None:
         await screen.hides("jobs/batch")
 
 
-async def test_what_is_no_container_is_said_to_be_none() -> None:
+async def test_narrowing_without_a_container_shows_the_reason() -> None:
     async with showing(size=(100, 30)) as screen:
         await screen.shows("1 of 34")
         await screen.press("i")
@@ -260,7 +260,7 @@ async def test_what_is_no_container_is_said_to_be_none() -> None:
         await screen.shows("there is no container here")
 
 
-async def test_a_filter_to_begin_with_can_be_left_and_comes_back() -> None:
+async def test_initial_filter_can_be_removed_and_recalled() -> None:
     async with showing(where=parse("ns:jobs")) as screen:
         await screen.shows("matches: ns:jobs")
         await screen.press("backspace")
@@ -280,7 +280,7 @@ async def test_next_and_previous_event_of_the_same_container() -> None:
         await screen.until(lambda: screen.selected == 8)
 
 
-async def test_help_lists_the_keys_there_are_and_goes_away() -> None:
+async def test_help_lists_keys_and_closes_on_escape() -> None:
     async with showing(size=(100, 60)) as screen:
         await screen.press("?")
         await screen.shows("keys of this screen", "pause or resume the view", "Esc closes")
@@ -288,7 +288,7 @@ async def test_help_lists_the_keys_there_are_and_goes_away() -> None:
         await screen.hides("keys of this screen")
 
 
-async def test_the_palette_has_actions_by_name() -> None:
+async def test_palette_runs_an_action_by_name() -> None:
     async with showing(size=(100, 40)) as screen:
         await screen.press("ctrl+p")
         await screen.type("slow replies")
@@ -297,7 +297,7 @@ async def test_the_palette_has_actions_by_name() -> None:
         await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
 
 
-async def test_keys_can_be_bound_anew() -> None:
+async def test_keys_can_be_rebound() -> None:
     keymap = DEFAULT.rebound({"help": ("f2",), "filter": ()})
     async with showing(keymap=keymap, size=(100, 60)) as screen:
         await screen.press("?", "f")
@@ -306,7 +306,7 @@ async def test_keys_can_be_bound_anew() -> None:
         await screen.shows("keys of this screen")
 
 
-async def test_themes_go_round() -> None:
+async def test_theme_key_cycles_through_the_themes() -> None:
     async with showing() as screen:
         for name in ("light", "ansi", "dark"):
             await screen.press("T")
@@ -341,7 +341,7 @@ async def test_an_event_is_saved_for_its_owner_only(
         assert "name: app" in path.read_text()
 
 
-async def test_the_command_line_of_what_is_shown_is_copied() -> None:
+async def test_command_line_for_the_shown_events_is_copied() -> None:
     async with showing() as screen:
         await screen.press("s")
         await screen.until(lambda: screen.app.context.where_text)
@@ -350,7 +350,7 @@ async def test_the_command_line_of_what_is_shown_is_copied() -> None:
         assert screen.app.clipboard == f"nri-scope log {RECORDING} --where 'took:>1ms'"
 
 
-async def test_a_file_name_that_is_no_text_is_not_copied(tmp_path: Path) -> None:
+async def test_file_name_that_is_not_utf8_is_not_copied(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"r-\xff.nriscope.db")
     shutil.copy(RECORDING, path)
     async with showing(path) as screen:
@@ -359,18 +359,18 @@ async def test_a_file_name_that_is_no_text_is_not_copied(tmp_path: Path) -> None
         await screen.shows("the command line is not valid UTF-8 and cannot be copied")
 
 
-def test_the_largest_text_that_is_copied_fits_into_what_terminals_take() -> None:
+def test_largest_copied_text_fits_the_limit_of_terminals() -> None:
     assert len(base64.b64encode(b"x" * copy.CLIPBOARD_MAX)) < 74_994
 
 
-async def test_a_finished_recording_has_no_state_of_following() -> None:
+async def test_finished_recording_shows_no_follow_state() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
         assert screen.app.views.events.listing.state is FollowState.SCROLLED
         assert "scrolled" not in screen.text()
 
 
-async def test_a_file_that_is_no_recording_ends_it_with_the_reason(tmp_path: Path) -> None:
+async def test_app_exits_with_an_error_if_the_file_is_not_a_recording(tmp_path: Path) -> None:
     path = tmp_path / "text.nriscope.db"
     path.write_text("no recording")
     async with showing(path) as screen:
@@ -380,12 +380,12 @@ async def test_a_file_that_is_no_recording_ends_it_with_the_reason(tmp_path: Pat
     assert screen.app.return_code == 2
 
 
-async def test_what_is_wrong_with_the_configuration_is_told_in_the_beginning() -> None:
+async def test_configuration_warning_is_shown_at_start() -> None:
     async with showing(warning="keys.toml: permission denied") as screen:
         await screen.shows("! keys.toml: permission denied")
 
 
-async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> None:
+async def test_follow_and_pause_are_rejected_in_a_finished_recording() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
         await screen.press("space")
@@ -397,7 +397,7 @@ async def test_where_nothing_comes_any_more_following_and_pausing_say_so() -> No
         await screen.shows("2 of 34")
 
 
-async def test_of_many_completions_the_chosen_one_can_be_seen(
+async def test_selected_completion_is_visible_among_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = [f"{'x' * 15}-{number}" for number in range(20)]
@@ -412,7 +412,7 @@ async def test_of_many_completions_the_chosen_one_can_be_seen(
         assert "+" not in screen.line(f"[{names[-1]}]")
 
 
-async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() -> None:
+async def test_too_small_terminal_shows_a_message_until_enlarged() -> None:
     assert (screens.MIN_COLUMNS, screens.MIN_LINES) == (tui.MIN_COLUMNS, tui.MIN_LINES)
     async with showing() as screen:
         await screen.shows("1 of 34")
@@ -437,7 +437,7 @@ async def test_a_terminal_that_becomes_too_small_says_so_until_it_grows_again() 
         (["m", "down", "m", "d"], "No differences.", "W", "No differences."),
     ],
 )
-async def test_what_lies_over_a_terminal_too_small_is_there_again_when_it_grows(
+async def test_overlay_reappears_when_a_too_small_terminal_is_enlarged(
     tmp_path: Path, keys: list[str], words: str, then: str, shown: str
 ) -> None:
     path = copied(tmp_path)
@@ -458,7 +458,7 @@ async def test_what_lies_over_a_terminal_too_small_is_there_again_when_it_grows(
         await screen.hides("too small")
 
 
-async def test_what_is_opened_while_the_terminal_is_too_small_is_seen_and_used_later() -> None:
+async def test_overlay_opened_in_a_too_small_terminal_works_once_enlarged() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
         await screen.pilot.resize_terminal(39, 9)
@@ -474,7 +474,7 @@ async def test_what_is_opened_while_the_terminal_is_too_small_is_seen_and_used_l
 
 
 @pytest.mark.parametrize("view", ["1", "2"])
-async def test_without_a_mark_nothing_is_narrowed_to_marked_events(view: str) -> None:
+async def test_only_marked_is_rejected_without_marks(view: str) -> None:
     async with showing() as screen:
         await screen.press(view)
         await screen.shows("jobs/batch")

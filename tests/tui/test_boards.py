@@ -16,7 +16,7 @@ from nri_scope.tui.containers.container_board import ContainerBoard
 from tests.tui.screen import Shown, copied, showing
 
 
-async def test_searching_goes_on_in_the_view_that_is_shown() -> None:
+async def test_search_runs_in_the_current_view() -> None:
     async with showing() as shown:
         await shown.press("2")
         await shown.shows("▾ shop/web", "▸ broken")
@@ -30,7 +30,7 @@ async def test_searching_goes_on_in_the_view_that_is_shown() -> None:
         await shown.shows("[2 Containers]", "not found: nobody")
 
 
-async def test_narrowing_stays_when_the_view_changes_and_backspace_goes_back() -> None:
+async def test_narrowing_survives_a_change_of_view_and_backspace_undoes_it() -> None:
     async with showing() as shown:
         await shown.press("2")
         await shown.shows("▾ shop/web", "▸ broken")
@@ -49,7 +49,7 @@ async def test_narrowing_stays_when_the_view_changes_and_backspace_goes_back() -
         await shown.shows("▸ broken")
 
 
-async def test_every_view_has_a_key_and_shows_something() -> None:
+async def test_every_view_opens_by_its_key() -> None:
     async with showing() as shown:
         for key, words in {
             "2": "▸ sidecar",
@@ -72,7 +72,7 @@ async def test_an_event_of_the_timeline_opens_in_the_list() -> None:
         await shown.until(lambda: shown.selected == 6)
 
 
-async def test_the_details_are_of_the_cursor_of_the_view_that_is_shown() -> None:
+async def test_details_follow_the_cursor_of_the_current_view() -> None:
     async with showing(size=(160, 50)) as shown:
         await shown.shows("1 of 34", "[Summary]", "reason ")
         await shown.press("2")
@@ -91,7 +91,7 @@ def _type(shown: Shown, *keys: str) -> None:
         shown.app.post_message(Key(key, key if len(key) == 1 else None))
 
 
-async def test_keys_typed_right_behind_that_of_a_view_are_not_lost() -> None:
+async def test_keys_typed_right_after_a_view_key_are_not_lost() -> None:
     async with showing() as shown:
         _type(shown, "2", "down", "down", "down", "enter")
         await shown.shows("[2 Containers]", "> shop/web/app")
@@ -110,7 +110,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return go_on
 
 
-async def test_keys_wait_for_the_lines_of_a_slow_view_however_long(slow: asyncio.Event) -> None:
+async def test_keys_wait_until_a_slow_view_has_its_lines(slow: asyncio.Event) -> None:
     async with showing() as shown:
         _type(shown, "2", *["down"] * 3, "enter", "3", "1", "f", "q", "enter")
         await shown.shows("[2 Containers]", "reading…")
@@ -121,7 +121,7 @@ async def test_keys_wait_for_the_lines_of_a_slow_view_however_long(slow: asyncio
         await shown.shows("> shop/web/app")
 
 
-async def test_keys_typed_right_behind_that_of_the_palette_or_of_help_are_not_lost() -> None:
+async def test_keys_typed_right_after_the_palette_or_help_key_are_not_lost() -> None:
     async with showing() as shown:
         _type(shown, "2", "ctrl+p", *"replay")
         await shown.shows("[2 Containers]", "🔎 replay", "replay marked, else shown events")
@@ -130,7 +130,7 @@ async def test_keys_typed_right_behind_that_of_the_palette_or_of_help_are_not_lo
         await shown.shows("set by the runtime.")
 
 
-async def test_keys_behind_that_of_a_filter_are_for_what_it_lets_through(tmp_path: Path) -> None:
+async def test_keys_after_a_filter_act_on_the_matching_events(tmp_path: Path) -> None:
     path = copied(tmp_path)
     async with showing(path) as shown:
         await shown.shows("1 of 34")
@@ -143,7 +143,7 @@ async def test_keys_behind_that_of_a_filter_are_for_what_it_lets_through(tmp_pat
         assert [one.event for one in marks_in(recording)] == [14, stopped[0], 32]
 
 
-async def test_a_key_waits_for_the_line_that_was_just_gone_to(
+async def test_key_waits_until_the_line_under_the_cursor_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     go_on, look = asyncio.Event(), ContainerBoard.read_missing
@@ -171,7 +171,7 @@ async def test_a_key_waits_for_the_line_that_was_just_gone_to(
 
 
 @pytest.mark.parametrize("keys", [["escape"], ["1", "escape"], ["f", "q", "escape"]])
-async def test_keys_that_wait_for_a_slow_view_are_forgotten(
+async def test_escape_discards_keys_that_wait_for_a_slow_view(
     slow: asyncio.Event, keys: list[str]
 ) -> None:
     async with showing() as shown:
@@ -182,14 +182,14 @@ async def test_keys_that_wait_for_a_slow_view_are_forgotten(
 
 
 @pytest.mark.parametrize("keys", [["q"], ["down", "q"], ["f", "ctrl+c"]])
-async def test_a_slow_view_can_be_left(slow: asyncio.Event, keys: list[str]) -> None:
+async def test_quitting_does_not_wait_for_a_slow_view(slow: asyncio.Event, keys: list[str]) -> None:
     async with showing() as shown:
         _type(shown, "2", *keys)
         await shown.until(lambda: shown.app.return_code is not None)
         assert not slow.is_set()
 
 
-async def test_keys_of_the_list_of_events_say_so_elsewhere() -> None:
+async def test_event_list_keys_show_a_hint_in_other_views() -> None:
     async with showing() as shown:
         await shown.press("5")
         await shown.shows("[5 Sessions]", "interrupted")
@@ -198,7 +198,7 @@ async def test_keys_of_the_list_of_events_say_so_elsewhere() -> None:
             await shown.shows(f"{shown_key(key)} only works in the list of events (key 1)")
 
 
-async def test_the_palette_goes_to_the_view_that_can_do_it() -> None:
+async def test_palette_switches_to_the_view_of_the_action() -> None:
     async with showing(size=(100, 40)) as screen:
         await screen.press("ctrl+p")
         await screen.type("half a screen later")

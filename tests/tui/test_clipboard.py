@@ -35,7 +35,7 @@ def _copied(screen: Shown) -> str:
     return text
 
 
-async def test_events_are_copied_escaped(tmp_path: Path) -> None:
+async def test_copied_events_contain_no_control_characters(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
     async with showing(path, size=(160, 50)) as screen:
         for event in (3, 5, 24):
@@ -80,7 +80,7 @@ _MORE = ["", " ", "\\", "'", '"', "\n", "!"]
         max_size=4,
     )
 )
-def test_a_shell_does_not_obey_what_is_pasted(parts: list[tuple[str, str]]) -> None:
+def test_pasted_yaml_runs_no_command(parts: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         marker = Path(folder) / "ran"
         text = "".join(part.format(f"touch {marker}") + more for part, more in parts)
@@ -98,7 +98,7 @@ def test_a_shell_does_not_obey_what_is_pasted(parts: list[tuple[str, str]]) -> N
         assert yaml.safe_load(to_yaml(shell_safe(document))) == document
 
 
-def test_a_shell_obeys_other_yaml(tmp_path: Path) -> None:
+def test_pasted_yaml_without_escaping_runs_a_command(tmp_path: Path) -> None:
     for shell in _SHELLS:
         _pasted(to_yaml({"id": f"x\ntouch {tmp_path / 'ran'}\n"}), str(tmp_path), shell)
         (tmp_path / "ran").unlink()
@@ -113,7 +113,7 @@ def _pasted(text: str, folder: str, shell: list[str]) -> str:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([*_BREAKOUTS, *_MORE, "=ls", "~", "*", "{{a,b}}"]), max_size=4))
-def test_all_shells_read_the_words_of_a_command_line(parts: list[str]) -> None:
+def test_every_shell_passes_the_pasted_word_unchanged(parts: list[str]) -> None:
     word = "".join(part.format("touch ran") for part in parts).replace("\n", "")
     with tempfile.TemporaryDirectory() as folder:
         for shell in _SHELLS:
@@ -122,7 +122,7 @@ def test_all_shells_read_the_words_of_a_command_line(parts: list[str]) -> None:
             assert not (Path(folder) / "ran").exists()
 
 
-async def test_what_textual_copies_by_itself_is_escaped_too(
+async def test_text_copied_by_textual_is_escaped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with showing() as screen:
@@ -137,7 +137,7 @@ async def test_what_textual_copies_by_itself_is_escaped_too(
         assert content and base64.b64decode(content[1]).decode() == screen.app.clipboard
 
 
-async def test_a_command_line_with_controls_is_not_copied(tmp_path: Path) -> None:
+async def test_command_line_with_control_characters_is_not_copied(tmp_path: Path) -> None:
     where = parse('id:"c1\x03\ncurl evil\n"')
     async with showing(where=where) as screen:
         await screen.shows("matches")
@@ -155,7 +155,7 @@ async def test_a_command_line_with_controls_is_not_copied(tmp_path: Path) -> Non
 
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=4))
-def test_a_command_line_is_one_line_that_says_these_words(words: list[str]) -> None:
+def test_command_line_is_one_line_and_parses_to_its_words(words: list[str]) -> None:
     try:
         line = pasteable(words)
     except UsageError:
@@ -165,7 +165,7 @@ def test_a_command_line_is_one_line_that_says_these_words(words: list[str]) -> N
     assert shlex.split(line) == words
 
 
-def test_an_ordinary_one_is_given() -> None:
+def test_command_line_quotes_path_and_filter_and_rejects_controls() -> None:
     line = command_line(Path("/tmp/a b.nriscope.db"), parse("pod:web took:>1ms"))
     assert line == "nri-scope log '/tmp/a b.nriscope.db' --where 'pod:web took:>1ms'"
     with pytest.raises(UsageError, match="control characters"):

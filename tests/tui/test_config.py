@@ -12,7 +12,7 @@ from nri_scope.tui.config import MAX_SIZE, config_path, load, parsed
 THEMES = ("dark", "light")
 
 
-def test_without_a_file_everything_is_as_usual(tmp_path: Path) -> None:
+def test_missing_file_gives_the_defaults(tmp_path: Path) -> None:
     config = load(tmp_path / "keys.toml", THEMES)
     assert config.keymap is DEFAULT and config.theme == ""
 
@@ -42,7 +42,7 @@ def test_keys_and_theme_are_read(tmp_path: Path) -> None:
         ("[keys", "invalid TOML"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line_with_the_way_out(
+def test_invalid_file_gives_a_one_line_error_with_a_hint(
     tmp_path: Path, text: str, words: str
 ) -> None:
     path = tmp_path / "keys.toml"
@@ -54,7 +54,7 @@ def test_what_is_wrong_is_told_in_one_line_with_the_way_out(
     assert error.value.hint
 
 
-def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path) -> None:
+def test_binary_or_oversized_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not valid UTF-8"):
@@ -64,7 +64,7 @@ def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path) -> None:
         load(path, THEMES)
 
 
-def test_a_file_that_cannot_be_read_is_warned_of(tmp_path: Path) -> None:
+def test_unreadable_file_gives_the_defaults_and_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     path.mkdir()
     config = load(path, THEMES)
@@ -72,13 +72,13 @@ def test_a_file_that_cannot_be_read_is_warned_of(tmp_path: Path) -> None:
     assert config.warning.startswith(f"{path}: is a directory; using the default keys and theme")
 
 
-def test_the_place_of_the_file_follows_xdg() -> None:
+def test_config_path_follows_xdg() -> None:
     assert config_path({"XDG_CONFIG_HOME": "/etc/x"}) == Path("/etc/x/nri-scope/keys.toml")
     home = Path("~/.config/nri-scope/keys.toml").expanduser()
     assert config_path({"XDG_CONFIG_HOME": "relative"}) == config_path({}) == home
 
 
-def test_the_example_of_the_docs_is_right() -> None:
+def test_documented_example_is_valid() -> None:
     page = Path(__file__).parents[2] / "docs" / "tui.md"
     example = page.read_text().partition("```toml\n")[2].partition("```")[0]
     assert parsed(example, ("dark", "light", "ansi")).keymap.shown("follow") == "F5"

@@ -22,7 +22,7 @@ _LINES = " │─╭╮╰╯▁▂▃▄▅▆▇█▏"
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-async def test_nothing_is_written_in_the_colour_of_its_background(
+async def test_all_text_contrasts_with_its_background(
     theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -82,7 +82,7 @@ async def grown(screen: Shown, events: int) -> None:
     await screen.until(lambda: shown.virtual_size.height == shown.view.length)
 
 
-async def test_a_recording_that_grows_is_followed(writing: Writing) -> None:
+async def test_growing_recording_is_followed(writing: Writing) -> None:
     writing.events(3)
     async with showing(writing.path) as screen:
         await grown(screen, 3)
@@ -93,7 +93,7 @@ async def test_a_recording_that_grows_is_followed(writing: Writing) -> None:
         assert screen.selected == 43
 
 
-async def test_what_comes_moves_nothing_but_rows(
+async def test_new_events_cause_no_layout(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing.events(40)
@@ -115,7 +115,7 @@ async def test_what_comes_moves_nothing_but_rows(
         assert events.vertical_scrollbar.window_virtual_size == 46
 
 
-async def test_moving_up_leaves_following_and_what_comes_is_counted(writing: Writing) -> None:
+async def test_moving_up_stops_following_and_new_events_are_counted(writing: Writing) -> None:
     writing.events(5)
     async with showing(writing.path) as screen:
         await grown(screen, 5)
@@ -130,7 +130,7 @@ async def test_moving_up_leaves_following_and_what_comes_is_counted(writing: Wri
         assert screen.selected == 35
 
 
-async def test_end_at_the_end_follows_again(writing: Writing) -> None:
+async def test_second_end_resumes_following(writing: Writing) -> None:
     writing.events(5)
     async with showing(writing.path) as screen:
         await grown(screen, 5)
@@ -142,7 +142,7 @@ async def test_end_at_the_end_follows_again(writing: Writing) -> None:
         await screen.shows("following")
 
 
-async def test_paused_stands_still_while_recording_goes_on(writing: Writing) -> None:
+async def test_paused_list_does_not_change_while_events_are_recorded(writing: Writing) -> None:
     writing.events(5)
     async with showing(writing.path) as screen:
         await grown(screen, 5)
@@ -156,7 +156,7 @@ async def test_paused_stands_still_while_recording_goes_on(writing: Writing) -> 
         assert screen.selected == 15
 
 
-async def test_a_filter_has_what_comes_later_too(writing: Writing) -> None:
+async def test_filter_includes_later_events(writing: Writing) -> None:
     writing.events(2)
     async with showing(writing.path) as screen:
         await screen.press("f")
@@ -182,7 +182,7 @@ async def test_gaps_are_rows_and_counted_in_the_title(writing: Writing) -> None:
         await screen.shows(" of 5 · 4 matches, 1 gap: event:RunPodSandbox", "queue full")
 
 
-async def test_an_empty_recording_says_what_it_waits_for(writing: Writing) -> None:
+async def test_empty_recording_shows_that_it_waits_for_events(writing: Writing) -> None:
     async with showing(writing.path) as screen:
         await screen.shows("No events yet", "Waiting for the recorder to write events to this")
         writing.events()
@@ -190,7 +190,7 @@ async def test_an_empty_recording_says_what_it_waits_for(writing: Writing) -> No
         await screen.hides("No events yet")
 
 
-async def test_a_finished_recording_without_events_says_so(writing: Writing) -> None:
+async def test_finished_recording_without_events_does_not_wait_for_them(writing: Writing) -> None:
     writing.begin()
     writing.recorder.close()
     async with showing(writing.path) as screen:
@@ -209,13 +209,13 @@ class News:
         """The recorder has not ended."""
 
 
-async def test_live_says_what_the_recorder_waits_for(writing: Writing) -> None:
+async def test_live_view_shows_the_status_of_the_recorder(writing: Writing) -> None:
     news = News("waiting for a runtime: /run/nri.sock: there is no such file")
     async with showing(writing.path, live=True, recorder=news) as screen:
         await screen.shows("No events yet", "waiting for a runtime: /run/nri.sock", " live")
 
 
-async def test_a_runtime_that_is_gone_is_told_in_the_title(writing: Writing) -> None:
+async def test_lost_runtime_is_shown_in_the_title(writing: Writing) -> None:
     writing.events(2)
     async with showing(writing.path, live=True, recorder=News(""), size=(120, 24)) as screen:
         await screen.shows("live")
@@ -225,7 +225,7 @@ async def test_a_runtime_that_is_gone_is_told_in_the_title(writing: Writing) -> 
         await screen.shows("runtime gone, waiting", "closed by the runtime")
 
 
-async def test_what_was_said_stays_while_events_come(writing: Writing) -> None:
+async def test_message_stays_while_events_arrive(writing: Writing) -> None:
     writing.events(2)
     async with showing(writing.path) as screen:
         await grown(screen, 2)
@@ -241,7 +241,7 @@ async def test_what_was_said_stays_while_events_come(writing: Writing) -> None:
         await screen.hides("event 2 is marked")
 
 
-async def test_a_file_that_is_moved_away_is_told_and_what_was_read_stays(writing: Writing) -> None:
+async def test_moved_file_is_reported_and_its_rows_stay(writing: Writing) -> None:
     writing.events(2)
     async with showing(writing.path, size=(139, 24)) as screen:
         await grown(screen, 2)
@@ -250,7 +250,7 @@ async def test_a_file_that_is_moved_away_is_told_and_what_was_read_stays(writing
         await screen.shows("it was deleted", "RunPodSandbox")
 
 
-async def test_a_container_narrows_every_view(writing: Writing) -> None:
+async def test_narrowing_to_a_container_applies_to_every_view(writing: Writing) -> None:
     session = writing.begin()
     for name in ("app", "other"):
         for method, message in life(container(name)):

@@ -9,7 +9,7 @@ from tests.tui.hostile import assert_harmless, hostile_recording
 from tests.tui.screen import showing
 
 
-async def test_every_view_shows_it_harmlessly(tmp_path: Path) -> None:
+async def test_every_view_escapes_a_hostile_recording(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
     async with showing(path, size=(160, 50)) as screen:
         await screen.until(lambda: screen.app.views.events.selected_row)
@@ -25,7 +25,7 @@ async def test_every_view_shows_it_harmlessly(tmp_path: Path) -> None:
             await screen.press("up")
 
 
-async def test_names_are_searched_filtered_and_completed_harmlessly(tmp_path: Path) -> None:
+async def test_completing_and_filtering_by_hostile_names_is_harmless(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
     async with showing(path) as screen:
         await screen.until(lambda: screen.app.bar.values)

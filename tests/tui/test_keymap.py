@@ -7,7 +7,7 @@ from nri_scope.errors import UsageError
 from nri_scope.tui.actions import ACTIONS, DEFAULT, Action, Keymap, Scope, shown
 
 
-def test_keys_are_shown_as_people_read_them() -> None:
+def test_key_names_are_abbreviated_for_display() -> None:
     assert [shown(key) for key in ("ctrl+p", "space", "F", "pageup", "+", "f1", "shift+tab")] == [
         "^P",
         "Space",
@@ -19,18 +19,18 @@ def test_keys_are_shown_as_people_read_them() -> None:
     ]
 
 
-def test_every_action_has_a_key_and_a_help_that_begins_in_lower_case() -> None:
+def test_every_action_has_a_key_and_help_in_lower_case() -> None:
     for action in ACTIONS:
         assert action.keys, action.name
         assert action.help[0].islower(), action.name
 
 
-def test_one_key_for_two_actions_in_one_place_is_refused_by_name() -> None:
+def test_one_key_for_two_actions_of_one_view_is_rejected() -> None:
     with pytest.raises(UsageError, match=r"the key F is both follow and pause"):
         DEFAULT.rebound({"pause": ("F",)})
 
 
-def test_a_key_of_one_view_may_not_hide_one_that_counts_everywhere() -> None:
+def test_view_key_must_not_hide_a_global_key() -> None:
     with pytest.raises(UsageError, match=r"the key q is both quit and follow"):
         DEFAULT.rebound({"follow": ("q",)})
 
@@ -43,7 +43,7 @@ def test_keys_of_two_views_do_not_clash() -> None:
     assert [action.name for action in Keymap(actions)] == ["one", "other"]
 
 
-def test_keys_of_the_line_that_text_is_typed_into_are_its_own() -> None:
+def test_input_keys_may_equal_global_keys() -> None:
     assert DEFAULT.rebound({"accept": ("ctrl+p",)}).shown("accept") == "^P"
 
 
@@ -52,12 +52,12 @@ def test_two_actions_can_swap_their_keys() -> None:
     assert (keymap.shown("follow"), keymap.shown("pause")) == ("Space", "F")
 
 
-def test_an_unknown_action_is_refused_with_the_nearest_one() -> None:
+def test_unknown_action_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(UsageError, match=r"no action 'folow'; did you mean follow\?"):
         DEFAULT.rebound({"folow": ("x",)})
 
 
-def test_an_action_may_lose_its_keys() -> None:
+def test_action_may_have_no_keys() -> None:
     keymap = DEFAULT.rebound({"theme": ()})
     assert keymap.first("theme") == ""
     assert DEFAULT.first("theme") == "T"

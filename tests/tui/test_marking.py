@@ -40,7 +40,7 @@ def _beside(path: Path) -> list[Mark]:
     return list(sidecar.read(sidecar.path_of(path)).values())
 
 
-async def test_a_mark_is_shown_kept_and_found_by_the_next_who_looks(path: Path) -> None:
+async def test_mark_is_shown_saved_and_loaded_again(path: Path) -> None:
     async with showing(path) as screen:
         await screen.go_to(5)
         await screen.press("m")
@@ -55,7 +55,7 @@ async def test_a_mark_is_shown_kept_and_found_by_the_next_who_looks(path: Path) 
         await screen.until(lambda: not _marks(path))
 
 
-async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
+async def test_mark_set_while_another_is_being_written_is_saved(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
@@ -78,7 +78,7 @@ async def test_a_mark_is_kept_though_the_one_before_is_still_being_written(
     assert [mark.event for mark in _marks(path)] == [5, 7]
 
 
-async def test_a_comment_is_in_the_summary_and_can_be_changed(path: Path) -> None:
+async def test_comment_is_shown_in_the_summary_and_can_be_edited(path: Path) -> None:
     async with showing(path, size=(160, 50)) as screen:
         await screen.go_to(7)
         await screen.press("M")
@@ -114,7 +114,7 @@ async def test_a_search_finds_comments(path: Path) -> None:
         assert screen.selected == 11
 
 
-async def test_how_many_are_marked_is_always_said(path: Path) -> None:
+async def test_number_of_marked_events_is_always_shown(path: Path) -> None:
     async with showing(path) as screen:
         await screen.go_to(5)
         await screen.press("m", "down")
@@ -126,7 +126,7 @@ async def test_how_many_are_marked_is_always_said(path: Path) -> None:
         await screen.shows("replays 1 marked event (* shows them)")
 
 
-async def test_only_marked_events_and_back(path: Path) -> None:
+async def test_star_toggles_only_marked_events(path: Path) -> None:
     async with showing(path) as screen:
         for event in (5, 9):
             await screen.go_to(event)
@@ -186,7 +186,7 @@ async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
         await screen.until(lambda: "*" in screen.line("22:17:22.011")[:3])
 
 
-async def test_a_comment_in_the_tree_begins_with_that_of_its_own_event(path: Path) -> None:
+async def test_comment_input_in_the_tree_starts_with_the_comment_of_that_event(path: Path) -> None:
     async with showing(path) as screen:
         await screen.go_to(5)
         await screen.press("M")
@@ -214,7 +214,7 @@ async def test_a_comment_in_the_tree_begins_with_that_of_its_own_event(path: Pat
         )
 
 
-async def test_of_pods_it_says_that_containers_are_compared(path: Path) -> None:
+async def test_comparing_events_without_a_container_is_rejected(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.press("2")
         await screen.shows("▾ shop/web", "▾ jobs/batch")
@@ -250,7 +250,7 @@ def _container(screen: Shown) -> str:
     return selected.name if isinstance(selected, Container) else ""
 
 
-async def test_only_marked_events_narrow_every_view(path: Path) -> None:
+async def test_only_marked_events_applies_to_every_view(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.go_to(15)
         await screen.press("m")
@@ -269,7 +269,7 @@ async def test_only_marked_events_narrow_every_view(path: Path) -> None:
         await screen.shows("shop/web")
 
 
-async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None:
+async def test_warning_is_shown_if_marks_cannot_be_saved(path: Path) -> None:
     file = sidecar.path_of(path)
     file.write_text("[]")
     path.chmod(0o400)
@@ -288,7 +288,7 @@ async def test_marks_that_cannot_be_kept_are_said_to_be_lost(path: Path) -> None
     assert _marks(path) == []
 
 
-async def test_marks_of_a_bundle_or_of_what_is_being_recorded_are_beside_it(
+async def test_marks_of_a_bundle_or_growing_recording_are_saved_beside_it(
     path: Path, tmp_path: Path
 ) -> None:
     bundle = a_bundle(tmp_path / "r.nriscope.zip")
@@ -320,7 +320,7 @@ async def test_marks_of_a_bundle_or_of_what_is_being_recorded_are_beside_it(
     assert not sidecar.path_of(path).exists()
 
 
-async def test_whoever_marks_and_leaves_at_once_has_marked_though_the_reader_is_busy(
+async def test_mark_is_saved_if_the_app_quits_while_the_reader_is_busy(
     path: Path,
 ) -> None:
     held = threading.Event()
@@ -340,7 +340,7 @@ async def test_whoever_marks_and_leaves_at_once_has_marked_though_the_reader_is_
     assert [mark.event for mark in _marks(path)] == sorted([5, number])
 
 
-async def test_two_who_look_at_one_recording_keep_the_marks_of_both(path: Path) -> None:
+async def test_two_apps_on_one_recording_keep_the_marks_of_both(path: Path) -> None:
     async with showing(path) as one:
         await one.go_to(5)
         async with showing(path) as other:
@@ -356,7 +356,7 @@ async def test_two_who_look_at_one_recording_keep_the_marks_of_both(path: Path) 
     assert [mark.event for mark in _marks(path)] == [5, 7]
 
 
-async def test_details_follow_the_cursor_and_their_keys_work(path: Path) -> None:
+async def test_detail_keys_switch_tabs_and_layout(path: Path) -> None:
     async with showing(path, size=(100, 28)) as screen:
         await screen.go_to(5)
         await screen.hides("[Summary]")
@@ -390,7 +390,7 @@ def sends_no_resize(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(Screen, "_refresh_layout", asked_before)
 
 
-async def test_the_list_is_as_high_as_it_can_be_though_nothing_tells_it(
+async def test_list_fills_its_space_without_a_resize_event(
     path: Path, sends_no_resize: Callable[[], None]
 ) -> None:
     async with showing(path, size=(100, 28)) as screen:
@@ -403,7 +403,7 @@ async def test_the_list_is_as_high_as_it_can_be_though_nothing_tells_it(
         await screen.until(lambda: events.listing.height == events.size.height == before)
 
 
-async def test_details_are_shown_though_nothing_tells_them_their_place(
+async def test_details_are_shown_without_a_resize_event(
     path: Path, sends_no_resize: Callable[[], None]
 ) -> None:
     async with showing(path, size=(100, 28)) as screen:
@@ -416,7 +416,7 @@ async def test_details_are_shown_though_nothing_tells_them_their_place(
         await screen.shows("[Summary]", "container   app")
 
 
-async def test_enter_goes_to_the_details_and_escape_back(path: Path) -> None:
+async def test_enter_focuses_the_details_and_escape_returns(path: Path) -> None:
     async with showing(path) as screen:
         await screen.go_to(5)
         await screen.press("enter")
@@ -426,7 +426,7 @@ async def test_enter_goes_to_the_details_and_escape_back(path: Path) -> None:
         await screen.until(lambda: not screen.app.views.in_detail)
 
 
-async def test_a_search_in_the_details_stays_there(path: Path) -> None:
+async def test_search_in_the_details_does_not_move_the_list(path: Path) -> None:
     async with showing(path, size=(100, 40)) as screen:
         await screen.go_to(5)
         await screen.press("enter", "]")

@@ -33,7 +33,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copied(tmp_path)
 
 
-async def test_a_terminal_that_cannot_be_handed_over_gets_the_command_line(
+async def test_command_line_is_copied_if_the_terminal_cannot_be_handed_over(
     path: Path, tmp_path: Path
 ) -> None:
     async with showing(path, size=(100, 20), where=parse("container:app")) as screen:
@@ -57,7 +57,7 @@ async def test_a_terminal_that_cannot_be_handed_over_gets_the_command_line(
         await screen.shows("replay to ./p 'x'")
 
 
-async def test_no_command_is_no_replay(path: Path, tmp_path: Path) -> None:
+async def test_empty_command_starts_no_replay(path: Path, tmp_path: Path) -> None:
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("r", "enter")
@@ -66,7 +66,7 @@ async def test_no_command_is_no_replay(path: Path, tmp_path: Path) -> None:
     assert [each for each in tmp_path.iterdir() if each.is_dir()] == []
 
 
-async def test_without_a_place_for_temporary_files_nothing_breaks(
+async def test_missing_temporary_folder_shows_an_error(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with showing(path, size=(160, 20)) as screen:
@@ -80,7 +80,9 @@ async def test_without_a_place_for_temporary_files_nothing_breaks(
 
 
 @needs_tmux
-async def test_a_plugin_is_replayed_to_in_the_terminal(path: Path, tmp_path: Path) -> None:
+async def test_replay_to_a_plugin_uses_the_terminal_and_returns_it(
+    path: Path, tmp_path: Path
+) -> None:
     plugin = tmp_path / "plugin.py"
     plugin.write_text(PLUGIN.format(python=sys.executable))
     plugin.chmod(0o755)

@@ -45,7 +45,7 @@ async def _saved(screen: Shown) -> Recording:
     return Recording.open(path)
 
 
-async def test_all_events_are_saved_where_nothing_is_filtered(path: Path) -> None:
+async def test_all_events_are_saved_without_a_filter(path: Path) -> None:
     async with showing(path, size=(120, 24)) as screen:
         await screen.shows("1 of 34")
         with await _saved(screen) as recording:
@@ -53,7 +53,7 @@ async def test_all_events_are_saved_where_nothing_is_filtered(path: Path) -> Non
         await screen.shows("all 32 events")
 
 
-async def test_what_the_filter_shows_is_saved_with_what_goes_with_it(path: Path) -> None:
+async def test_filtered_events_are_saved_with_their_context(path: Path) -> None:
     async with showing(path, size=(120, 24), where=parse("event:StopContainer")) as screen:
         await screen.shows("4 matches")
         with await _saved(screen) as recording:
@@ -62,7 +62,7 @@ async def test_what_the_filter_shows_is_saved_with_what_goes_with_it(path: Path)
         await screen.shows("4 shown events, plus ", " for context")
 
 
-async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:
+async def test_marked_events_are_saved_even_if_not_shown(path: Path) -> None:
     async with showing(path, size=(120, 24)) as screen:
         await screen.go_to(15)
         await screen.until(lambda: screen.app.views.events.selected_row)
@@ -75,7 +75,7 @@ async def test_marked_events_are_saved_whatever_is_shown(path: Path) -> None:
         await screen.shows("1 marked event")
 
 
-async def test_marks_go_along_wherever_they_are_kept(path: Path) -> None:
+async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Path) -> None:
     path.chmod(0o400)
     async with showing(path, size=(120, 24)) as screen:
         await screen.go_to(15)
@@ -98,7 +98,7 @@ async def test_marks_go_along_wherever_they_are_kept(path: Path) -> None:
         await screen.until(lambda: "*" in screen.line("22:17:21.501 Create")[:4])
 
 
-async def test_nothing_shown_is_nothing_saved(path: Path) -> None:
+async def test_nothing_is_saved_if_no_event_is_shown(path: Path) -> None:
     async with showing(path) as screen:
         await screen.press("e")
         await screen.shows("0 matches")
@@ -140,7 +140,7 @@ class _Held:
         asyncio.run_coroutine_threadsafe(self.go_on.wait(), self._loop).result()
 
 
-async def test_escape_stops_it_and_leaves_nothing(
+async def test_escape_stops_saving_and_leaves_no_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=False)
@@ -158,7 +158,7 @@ async def test_escape_stops_it_and_leaves_nothing(
     assert not list(Path.cwd().iterdir())
 
 
-async def test_what_is_written_already_is_not_said_to_be_stopped(
+async def test_escape_after_the_file_was_written_reports_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=True)
@@ -175,7 +175,7 @@ async def test_what_is_written_already_is_not_said_to_be_stopped(
         assert screen.app.made == [made]
 
 
-async def test_leaving_ends_it_and_leaves_nothing(
+async def test_quitting_stops_saving_and_leaves_no_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=False)
@@ -189,7 +189,7 @@ async def test_leaving_ends_it_and_leaves_nothing(
     assert not list(Path.cwd().iterdir()) and screen.app.made == []
 
 
-async def test_a_folder_that_is_gone_is_told(
+async def test_deleted_current_folder_is_reported(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"
@@ -202,7 +202,7 @@ async def test_a_folder_that_is_gone_is_told(
         await screen.shows("! the current folder no longer exists; start in another folder")
 
 
-async def test_where_the_current_folder_cannot_be_written_to_another_is_taken_and_named(
+async def test_home_is_used_if_the_current_folder_is_not_writable(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -219,7 +219,7 @@ async def test_where_the_current_folder_cannot_be_written_to_another_is_taken_an
     assert not list(current.iterdir())
 
 
-def test_without_a_home_a_folder_of_its_own_is_made(
+def test_temporary_folder_is_created_if_no_folder_is_writable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(save, "_is_writable", lambda folder: False)
@@ -228,7 +228,7 @@ def test_without_a_home_a_folder_of_its_own_is_made(
     assert found.parent.parent == tmp_path and found.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_bundle_is_redacted_and_says_what_was_replaced(path: Path) -> None:
+async def test_bundle_is_redacted_and_replacements_are_listed(path: Path) -> None:
     async with showing(path, size=(100, 40), where=parse("container:app")) as screen:
         await screen.shows("matches: container:app")
         await screen.press("E")
@@ -265,7 +265,7 @@ def _variable(recording: Recording, event: int) -> str:
         ),
     ],
 )
-async def test_a_bundle_that_cannot_be_is_told_in_full(
+async def test_error_of_a_failed_export_is_shown_in_full(
     path: Path, monkeypatch: pytest.MonkeyPatch, error: NriScopeError, words: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:

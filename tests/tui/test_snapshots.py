@@ -43,7 +43,7 @@ def _chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_what_a_passive_recording_shows(size: tuple[int, int]) -> None:
+async def test_views_of_a_passive_recording(size: tuple[int, int]) -> None:
     async with showing(RECORDING, size=size) as screen:
         await looks_like(screen, "events")
         await screen.go_to(5)
@@ -58,9 +58,7 @@ async def test_what_a_passive_recording_shows(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_what_a_chain_that_changes_containers_shows(
-    size: tuple[int, int], tmp_path: Path, chain: Path
-) -> None:
+async def test_views_of_a_plugin_chain(size: tuple[int, int], tmp_path: Path, chain: Path) -> None:
     # Marks are kept beside it.
     path = Path(shutil.copy(chain, tmp_path / NAME))
     async with showing(path, size=size) as screen:
@@ -81,7 +79,7 @@ async def test_what_a_chain_that_changes_containers_shows(
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_what_is_in_the_place_of_rows_and_over_them(size: tuple[int, int]) -> None:
+async def test_filter_error_no_match_and_help(size: tuple[int, int]) -> None:
     async with showing(RECORDING, size=size) as screen:
         await screen.press("f")
         screen.app.query_one(Input).cursor_blink = False
@@ -93,7 +91,7 @@ async def test_what_is_in_the_place_of_rows_and_over_them(size: tuple[int, int])
         await looks_like(screen, "help")
 
 
-async def test_what_a_recording_that_is_made_shows(tmp_path: Path) -> None:
+async def test_views_of_a_live_recording(tmp_path: Path) -> None:
     writing = Writing(tmp_path / NAME)
     try:
         news = News("waiting for a runtime: /var/run/nri/nri.sock: there is no such file")

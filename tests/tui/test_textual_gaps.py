@@ -38,7 +38,7 @@ class _App(App[None]):
         self.done.append("of the app")
 
 
-async def test_what_a_key_is_bound_to_is_done_when_the_call_returns() -> None:
+async def test_do_bound_runs_the_action_before_it_returns() -> None:
     app = _App()
     async with app.run_test():
         app.screen.set_focus(app.query_one(_Focused))
@@ -49,7 +49,7 @@ async def test_what_a_key_is_bound_to_is_done_when_the_call_returns() -> None:
         assert not await do_bound(app, "z")
 
 
-async def test_a_line_shows_what_it_is_told_to_instead_of_its_value() -> None:
+async def test_text_line_displays_its_value_escaped() -> None:
     app = _App()
     async with app.run_test():
         line = app.query_one(TextLine)

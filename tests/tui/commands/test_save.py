@@ -16,13 +16,13 @@ from nri_scope.tui.commands.copy import CLIPBOARD_MAX, joined_for_clipboard
 from nri_scope.tui.commands.save import save
 
 
-def test_each_text_gets_a_file_of_its_own_for_its_owner_only(tmp_path: Path) -> None:
+def test_each_text_is_saved_to_a_new_private_file(tmp_path: Path) -> None:
     paths = [save([text], [7], tmp_path) for text in ("one", "two")]
     assert [path.read_text() for path in paths] == ["one", "two"]
     assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
 
 
-def test_a_full_disk_is_told_and_leaves_no_half_file(
+def test_full_disk_is_reported_and_leaves_no_partial_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int, *_: object, **__: object) -> NoReturn:
@@ -35,12 +35,12 @@ def test_a_full_disk_is_told_and_leaves_no_half_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or directory"):
         save(["text"], [7], tmp_path / "gone")
 
 
-def test_what_ends_before_its_end_leaves_no_half_file(tmp_path: Path) -> None:
+def test_interrupted_save_leaves_no_partial_file(tmp_path: Path) -> None:
     def texts() -> Iterator[str]:
         yield "half"
         raise KeyboardInterrupt
@@ -50,7 +50,7 @@ def test_what_ends_before_its_end_leaves_no_half_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_more_is_made_than_a_clipboard_takes() -> None:
+def test_text_for_the_clipboard_is_not_generated_beyond_its_limit() -> None:
     made = 0
 
     def texts() -> Iterator[str]:

@@ -54,7 +54,7 @@ async def test_enter_narrows_to_a_container_and_opens_an_event() -> None:
         assert chosen is not None and chosen.event_id == 5
 
 
-async def test_unfolds_and_folds() -> None:
+async def test_right_unfolds_and_left_folds() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         before = names(shown.screen)
         await shown.press("down", "down", "down", "right")
@@ -80,7 +80,7 @@ async def test_unfolds_and_folds() -> None:
         assert names(shown.screen) == before
 
 
-async def test_a_line_keeps_the_cursor_before_anybody_hears_that_it_moved() -> None:
+async def test_update_before_the_moved_message_keeps_the_cursor() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         assert isinstance(shown.board, ContainerBoard)
         await shown.press("down")
@@ -92,7 +92,7 @@ async def test_a_line_keeps_the_cursor_before_anybody_hears_that_it_moved() -> N
         assert names(shown.screen)[shown.board.body.cursor] == "  ▸ sidecar"
 
 
-async def test_goes_from_event_to_event_of_a_container() -> None:
+async def test_o_moves_between_events_of_a_container() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         await shown.press("down", "down", "down", "o", "o")
         assert shown.board.selected_event_id == 6
@@ -103,7 +103,7 @@ async def test_goes_from_event_to_event_of_a_container() -> None:
         assert shown.last(StatusText).text == "no earlier event of this container"
 
 
-async def test_shows_what_the_context_is_narrowed_to() -> None:
+async def test_shows_only_subjects_of_the_context() -> None:
     context = Context()
     async with showing(RECORDING, ContainerBoard, context=context) as shown:
         assert isinstance(shown.board, ContainerBoard)
@@ -124,7 +124,7 @@ async def test_shows_what_the_context_is_narrowed_to() -> None:
         assert names(shown.screen) == ["the filter matched no event of a pod"[2:36]]
 
 
-async def test_finds_by_name_and_id_and_goes_round() -> None:
+async def test_search_by_name_or_id_wraps_around() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         board = shown.board
         assert await board.find("SIDEcar") and board.body.cursor == 4
@@ -136,7 +136,7 @@ async def test_finds_by_name_and_id_and_goes_round() -> None:
         assert not await board.find("nobody") and board.body.cursor == 1
 
 
-async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
+async def test_empty_recording_shows_a_hint(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, ContainerBoard) as shown:
         assert shown.screen[1] == "this recording has no events of pods or containers"
@@ -144,14 +144,14 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
         assert shown.board.selected_event_id is None
 
 
-async def test_says_who_changed_a_container(tmp_path: Path) -> None:
+async def test_names_the_plugins_that_changed_a_container(tmp_path: Path) -> None:
     path = of_capture("containerd-2.4-beta", tmp_path / "r.nriscope.db")
     async with showing(path, ContainerBoard, size=(160, 50)) as shown:
         app = next(line for line in shown.screen if "▸ app" in line)
         assert "Δ 20-device-injector, 30-env-injector, 60-cpu-policy" in app
 
 
-async def test_the_cursor_stays_where_it_is_when_containers_come(tmp_path: Path) -> None:
+async def test_cursor_stays_when_containers_are_added(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
         await _grows(recorder)
 
@@ -167,7 +167,7 @@ async def _grows(recorder: Growing) -> None:
         assert shown.board.selected_event_id == before
 
 
-async def test_a_ring_that_removed_the_oldest_events_is_read_anew(tmp_path: Path) -> None:
+async def test_tree_is_reread_after_the_ring_removed_events(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
         async with showing(recorder.path, ContainerBoard) as shown:
             assert "      7 " in shown.screen[1]
@@ -180,7 +180,7 @@ async def test_a_ring_that_removed_the_oldest_events_is_read_anew(tmp_path: Path
             assert "      5 " in shown.screen[1]
 
 
-async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
+async def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
     async with showing(path, ContainerBoard, size=(120, 50)) as shown:
         assert_harmless("\n".join(shown.screen))
@@ -196,7 +196,7 @@ async def test_fits_any_screen(size: tuple[int, int]) -> None:
         assert all(len(line) <= size[0] for line in shown.screen)
 
 
-async def test_the_cursor_and_marks_have_signs() -> None:
+async def test_cursor_and_marks_are_shown_as_signs() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         shown.board.is_marked = lambda event: (
             event is not None and event.id == shown.board.selected_event_id

@@ -29,7 +29,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_every_line_is_found_where_it_is(steps: list[Step]) -> None:
+def test_positions_and_nodes_correspond_after_any_steps(steps: list[Step]) -> None:
     outline = Outline()
     pods: dict[int, list[int]] = {}
     folded: set[int] = set()
@@ -73,7 +73,7 @@ def test_every_line_is_found_where_it_is(steps: list[Step]) -> None:
         outline.node_at(len(outline))
 
 
-def test_what_is_folded_into_a_pod_is_found_at_the_pod() -> None:
+def test_folded_container_has_the_position_of_its_pod() -> None:
     outline = Outline()
     outline.add([(1, 0), (1, 1), (2, 0), (2, 2)])
     outline.set_folded(2, True)
@@ -81,7 +81,7 @@ def test_what_is_folded_into_a_pod_is_found_at_the_pod() -> None:
     assert outline.position_of(Node(3)) is None and outline.position_of(Node(1, 2)) is None
 
 
-def test_a_hundred_thousand_containers_take_few_steps_each() -> None:
+def test_positions_and_nodes_correspond_with_100_000_containers() -> None:
     outline = Outline()
     for pod in range(1, 50_001):
         outline.add([(pod, 0), (pod, 2 * pod), (pod, 2 * pod + 1)])
@@ -108,7 +108,7 @@ def lines(recording: Recording, census: Census, chosen: SubjectFilter) -> list[s
     return ["  " * node.level + subjects[node].name for node in nodes]
 
 
-def test_shows_pods_with_their_containers_in_the_order_in_which_they_came(census: Census) -> None:
+def test_pods_and_containers_are_in_order_of_appearance(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
         assert lines(recording, census, SubjectFilter()) == [
             "kube-system/node-agent",
@@ -122,7 +122,7 @@ def test_shows_pods_with_their_containers_in_the_order_in_which_they_came(census
         ]
 
 
-def test_shows_only_what_it_is_narrowed_to(census: Census) -> None:
+def test_narrowing_leaves_only_the_subject_and_its_relatives(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
         app = next(one for one in recording.containers() if one.name == "app")
         assert lines(recording, census, SubjectFilter(about=app)) == ["shop/web", "  app"]
@@ -131,14 +131,14 @@ def test_shows_only_what_it_is_narrowed_to(census: Census) -> None:
         assert in_pod == ["shop/web", "  app", "  sidecar"]
 
 
-def test_shows_only_what_has_events_that_the_filter_lets_through(census: Census) -> None:
+def test_filter_leaves_only_subjects_with_matching_events(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
         some = lines(recording, census, SubjectFilter(parse("event:UpdateContainer")))
         assert some == ["shop/web", "  app"]
         assert lines(recording, census, SubjectFilter(parse("pod:nothing"))) == []
 
 
-def test_tells_what_synchronize_told_of_a_container_without_events(census: Census) -> None:
+def test_container_without_events_has_its_state_from_synchronize(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
         node = Node(1, 1)
         subject = read(recording, census, [node])[node]
@@ -146,7 +146,7 @@ def test_tells_what_synchronize_told_of_a_container_without_events(census: Censu
         assert subject.state(census.containers[1]) == "running"
 
 
-def test_a_census_can_be_read_while_the_recording_grows(tmp_path: Path) -> None:
+def test_census_collects_counts_and_times(tmp_path: Path) -> None:
     from tests.replay.recordings import START_NS, container, life, recording, run_pod
 
     path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(container())])

@@ -39,7 +39,7 @@ async def _shows(pilot: Pilot[None], text: str) -> str:
     raise AssertionError(f"no {text!r} in:\n{text_on(pilot.app)}")
 
 
-async def test_shows_differences_for_the_width_there_is_and_goes_away(store: Store) -> None:
+async def test_differences_fit_the_width_and_escape_closes_them(store: Store) -> None:
     one, other, *_ = await _events(store)
     app: App[None] = App()
     async with app.run_test(size=(140, 40)) as pilot:
@@ -52,7 +52,7 @@ async def test_shows_differences_for_the_width_there_is_and_goes_away(store: Sto
         assert not isinstance(app.screen, CompareScreen)
 
 
-async def test_says_what_is_wrong_with_the_recording(store: Store) -> None:
+async def test_read_error_is_shown(store: Store) -> None:
     class Damaged:
         async def run(self, _work: object) -> None:
             raise RecordingError("x.db", "it is damaged at event 5")
@@ -64,7 +64,7 @@ async def test_says_what_is_wrong_with_the_recording(store: Store) -> None:
         await _shows(pilot, "x.db: it is damaged at event 5")
 
 
-async def test_tells_its_keys(store: Store) -> None:
+async def test_help_lists_the_keys(store: Store) -> None:
     one, other, *_ = await _events(store)
     app: App[None] = App()
     async with app.run_test(size=(80, 24)) as pilot:

@@ -43,7 +43,7 @@ def _lines(found: Comparison, width: int = 120) -> list[str]:
     return [text_of(one) for one in found.lines(width)]
 
 
-def test_two_events_of_one_container_show_what_became_of_it(recording: Recording) -> None:
+def test_two_events_of_one_container_show_its_changes(recording: Recording) -> None:
     a = _event(recording, "CreateContainer", "app")
     b = _event(recording, "PostUpdateContainer", "app")
     found = _compared(recording, a, b)
@@ -57,7 +57,7 @@ def test_two_events_of_one_container_show_what_became_of_it(recording: Recording
     assert lines[0].startswith("A  #5 CreateContainer shop/web/app  2026-11-")
 
 
-def test_two_containers_differ_in_what_is_not_made_up(recording: Recording) -> None:
+def test_generated_values_of_two_containers_are_not_compared(recording: Recording) -> None:
     a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
     found = _compared(recording, a, b)
     assert "/process/env/FOO" in [change.path for change in found.changes]
@@ -67,7 +67,7 @@ def test_two_containers_differ_in_what_is_not_made_up(recording: Recording) -> N
     assert kinds["/process/env/FOO"] == "added"
 
 
-def test_the_same_is_no_difference(recording: Recording) -> None:
+def test_equal_containers_have_no_differences(recording: Recording) -> None:
     event = _event(recording, "CreateContainer")
     assert "No differences." in _lines(_compared(recording, event, event))
 
@@ -79,7 +79,7 @@ def test_an_event_without_a_container_cannot_be_compared(recording: Recording) -
     assert "There is nothing to compare." in lines
 
 
-def test_an_event_that_tells_only_the_id_counts_as_what_was_told_before(tmp_path: Path) -> None:
+def test_event_with_only_an_id_uses_the_container_of_an_earlier_event(tmp_path: Path) -> None:
     app = container(args=["serve"])
     events = [
         ("CreateContainer", api.CreateContainerRequest(pod=POD, container=app)),
@@ -93,9 +93,7 @@ def test_an_event_that_tells_only_the_id_counts_as_what_was_told_before(tmp_path
 
 
 @pytest.mark.parametrize("width", [30, 80, 99, 100, 160])
-def test_values_stand_beside_each_other_where_there_is_room(
-    recording: Recording, width: int
-) -> None:
+def test_values_are_side_by_side_from_100_columns(recording: Recording, width: int) -> None:
     a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
     lines = _lines(_compared(recording, a, b), width)
     values = [one for one in lines if one.startswith("  ")]
@@ -103,7 +101,7 @@ def test_values_stand_beside_each_other_where_there_is_room(
     assert all(columns(one) <= width for one in values)
 
 
-def test_it_ends_when_nobody_waits_for_it(recording: Recording) -> None:
+def test_cancelled_comparison_stops(recording: Recording) -> None:
     stop = CancelFlag()
     stop.set()
     event = _event(recording, "CreateContainer")
@@ -111,7 +109,7 @@ def test_it_ends_when_nobody_waits_for_it(recording: Recording) -> None:
         compare(recording, event, event, stop)
 
 
-def test_what_strangers_wrote_is_harmless(tmp_path: Path) -> None:
+def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
     with Recording.open(hostile_recording(tmp_path / "r.nriscope.db")) as found:
         events = [one for one in found.events() if one.event == "CreateContainer"]
         for a, b in pairwise(events[:10]):

@@ -112,7 +112,7 @@ async def test_shows_the_selected_row_and_keeps_the_tab(store: Store) -> None:
         assert "[Raw]" in text
 
 
-async def test_a_click_chooses_a_tab(store: Store) -> None:
+async def test_click_selects_a_tab(store: Store) -> None:
     rows = await _rows(store)
     app = _App(store)
     async with app.run_test(size=(100, 40)) as pilot:
@@ -123,7 +123,7 @@ async def test_a_click_chooses_a_tab(store: Store) -> None:
         await _shows(pilot, "pod_sandbox_id:")
 
 
-async def test_rows_that_are_only_passed_are_not_read(store: Store) -> None:
+async def test_rows_that_are_only_passed_over_are_not_read(store: Store) -> None:
     rows = await _rows(store)
     counted = _Counted(store)
     app = _App(counted)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ async def test_rows_that_are_only_passed_are_not_read(store: Store) -> None:
         assert counted.asked == 1
 
 
-async def test_a_row_that_takes_long_shows_that_it_does(store: Store) -> None:
+async def test_slow_row_shows_a_placeholder(store: Store) -> None:
     rows = await _rows(store)
     counted = _Counted(store)
     app = _App(counted)  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ async def test_a_row_that_takes_long_shows_that_it_does(store: Store) -> None:
         await _shows(pilot, "number      6,")
 
 
-async def test_word_of_waiting_that_comes_late_takes_nothing_away(
+async def test_late_placeholder_does_not_replace_content(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = await _rows(store)
@@ -173,7 +173,7 @@ async def test_word_of_waiting_that_comes_late_takes_nothing_away(
         assert "number      5," in text_on(app.pane)
 
 
-async def test_what_is_read_again_stays_on_the_screen_meanwhile(
+async def test_content_stays_while_it_is_reread(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detail_pane, "_REREAD_S", 0.001)
@@ -195,7 +195,7 @@ async def test_what_is_read_again_stays_on_the_screen_meanwhile(
         counted.may_go_on.set()
 
 
-async def test_what_is_not_waited_for_any_more_is_never_shown(store: Store) -> None:
+async def test_outdated_results_are_not_shown(store: Store) -> None:
     rows = await _rows(store)
     counted = _Counted(store)
     app = _App(counted)  # type: ignore[arg-type]
@@ -210,7 +210,7 @@ async def test_what_is_not_waited_for_any_more_is_never_shown(store: Store) -> N
         assert counted.asked <= 3
 
 
-async def test_nothing_is_read_while_it_is_hidden(store: Store) -> None:
+async def test_hidden_pane_reads_nothing(store: Store) -> None:
     rows = await _rows(store)
     counted = _Counted(store)
     app = _App(counted, hidden=True)  # type: ignore[arg-type]
@@ -227,7 +227,7 @@ async def test_nothing_is_read_while_it_is_hidden(store: Store) -> None:
         assert "request:" not in text_on(app)
 
 
-async def test_stands_beside_the_list_where_there_is_room_or_where_it_is_moved(
+async def test_pane_is_beside_the_list_on_a_wide_screen_or_when_moved(
     store: Store,
 ) -> None:
     app = _App(store)
@@ -249,7 +249,7 @@ async def test_stands_beside_the_list_where_there_is_room_or_where_it_is_moved(
         assert other.pane.region.y == 12
 
 
-async def test_can_be_alone_and_has_the_focus_then(store: Store) -> None:
+async def test_maximised_pane_has_the_focus(store: Store) -> None:
     app = _App(store)
     async with app.run_test(size=(80, 24)) as pilot:
         app.pane.action_maximise_detail()
@@ -262,7 +262,7 @@ async def test_can_be_alone_and_has_the_focus_then(store: Store) -> None:
         assert app.pane.region.height == 12
 
 
-async def test_blame_shows_all_lines_when_asked_to(store: Store) -> None:
+async def test_enter_shows_all_lines_of_blame(store: Store) -> None:
     rows = await _rows(store)
     app = _App(store)
     async with app.run_test(size=(100, 60)) as pilot:
@@ -275,7 +275,7 @@ async def test_blame_shows_all_lines_when_asked_to(store: Store) -> None:
         await _shows(pilot, "PATH=/bin")
 
 
-async def test_finds_text_and_goes_on_from_there(store: Store) -> None:
+async def test_repeated_search_continues_from_the_last_match(store: Store) -> None:
     rows = await _rows(store)
     app = _App(store)
     async with app.run_test(size=(100, 40)) as pilot:
@@ -291,7 +291,7 @@ async def test_finds_text_and_goes_on_from_there(store: Store) -> None:
         assert not await app.pane.find("no such text")
 
 
-async def test_what_is_wrong_with_the_recording_is_said(store: Store) -> None:
+async def test_read_error_is_shown(store: Store) -> None:
     rows = await _rows(store)
     counted = _Counted(store)
     counted.trouble = RecordingError("x.db", "it is damaged at event 5")
@@ -317,7 +317,7 @@ async def test_a_hostile_recording_is_harmless_in_every_tab(tmp_path: Path) -> N
         await store.close()
 
 
-async def test_what_came_later_shows_while_the_recording_grows(
+async def test_summary_is_updated_while_the_recording_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detail_pane, "_REREAD_S", 0.01)

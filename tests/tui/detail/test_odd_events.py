@@ -55,7 +55,7 @@ def told(recording: Recording, event: Event) -> str:
     )
 
 
-def test_malformed_is_said_of_what_is_malformed_and_of_nothing_else(tmp_path: Path) -> None:
+def test_only_malformed_events_are_described_as_malformed(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path, ITEMS)
     with Recording.open(path) as recording:

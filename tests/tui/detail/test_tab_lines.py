@@ -59,7 +59,7 @@ def _lines(recording: Recording, row: Row, tab: Tab, **more: object) -> list[str
 
 
 class TestTheSummaryOfAnEvent:
-    def test_says_what_happened_to_whom_and_how_it_was_answered(self, recording: Recording) -> None:
+    def test_shows_event_subject_and_reply(self, recording: Recording) -> None:
         event = _event(recording, "StartContainer", "app")
         text = "\n".join(_lines(recording, a_row(event), Tab.SUMMARY))
         for said in ("StartContainer", "shop/web", "app", event.container_id, event.pod_id):
@@ -68,7 +68,7 @@ class TestTheSummaryOfAnEvent:
         assert "uid         shop-web-0" in text
         assert "runtime     containerd 2.1.9+unknown, NRI 0.8.0 (inferred)" in text
 
-    def test_names_its_neighbours(self, recording: Recording) -> None:
+    def test_names_the_neighbouring_events(self, recording: Recording) -> None:
         event = _event(recording, "UpdateContainer", "app")
         lines = _lines(recording, a_row(event), Tab.SUMMARY)
         assert any(
@@ -79,16 +79,16 @@ class TestTheSummaryOfAnEvent:
             re.match(r"earlier +1\d\dms: 8 PostStartContainer of this", one) for one in lines
         )
 
-    def test_says_that_there_is_nothing_before_the_first(self, recording: Recording) -> None:
+    def test_first_event_has_no_predecessor(self, recording: Recording) -> None:
         first = next(iter(recording.events()))
         assert "before      no event" in _lines(recording, a_row(first), Tab.SUMMARY)
 
-    def test_has_what_the_user_wrote_about_it(self, recording: Recording) -> None:
+    def test_includes_the_comment_of_the_user(self, recording: Recording) -> None:
         event = next(iter(recording.events()))
         lines = _lines(recording, a_row(event), Tab.SUMMARY, comment="look here")
         assert "comment     look here" in lines
 
-    def test_says_why_an_answer_was_no_good_one(self, tmp_path: Path) -> None:
+    def test_shows_errors_and_malformed_requests(self, tmp_path: Path) -> None:
         path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
         with Recording.open(path) as found:
             event = next(one for one in found.events() if one.status == "error")
@@ -102,23 +102,23 @@ class TestTheSummaryOfAnEvent:
 
 
 class TestTheContainer:
-    def test_is_as_the_event_tells_it(self, recording: Recording) -> None:
+    def test_shows_the_container_of_the_event(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "CreateContainer")), Tab.CONTAINER)
         assert "name: app" in lines
         assert "  - PATH=/bin" in lines
 
-    def test_is_the_pod_where_there_is_none(self, recording: Recording) -> None:
+    def test_shows_the_pod_if_there_is_no_container(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.CONTAINER)
         assert lines[0] == "This event concerns a pod:"
         assert "name: web" in lines
 
-    def test_is_none_in_an_event_about_nobody(self, recording: Recording) -> None:
+    def test_event_without_a_subject_shows_none(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "Configure")), Tab.CONTAINER)
         assert lines == ["This event contains no pod or container."]
 
 
 class TestChanges:
-    def test_are_those_of_the_round_with_their_owners(self, chain: Recording) -> None:
+    def test_lists_changes_with_their_owners(self, chain: Recording) -> None:
         changed = [
             event
             for event in chain.events()
@@ -129,7 +129,7 @@ class TestChanges:
         ]
         assert changed
 
-    def test_are_none_where_nobody_changed_anything(self, recording: Recording) -> None:
+    def test_unchanged_container_has_no_changes(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.CHANGES)
         assert any("no change seen" in one for one in lines)
         lines = _lines(recording, a_row(_event(recording, "Configure")), Tab.CHANGES)
@@ -137,11 +137,11 @@ class TestChanges:
 
 
 class TestBlame:
-    def test_says_who_put_a_line_there(self, recording: Recording) -> None:
+    def test_names_the_owner_of_a_line(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.BLAME)
         assert any("CRI request" in one and "shares: 512" in one for one in lines)
 
-    def test_folds_what_nobody_changed_unless_all_is_wanted(self, recording: Recording) -> None:
+    def test_folds_unchanged_lines_unless_full(self, recording: Recording) -> None:
         row = a_row(_event(recording, "StartContainer"))
         some = _lines(recording, row, Tab.BLAME)
         everything = _lines(recording, row, Tab.BLAME, full=True)
@@ -155,12 +155,12 @@ class TestBlame:
 
 
 class TestRaw:
-    def test_is_request_and_reply_decoded(self, recording: Recording) -> None:
+    def test_shows_decoded_request_and_reply(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.RAW)
         assert lines[:2] == ["request:", "  event: START_CONTAINER"]
         assert lines[-1] == "reply: empty"
 
-    def test_is_hexadecimal_where_it_is_no_message(self, tmp_path: Path) -> None:
+    def test_malformed_request_is_shown_in_hexadecimal(self, tmp_path: Path) -> None:
         path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
         with Recording.open(path) as found:
             event = next(one for one in found.events() if one.mark == "malformed")
@@ -171,7 +171,7 @@ class TestRaw:
 
 
 class TestWhatIsNoEvent:
-    def test_a_gap_says_when_and_why_and_how_much_was_lost(self, recording: Recording) -> None:
+    def test_gap_shows_duration_reason_and_lost_events(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=1_234)), Tab.SUMMARY)
         assert "reason      the disk is full" in lines
         assert "events lost 1,234" in lines
@@ -179,19 +179,19 @@ class TestWhatIsNoEvent:
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=None)), Tab.SUMMARY)
         assert "events lost an unknown number" in lines
 
-    def test_a_session_says_who_and_why_it_ended(self, recording: Recording) -> None:
+    def test_session_shows_deadlines_and_end_reason(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(session=a_session(7, 0, 60)), Tab.SUMMARY)
         assert "reason      the runtime closed the connection" in lines
         assert "deadlines   2.00s for a reply, 5.00s to register" in lines
         assert any("(after 1m00s)" in one for one in lines)
 
     @pytest.mark.parametrize("tab", [tab for tab in Tab if tab is not Tab.SUMMARY])
-    def test_has_no_other_tabs(self, recording: Recording, tab: Tab) -> None:
+    def test_gap_has_only_a_summary(self, recording: Recording, tab: Tab) -> None:
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 1)), tab)
         assert lines == ["This tab is only available for events."]
 
 
-def test_an_event_that_is_gone_is_said_to_be(recording: Recording) -> None:
+def test_removed_event_is_reported(recording: Recording) -> None:
     event = next(iter(recording.events()))
     with_number = replace(event, id=10**9)
     lines = _lines(recording, a_row(with_number), Tab.RAW)
@@ -199,7 +199,7 @@ def test_an_event_that_is_gone_is_said_to_be(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("tab", [Tab.CONTAINER, Tab.CHANGES, Tab.BLAME, Tab.RAW])
-def test_long_work_ends_when_nobody_waits_for_it(chain: Recording, tab: Tab) -> None:
+def test_cancelled_request_stops(chain: Recording, tab: Tab) -> None:
     stop = CancelFlag()
     stop.set()
     row = a_row(_event(chain, "CreateContainer"))
@@ -207,7 +207,7 @@ def test_long_work_ends_when_nobody_waits_for_it(chain: Recording, tab: Tab) -> 
         detail(chain, TabRequest(row, tab, 80), stop)
 
 
-def test_whatever_strangers_wrote_is_harmless_in_every_tab(tmp_path: Path) -> None:
+def test_hostile_recording_is_escaped_in_every_tab(tmp_path: Path) -> None:
     with Recording.open(hostile_recording(tmp_path / "r.nriscope.db")) as found:
         events = [event for event in found.events() if event.session == 1]
         rows = [a_row(one) for one in events if one.event != "PostCreateContainer" or one.id < 9]

@@ -25,7 +25,7 @@ def told(recording: Recording, name: str) -> list[str]:
     return ["".join(part.text for part in line).rstrip() for line in lines]
 
 
-def test_an_event_has_what_only_the_tap_knows(path: Path) -> None:
+def test_summary_includes_tap_time_metadata_and_output(path: Path) -> None:
     with Recording.open(path) as recording:
         lines = told(recording, "CreateContainer")
     assert "tap         31µs  held by the tap, both directions" in lines
@@ -34,13 +34,13 @@ def test_an_event_has_what_only_the_tap_knows(path: Path) -> None:
     assert lines[at + 1] == f"stdout      DB_PASSWORD={PASSWORD}"
 
 
-def test_what_the_plugin_calls_says_so(path: Path) -> None:
+def test_calls_by_the_plugin_are_labelled(path: Path) -> None:
     with Recording.open(path) as recording:
         assert told(recording, "UpdateContainers")[0].endswith("called by the plugin")
         assert not told(recording, "CreateContainer")[0].endswith("called by the plugin")
 
 
-def test_the_time_of_what_the_plugin_calls_is_not_the_plugins(path: Path) -> None:
+def test_calls_by_the_plugin_do_not_count_as_its_time(path: Path) -> None:
     tally = CallCounts()
     with Recording.open(path) as recording:
         while tally.step(recording):

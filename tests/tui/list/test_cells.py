@@ -43,7 +43,7 @@ def cells(event: Event, width: int) -> dict[str, str]:
         (157, "deadline", "1m"),
     ],
 )
-def test_there_are_longer_and_shorter_forms(width: int, name: str, text: str) -> None:
+def test_wider_lists_show_longer_forms(width: int, name: str, text: str) -> None:
     assert cells(_CHANGED, width)[name].startswith(text)
 
 
@@ -57,7 +57,7 @@ def test_there_are_longer_and_shorter_forms(width: int, name: str, text: str) ->
         (("kube-system", "x", "a-container-with-a-name"), "…/x/a-container-w…"),
     ],
 )
-def test_long_names_keep_what_tells_them_apart(names: tuple[str, str, str], shown: str) -> None:
+def test_long_names_keep_their_distinctive_parts(names: tuple[str, str, str], shown: str) -> None:
     namespace, pod, container = names
     event = replace(_CHANGED, namespace=namespace, pod=pod, container=container)
     event = event if container else replace(event, container_id="")
@@ -68,26 +68,28 @@ def test_long_names_keep_what_tells_them_apart(names: tuple[str, str, str], show
 @pytest.mark.parametrize(
     ("width", "text"), [(3, "Δ4"), (9, "Δ4"), (10, "Δ4 cpu cp…"), (11, "Δ4 cpu cpus")]
 )
-def test_changes_are_counted_where_words_have_no_room(width: int, text: str) -> None:
+def test_narrow_columns_only_count_changes(width: int, text: str) -> None:
     placed = next(each for each in place(77) if each.column.name == "changed")
     assert cell(event_row(_CHANGED, at(0)), replace(placed, width=width)).strip() == text
 
 
-def test_how_many_changes_there_are_is_never_cut_away() -> None:
+def test_number_of_changes_is_never_cut() -> None:
     event = replace(_CHANGED, changed=("/annotations/example.com~1a-long-name", "/a", "/b"))
     placed = next(each for each in place(157) if each.column.name == "changed")
     text = cell(event_row(event, at(0)), replace(placed, width=28))
     assert text == "annotation example.…, 2 more"
 
 
-def test_nothing_that_is_not_there_is_shown() -> None:
+def test_missing_values_give_empty_cells() -> None:
     event = replace(_CHANGED, changed=(), owners=(), timeout_ns=0, plugin="")
     found = cells(event, 77)
     assert (found["changed"], found["plugin"], found["took"]) == ("", "", "91µs")
 
 
 @given(st.integers(25, 200), st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
-def test_a_cell_takes_exactly_its_column(width: int, one: str, other: str, third: str) -> None:
+def test_cell_is_exactly_as_wide_as_its_column(
+    width: int, one: str, other: str, third: str
+) -> None:
     event = replace(
         _CHANGED, namespace=one, pod=other, container=third, changed=(one, other), plugin=third
     )

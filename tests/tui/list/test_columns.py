@@ -13,7 +13,7 @@ from nri_scope.tui.text.styled_line import fitted
 
 
 @given(st.integers(25, 400), st.integers(1, 12), st.booleans())
-def test_columns_fill_the_width_and_never_more(width: int, digits: int, plugins: bool) -> None:
+def test_columns_fill_exactly_the_width(width: int, digits: int, plugins: bool) -> None:
     placed = place(width, digits=digits, plugins=plugins)
     last = placed[-1]
     assert last.left + last.width == width
@@ -31,11 +31,11 @@ def test_columns_fill_the_width_and_never_more(width: int, digits: int, plugins:
         (157, "id time elapsed event subject changed plugin took deadline status"),
     ],
 )
-def test_the_most_important_columns_stay(width: int, names: str) -> None:
+def test_narrow_lists_keep_the_most_important_columns(width: int, names: str) -> None:
     assert [each.column.name for each in place(width, digits=4)] == names.split()
 
 
-def test_an_only_plugin_takes_no_room_that_is_scarce() -> None:
+def test_column_of_a_single_plugin_is_omitted_in_narrow_lists() -> None:
     assert "plugin" not in {each.column.name for each in place(77, plugins=False)}
     assert "plugin" in {each.column.name for each in place(117, plugins=False)}
 
@@ -48,16 +48,16 @@ def test_an_only_plugin_takes_no_room_that_is_scarce() -> None:
         (157, "#|Time|Elapsed|Event|Pod/container|Changed|Plugin|Took|Of|Status"),
     ],
 )
-def test_titles_have_room(width: int, titles: str) -> None:
+def test_titles_fit_their_columns(width: int, titles: str) -> None:
     assert "|".join(each.title for each in place(width)) == titles
 
 
 @given(st.integers(1, 400), st.booleans())
-def test_more_room_takes_no_column_away(width: int, plugins: bool) -> None:
+def test_wider_list_loses_no_column(width: int, plugins: bool) -> None:
     fewer, more = ({one.at for one in place(each, plugins=plugins)} for each in (width, width + 1))
     assert fewer <= more
 
 
 @given(st.text(max_size=30), st.integers(1, 20), st.booleans())
-def test_a_fitted_text_takes_exactly_its_columns(text: str, width: int, right: bool) -> None:
+def test_fitted_text_has_exactly_the_width(text: str, width: int, right: bool) -> None:
     assert columns(fitted(safe(text), width, right=right)) == width

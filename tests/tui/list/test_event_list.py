@@ -33,7 +33,7 @@ async def _all_read(screen: Shown) -> None:
     await stands_still(screen, 0.3)
 
 
-async def test_a_cursor_that_moves_by_one_row_has_two_of_them_drawn(drawn: list[int]) -> None:
+async def test_moving_the_cursor_redraws_only_the_old_and_new_row(drawn: list[int]) -> None:
     async with showing(size=(100, 24)) as screen:
         await _all_read(screen)
         drawn.clear()
@@ -44,7 +44,7 @@ async def test_a_cursor_that_moves_by_one_row_has_two_of_them_drawn(drawn: list[
         assert set(drawn) == {0, 1, 2}
 
 
-async def test_a_window_that_moves_is_drawn_whole(drawn: list[int]) -> None:
+async def test_scrolling_redraws_all_rows(drawn: list[int]) -> None:
     async with showing(size=(100, 24)) as screen:
         await _all_read(screen)
         height = screen.app.views.events.listing.height
@@ -56,7 +56,7 @@ async def test_a_window_that_moves_is_drawn_whole(drawn: list[int]) -> None:
         assert len(set(drawn)) == height
 
 
-async def test_keys_that_do_nothing_on_a_session_say_why() -> None:
+async def test_keys_without_effect_on_a_session_show_the_reason() -> None:
     async with showing() as screen:
         await _all_read(screen)
         await screen.press("=")
@@ -68,7 +68,7 @@ async def test_keys_that_do_nothing_on_a_session_say_why() -> None:
         assert screen.app.context.where_text == ""
 
 
-async def test_how_long_an_answer_took_is_filtered_by() -> None:
+async def test_equals_on_the_duration_filters_by_it() -> None:
     async with showing() as screen:
         await _all_read(screen)
         screen.app.views.events.go_to_event(3)
@@ -78,9 +78,7 @@ async def test_how_long_an_answer_took_is_filtered_by() -> None:
 
 
 @pytest.mark.parametrize(("kind", "top"), [(events.MouseScrollDown, 5), (events.MouseScrollUp, 0)])
-async def test_the_wheel_moves_rows_by_what_the_list_says(
-    kind: type[events.MouseEvent], top: int
-) -> None:
+async def test_mouse_wheel_scrolls_the_list(kind: type[events.MouseEvent], top: int) -> None:
     async with showing() as screen:
         await _all_read(screen)
         listing = screen.app.views.events.listing
@@ -91,7 +89,7 @@ async def test_the_wheel_moves_rows_by_what_the_list_says(
         assert screen.app.views.events.scroll_y == top
 
 
-async def test_the_scroll_bar_moves_rows_at_once() -> None:
+async def test_scroll_bar_scrolls_the_list() -> None:
     async with showing() as screen:
         await _all_read(screen)
         screen.app.views.events.post_message(ScrollTo(y=7))
@@ -99,7 +97,7 @@ async def test_the_scroll_bar_moves_rows_at_once() -> None:
         assert screen.app.views.events.scroll_y == 7
 
 
-async def test_without_colour_there_is_not_even_grey(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_color_leaves_only_default_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with showing() as screen:
         await _all_read(screen)

@@ -15,27 +15,27 @@ SESSION = marker_row(SessionBegan(Key(1, 0, 0, 2), a_session(2)))
 GAP = marker_row(GapMarker(Key(1, 0), Gap(1, None, 0, 1, "", None)))
 
 
-def test_a_session_is_filtered_by_with_its_number() -> None:
+def test_session_row_suggests_a_filter_by_its_number() -> None:
     words = "this row is a session, not an event; type session:2 as a filter to see its events"
     assert columns.no_filter(SESSION, "took") == words
 
 
-def test_a_gap_has_no_values() -> None:
+def test_gap_row_has_no_value_to_filter_by() -> None:
     assert "a gap, not an event; there is no value" in columns.no_filter(GAP, "subject")
 
 
-def test_rows_that_cannot_be_shown_say_so() -> None:
+def test_damaged_and_removed_rows_state_the_reason() -> None:
     assert "cannot be read" in columns.no_filter(damaged_row(3, "torn"), "event")
     assert "was removed" in columns.no_filter(gone_row(3), "event")
 
 
-def test_a_field_without_values_is_named() -> None:
+def test_column_without_a_value_is_named() -> None:
     row = event_row(an_event(1), 0)
     assert columns.no_event(row) == ""
     assert columns.no_filter(row, "time").startswith("Time has no value to filter by here")
 
 
-def test_only_events_of_containers_have_a_next_one() -> None:
+def test_rows_without_a_container_have_no_next_event() -> None:
     event = an_event(1)
     assert columns.no_container(event_row(event, 0)) == ""
     pod = event_row(replace(event, container="", container_id=""), 0)

@@ -185,7 +185,7 @@ TestLaws = Laws.TestCase
 TestLaws.settings = settings(max_examples=amount(200, 50), stateful_step_count=30)
 
 
-def test_it_begins_at_the_end_and_follows() -> None:
+def test_following_list_starts_at_the_end() -> None:
     rows, shown = listing(20)
     assert (shown.top, shown.cursor, shown.words) == (15, 19, "following")
     rows.add(3)
@@ -193,12 +193,12 @@ def test_it_begins_at_the_end_and_follows() -> None:
     assert (shown.top, shown.cursor, shown.words) == (18, 22, "following")
 
 
-def test_a_recording_can_be_read_from_its_beginning() -> None:
+def test_list_that_does_not_follow_starts_at_the_beginning() -> None:
     _, shown = listing(20, follows=False)
     assert (shown.top, shown.cursor, shown.words) == (0, 0, "scrolled")
 
 
-def test_what_comes_is_counted_until_it_was_on_the_screen() -> None:
+def test_new_rows_are_counted_until_they_were_on_the_screen() -> None:
     rows, shown = listing(20)
     shown.move(-1)
     rows.add(1234)
@@ -210,7 +210,7 @@ def test_what_comes_is_counted_until_it_was_on_the_screen() -> None:
     assert shown.new_count == 1230
 
 
-def test_who_moves_upwards_where_there_is_nothing_yet_still_follows() -> None:
+def test_moving_up_in_an_empty_list_keeps_following() -> None:
     rows, shown = listing(0)
     shown.move(-1)
     shown.page(-1)
@@ -225,7 +225,7 @@ def test_who_moves_upwards_where_there_is_nothing_yet_still_follows() -> None:
     assert state is FollowState.SCROLLED
 
 
-def test_end_goes_to_the_end_first_and_then_follows() -> None:
+def test_first_end_goes_to_the_end_and_second_end_follows() -> None:
     _, shown = listing(20)
     shown.home()
     shown.end()
@@ -234,7 +234,7 @@ def test_end_goes_to_the_end_first_and_then_follows() -> None:
     assert shown.state is FollowState.FOLLOWING
 
 
-def test_end_after_something_else_does_not_count_as_asked_twice() -> None:
+def test_end_after_another_move_does_not_follow() -> None:
     _, shown = listing(20)
     shown.home()
     shown.end()
@@ -243,7 +243,7 @@ def test_end_after_something_else_does_not_count_as_asked_twice() -> None:
     assert shown.state is FollowState.SCROLLED
 
 
-def test_pausing_stands_still_and_recording_goes_on() -> None:
+def test_paused_list_does_not_grow_until_resumed() -> None:
     rows, shown = listing(20)
     shown.pause()
     rows.add(7)
@@ -255,7 +255,7 @@ def test_pausing_stands_still_and_recording_goes_on() -> None:
     assert (shown.words, shown.cursor) == ("following", 26)
 
 
-def test_who_looked_back_while_it_was_paused_is_left_there() -> None:
+def test_resuming_keeps_a_cursor_that_moved_back() -> None:
     rows, shown = listing(20)
     shown.pause()
     shown.move(-6)
@@ -264,7 +264,7 @@ def test_who_looked_back_while_it_was_paused_is_left_there() -> None:
     assert (shown.words, shown.cursor) == ("scrolled, +7 new", 13)
 
 
-def test_end_at_the_end_of_what_is_paused_follows() -> None:
+def test_end_at_the_end_of_a_paused_list_follows() -> None:
     rows, shown = listing(20)
     shown.pause()
     rows.add(7)
@@ -280,7 +280,7 @@ def test_the_selected_event_stays_selected_in_another_view() -> None:
     assert (shown.cursor, shown.selected_event) == (2, 15)
 
 
-def test_where_the_selected_event_is_not_in_the_view_the_next_one_is() -> None:
+def test_next_event_is_selected_if_the_view_lacks_the_selected_one() -> None:
     rows, shown = listing(30)
     shown.go_to(13)
     shown.show(rows.only(5, 10, 15, 20))
@@ -292,7 +292,7 @@ def test_where_the_selected_event_is_not_in_the_view_the_next_one_is() -> None:
     assert shown.selected_event == 14
 
 
-def test_a_filter_at_work_reaches_the_selected_event_in_the_end() -> None:
+def test_event_is_selected_again_once_a_running_filter_reaches_it() -> None:
     rows, shown = listing(30)
     shown.go_to(14)
     ids = NumberList()
@@ -306,7 +306,7 @@ def test_a_filter_at_work_reaches_the_selected_event_in_the_end() -> None:
     assert shown.selected_event == 15
 
 
-def test_positions_are_right_before_anybody_says_that_rows_have_moved() -> None:
+def test_positions_are_right_before_grow_is_called() -> None:
     rows, shown = listing(30)
     shown.go_to(14)
     rows.trim(6)
@@ -316,7 +316,7 @@ def test_positions_are_right_before_anybody_says_that_rows_have_moved() -> None:
     assert (shown.cursor, shown.selected_event) == (9, 14)
 
 
-def test_a_gap_can_be_selected_and_is_no_event() -> None:
+def test_selected_gap_is_not_an_event() -> None:
     rows, shown = listing(3)
     rows.add_gap(2)
     shown.grow()
@@ -326,7 +326,7 @@ def test_a_gap_can_be_selected_and_is_no_event() -> None:
 
 
 @pytest.mark.parametrize("by", [-1, -3])
-def test_the_wheel_leaves_the_cursor_where_it_can_be_seen(by: int) -> None:
+def test_mouse_wheel_keeps_the_cursor_visible(by: int) -> None:
     _, shown = listing(20)
     shown.scroll(by)
     assert (shown.top, shown.cursor) == (15 + by, 19 + by)

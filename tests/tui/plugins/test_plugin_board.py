@@ -59,7 +59,7 @@ async def test_enter_shows_the_events_of_a_connection_or_the_changes_of_a_plugin
         assert shown.last(SetFilter).text == "owner:20-device-injector"
 
 
-async def test_counts_what_is_shown_and_says_so(path: Path) -> None:
+async def test_counts_only_shown_events_and_names_the_filter(path: Path) -> None:
     context = Context()
     async with showing(path, PluginBoard, context=context) as shown:
         assert cells(shown.screen, "00-probe-a")[0] == "36"
@@ -82,7 +82,7 @@ async def test_counts_what_is_shown_and_says_so(path: Path) -> None:
         assert cells(shown.screen, "00-probe-a")[0] == "36" and not shown.screen[-1]
 
 
-async def test_of_a_container_it_has_the_times_in_the_chain(path: Path) -> None:
+async def test_narrowed_to_a_container_it_shows_the_times_in_the_chain(path: Path) -> None:
     context = Context()
     with Recording.open(path) as reading:
         events = list(reading.events())
@@ -97,7 +97,7 @@ async def test_of_a_container_it_has_the_times_in_the_chain(path: Path) -> None:
         assert shown.screen[-1] == f"counts include only: {context.words()}"
 
 
-def test_times_are_those_that_the_differ_tells(path: Path) -> None:
+def test_times_equal_those_of_the_differ(path: Path) -> None:
     with Recording.open(path) as reading:
         tally = CallCounts()
         while tally.step(reading):
@@ -109,7 +109,7 @@ def test_times_are_those_that_the_differ_tells(path: Path) -> None:
         assert tally.times() == latency(reading)
 
 
-async def test_a_recording_that_grows_is_counted_on(tmp_path: Path) -> None:
+async def test_counts_follow_a_growing_recording(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
         async with showing(recorder.path, PluginBoard) as shown:
             assert cells(shown.screen, "00-nri-scope")[0] == "7"
@@ -124,7 +124,7 @@ async def test_one_passive_connection_is_a_chain_of_one() -> None:
         assert cells(shown.screen, "00-nri-scope")[0] == "32"
 
 
-async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
+async def test_empty_recording_shows_a_hint(tmp_path: Path) -> None:
     from nri_scope.recorder.writer import Recorder
 
     path = tmp_path / "r.nriscope.db"
@@ -135,7 +135,7 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
         assert shown.board.selected_event_id is None
 
 
-async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
+async def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
     async with showing(path, PluginBoard, size=(160, 50)) as shown:
         assert_harmless("\n".join(shown.screen))

@@ -65,7 +65,7 @@ async def test_shows_runtimes_sessions_reconnects_and_gaps(path: Path) -> None:
         assert "its end was not recorded; reconnected after 10.0s" in " ".join(lines[6])
 
 
-async def test_says_more_of_what_the_cursor_is_on(path: Path) -> None:
+async def test_row_under_the_cursor_is_described_below(path: Path) -> None:
     async with showing(path, SessionBoard) as shown:
         await shown.press("down")
         assert shown.screen[-2] == "the runtime closed the connection"
@@ -74,7 +74,7 @@ async def test_says_more_of_what_the_cursor_is_on(path: Path) -> None:
         assert shown.screen[-2] == "queue full; 7 events lost"
 
 
-async def test_enter_goes_to_the_first_event_of_a_session_or_behind_a_gap(path: Path) -> None:
+async def test_enter_opens_the_first_event_of_a_session_or_after_a_gap(path: Path) -> None:
     async with showing(path, SessionBoard) as shown:
         await shown.press("down", "enter")
         assert shown.last(OpenEvent).event_id == 1 == shown.board.selected_event_id
@@ -84,7 +84,7 @@ async def test_enter_goes_to_the_first_event_of_a_session_or_behind_a_gap(path: 
         assert shown.last(StatusText).text == "this session has no events"
 
 
-async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
+async def test_counts_and_opens_only_shown_events(path: Path) -> None:
     context = Context()
     context.filter_by("-status:ok")
     async with showing(path, SessionBoard, context=context) as shown:
@@ -102,13 +102,13 @@ async def test_counts_what_is_shown_and_goes_there(path: Path) -> None:
         assert not any("containerd" in line for line in shown.screen)
 
 
-async def test_finds_words(path: Path) -> None:
+async def test_search_finds_words(path: Path) -> None:
     async with showing(path, SessionBoard) as shown:
         assert await shown.board.find("queue") and shown.board.body.cursor == 2
         assert await shown.board.find("cri-o") and shown.board.body.cursor == 5
 
 
-async def test_a_session_that_goes_on_is_connected(tmp_path: Path) -> None:
+async def test_open_session_is_connected(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
         async with showing(recorder.path, SessionBoard) as shown:
             assert "connected" in shown.screen[2]
@@ -119,7 +119,7 @@ async def test_a_session_that_goes_on_is_connected(tmp_path: Path) -> None:
             assert shown.screen[-1].startswith("session 1:")
 
 
-async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
+async def test_empty_recording_shows_a_hint(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     Recorder.open(path).close()
     async with showing(path, SessionBoard) as shown:
@@ -127,7 +127,7 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
         await shown.press("enter")
 
 
-async def test_says_what_is_wrong_with_a_damaged_recording(tmp_path: Path) -> None:
+async def test_damage_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     shutil.copy(RECORDING, path)
     connection = sqlite3.connect(path)
@@ -139,7 +139,7 @@ async def test_says_what_is_wrong_with_a_damaged_recording(tmp_path: Path) -> No
         assert "damaged" in str(shown.last(Failed).error)
 
 
-async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
+async def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
     async with showing(path, SessionBoard, size=(160, 50)) as shown:
         assert_harmless("\n".join(shown.screen))

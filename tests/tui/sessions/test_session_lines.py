@@ -37,7 +37,7 @@ def found(sessions: list[Session], gaps: list[Gap]) -> list[str]:
     return names
 
 
-def test_runtimes_stand_before_the_first_session_that_is_with_them() -> None:
+def test_runtime_precedes_its_first_session() -> None:
     sessions = [
         session(1, 0, 10),
         session(2, 20, 30),
@@ -49,13 +49,13 @@ def test_runtimes_stand_before_the_first_session_that_is_with_them() -> None:
     ]  # fmt: skip
 
 
-def test_a_new_day_is_told() -> None:
+def test_runtime_is_repeated_on_a_new_day() -> None:
     assert found([session(1, 0, 10), session(2, 2 * DAY, None)], []) == [
         "containerd", "1", "containerd", "2 after 1",
     ]  # fmt: skip
 
 
-def test_gaps_stand_where_they_began() -> None:
+def test_gaps_are_ordered_by_their_start() -> None:
     sessions = [session(1, 10, 20), session(2, 40, 50)]
     assert found(sessions, [gap(3, 60), gap(1, 5), gap(2, 30)]) == [
         "gap 1", "containerd", "1", "gap 2", "2 after 1", "gap 3",
@@ -63,12 +63,12 @@ def test_gaps_stand_where_they_began() -> None:
     assert found([], [gap(1, 5)]) == ["gap 1"]
 
 
-def test_sessions_at_the_same_time_are_no_reconnects() -> None:
+def test_concurrent_sessions_are_not_reconnects() -> None:
     sessions = [session(1, 0, 100), session(2, 50, None), session(3, 0, 20, plugin="b")]
     assert found(sessions, []) == ["containerd", "1", "3", "2"]
 
 
-def test_how_long_a_plugin_was_away() -> None:
+def test_time_away_is_computed_from_the_previous_end() -> None:
     known = entries([session(1, 0, 10), session(2, 25, None), session(3, 90, None)], [], {})
     connections = [entry for entry in known if isinstance(entry, Connection)]
     # Nobody knows when the second one ended.

@@ -15,14 +15,14 @@ POD = Pod(1, "8f14e45fceea167a5a36dedd4bea2543", "shop", "web", "u")
 APP = Container(1, "c9f0f895fb98ab9159f51fd0297e236d", "app", POD)
 
 
-def test_at_first_nothing_is_narrowed() -> None:
+def test_new_context_has_no_restriction() -> None:
     context = Context()
     assert (context.where(), context.filter(), context.about) == (None, None, None)
     assert (context.where_text, context.words()) == ("", "")
     assert not context.back()
 
 
-def test_each_step_can_be_taken_back() -> None:
+def test_back_undoes_each_step() -> None:
     context = Context(parse("-status:ok"))
     context.narrow(POD)
     context.narrow(APP)
@@ -40,7 +40,7 @@ def test_each_step_can_be_taken_back() -> None:
     assert not context.back()
 
 
-def test_what_changes_nothing_is_no_step() -> None:
+def test_unchanged_restriction_adds_no_step() -> None:
     context = Context()
     context.filter_by("  ")
     context.narrow(APP)
@@ -49,7 +49,7 @@ def test_what_changes_nothing_is_no_step() -> None:
     assert not context.back()
 
 
-def test_a_filter_that_is_wrong_changes_nothing() -> None:
+def test_invalid_filter_changes_nothing() -> None:
     context = Context(parse("web"))
     with pytest.raises(FilterError):
         context.filter_by("nosuchfield:1")
@@ -57,13 +57,13 @@ def test_a_filter_that_is_wrong_changes_nothing() -> None:
     assert context.back() and not context.back()
 
 
-def test_a_filter_can_be_taken_off() -> None:
+def test_empty_text_removes_the_filter() -> None:
     context = Context(parse("web"))
     context.filter_by("")
     assert context.where() is None
 
 
-def test_both_in_one_filter_for_other_commands() -> None:
+def test_filter_combines_subject_and_filter_text() -> None:
     context = Context(parse("event:CreateContainer OR event:StopContainer"))
     context.narrow(APP)
     where = context.filter()
@@ -89,9 +89,7 @@ def test_both_in_one_filter_for_other_commands() -> None:
         (Pod(1, "", "ns", "a b", ""), "pod ns/a b", 'ns:ns pod:"a b"'),
     ],
 )
-def test_what_it_is_narrowed_to_in_words_and_as_a_filter(
-    about: Pod | Container, words: str, term: str
-) -> None:
+def test_subject_as_words_and_as_a_filter(about: Pod | Container, words: str, term: str) -> None:
     context = Context()
     context.narrow(about)
     assert context.words() == words

@@ -33,7 +33,7 @@ def agree(numbers: Numbers, expected: list[int]) -> None:
 
 
 @given(_ASCENDING, st.integers(1, 65), _ASCENDING)
-def test_runs_are_the_numbers_they_stand_for(
+def test_ranges_equal_the_list_of_their_numbers(
     numbers: list[int], oldest: int, later: list[int]
 ) -> None:
     runs, ids = runs_of(numbers), NumberList(numbers)
@@ -52,7 +52,7 @@ def test_runs_are_the_numbers_they_stand_for(
 
 
 @given(_ASCENDING, st.integers(0, 60), st.integers(1, 65))
-def test_what_is_assumed_counts_like_what_is_known(
+def test_assumed_numbers_count_like_known_ones(
     numbers: list[int], newest: int, oldest: int
 ) -> None:
     runs = runs_of(numbers)
@@ -63,7 +63,7 @@ def test_what_is_assumed_counts_like_what_is_known(
     agree(runs, [each for each in expected if each >= oldest])
 
 
-def test_a_run_that_was_assumed_moves_nothing() -> None:
+def test_confirming_assumed_numbers_moves_nothing() -> None:
     runs = NumberRanges()
     runs.assume(100)
     assert not runs.extend(1, 50)
@@ -73,7 +73,7 @@ def test_a_run_that_was_assumed_moves_nothing() -> None:
     assert len(runs) == 100
 
 
-def test_a_hole_moves_what_was_assumed_behind_it() -> None:
+def test_hole_moves_the_assumed_numbers_after_it() -> None:
     runs = NumberRanges()
     runs.assume(100)
     runs.extend(1, 50)
@@ -82,7 +82,7 @@ def test_a_hole_moves_what_was_assumed_behind_it() -> None:
     assert runs.at(50) == 61
 
 
-def test_what_was_assumed_and_is_not_there_goes() -> None:
+def test_settle_removes_assumed_numbers_that_do_not_exist() -> None:
     runs = NumberRanges()
     runs.assume(100)
     runs.extend(1, 99)
@@ -90,7 +90,7 @@ def test_what_was_assumed_and_is_not_there_goes() -> None:
     assert len(runs) == 99
 
 
-def test_a_hole_at_the_end_moves_nothing() -> None:
+def test_hole_after_the_last_number_moves_nothing() -> None:
     runs = runs_of([1, 2])
     assert not runs.extend(5, 6)
     assert list(runs.slice(0, 9)) == [1, 2, 5, 6]

@@ -55,7 +55,7 @@ class Busy:
         assert self._go.wait(10)
 
 
-async def test_work_is_done_in_order(worker: ReaderThread) -> None:
+async def test_requests_are_executed_in_order(worker: ReaderThread) -> None:
     done: list[int] = []
 
     def append(number: int, _: Recording) -> None:
@@ -87,7 +87,7 @@ async def test_the_newest_urgent_request_comes_first_and_old_ones_are_dropped(
     assert done == [*reversed(range(2, MAX_URGENT + 2)), -1]
 
 
-async def test_long_work_gives_way_after_each_step(worker: ReaderThread) -> None:
+async def test_other_requests_run_between_steps_of_long_work(worker: ReaderThread) -> None:
     order: list[str] = []
     loop, in_step, asked = asyncio.get_running_loop(), asyncio.Event(), Event()
 
@@ -113,7 +113,7 @@ async def test_long_work_gives_way_after_each_step(worker: ReaderThread) -> None
     assert got == [0, 1, 2]
 
 
-async def test_long_work_that_nobody_wants_any_more_stops(worker: ReaderThread) -> None:
+async def test_cancelled_long_work_stops(worker: ReaderThread) -> None:
     def steps(_: Recording) -> Iterator[int]:
         number = 0
         while True:
@@ -128,7 +128,7 @@ async def test_long_work_that_nobody_wants_any_more_stops(worker: ReaderThread) 
     assert task.cancelled()
 
 
-async def test_errors_belong_to_whoever_asked(worker: ReaderThread) -> None:
+async def test_errors_are_raised_to_the_caller(worker: ReaderThread) -> None:
     def fail(_: Recording) -> int:
         raise RecordingError("x", "it is broken")
 
@@ -147,7 +147,7 @@ async def test_errors_belong_to_whoever_asked(worker: ReaderThread) -> None:
     assert await worker.soon(lambda recording: len(recording.sessions())) == 1
 
 
-async def test_a_query_without_end_ends_when_nobody_wants_it(worker: ReaderThread) -> None:
+async def test_cancelling_interrupts_an_endless_query(worker: ReaderThread) -> None:
     began = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -165,7 +165,7 @@ async def test_a_query_without_end_ends_when_nobody_wants_it(worker: ReaderThrea
     assert task.cancelled()
 
 
-async def test_closing_ends_a_query_and_all_that_waits(path: Path) -> None:
+async def test_closing_cancels_queued_requests_and_rejects_new_ones(path: Path) -> None:
     worker = ReaderThread(path)
     await worker.start()
     busy = await Busy(worker).begun()
@@ -186,7 +186,7 @@ class _Strange(BaseException):
     """An unexpected exception."""
 
 
-async def test_nobody_waits_for_a_thread_that_ended_by_itself(
+async def test_requests_fail_if_the_thread_dies(
     worker: ReaderThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -210,14 +210,14 @@ async def test_nobody_waits_for_a_thread_that_ended_by_itself(
         await worker.soon(lambda _: None)
 
 
-async def test_what_cannot_be_opened_says_so(tmp_path: Path) -> None:
+async def test_missing_file_is_reported(tmp_path: Path) -> None:
     worker = ReaderThread(tmp_path / "nothing")
     with pytest.raises(RecordingError, match="no such file"):
         await worker.start()
     await worker.close()
 
 
-async def test_who_gives_up_opening_leaves_no_thread(
+async def test_cancelled_start_leaves_no_thread(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on, open_it = Event(), Event(), Recording.open
@@ -239,7 +239,9 @@ async def test_who_gives_up_opening_leaves_no_thread(
     assert not thread.is_alive()
 
 
-async def test_each_thread_has_a_connection_of_its_own(worker: ReaderThread, path: Path) -> None:
+async def test_connection_cannot_be_used_in_another_thread(
+    worker: ReaderThread, path: Path
+) -> None:
     connection = await worker.soon(lambda recording: recording.connection)
     with pytest.raises(sqlite3.ProgrammingError):
         connection.execute("SELECT 1")

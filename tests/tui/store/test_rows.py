@@ -30,7 +30,7 @@ _LONGEST = 700
 """Columns of any text."""
 
 
-def test_an_event_in_its_cells() -> None:
+def test_cells_of_an_event() -> None:
     row = event_row(an_event(42, 1.5), at(0))
     assert (row.kind, row.event_id, row.key) == (RowKind.EVENT, 42, Key.of_event(42))
     assert {name: row.cell(name) for name in ("id", "elapsed", "event", "subject")} == {
@@ -53,7 +53,7 @@ def test_an_event_in_its_cells() -> None:
     [(0, ""), (-5, ""), (2_000_000_000, "2s"), (1_999_969_264, "2s"), (2_500_000_000, "2.50s"),
      (90_000_000_000, "1m30s"), (60_000_000_000, "1m"), (500_000_000, "500ms")],
 )  # fmt: skip
-def test_a_deadline_in_short(timeout_ns: int, shown: str) -> None:
+def test_deadline_is_abbreviated(timeout_ns: int, shown: str) -> None:
     assert event_row(an_event(1, timeout_ns=timeout_ns), 0).cell("deadline") == shown
 
 
@@ -69,7 +69,7 @@ def test_a_deadline_in_short(timeout_ns: int, shown: str) -> None:
         (an_event(1, mark="malformed"), RowStyle.ODD, "malformed"),
     ],
 )
-def test_how_an_event_looks(event: Event, style: RowStyle, status: str) -> None:
+def test_style_and_status_of_an_event(event: Event, style: RowStyle, status: str) -> None:
     row = event_row(event, 0)
     assert (row.style, row.cell("status")) == (style, status)
 
@@ -91,7 +91,7 @@ def test_how_an_event_looks(event: Event, style: RowStyle, status: str) -> None:
         ("no path", "no path"),
     ],
 )
-def test_a_path_in_a_few_words(path: str, words: str) -> None:
+def test_changed_path_is_abbreviated(path: str, words: str) -> None:
     assert path_in_short(path) == words
 
 
@@ -107,11 +107,13 @@ def test_a_path_in_a_few_words(path: str, words: str) -> None:
         (("/a",), ("10-a", "20-b", "30-c"), "a by 10-a, 20-b and 1 more"),
     ],
 )
-def test_changes_in_short(changed: tuple[str, ...], owners: tuple[str, ...], words: str) -> None:
+def test_changes_are_summarised(
+    changed: tuple[str, ...], owners: tuple[str, ...], words: str
+) -> None:
     assert changed_in_short(an_event(1, changed=changed, owners=owners)) == words
 
 
-def test_gaps_and_sessions_in_words() -> None:
+def test_text_of_gaps_and_sessions() -> None:
     gap = Gap(1, 3, at(0), at(1.5), "the disk is full", 1200)
     key = Key(5, 0, at(0), 1)
     row = marker_row(GapMarker(key, gap))
@@ -127,7 +129,7 @@ def test_gaps_and_sessions_in_words() -> None:
     assert [began.kind, ended.kind, began.session] == [RowKind.BEGAN, RowKind.ENDED, session]
 
 
-def test_what_cannot_be_shown_says_why() -> None:
+def test_unreadable_rows_state_the_reason() -> None:
     assert damaged_row(7, "torn").text == "event 7 cannot be read: torn"
     assert gone_row(7).text == "event 7 was removed from the recording"
     behind = marker_row(DamageMarker.behind(7, "torn"))
@@ -135,14 +137,14 @@ def test_what_cannot_be_shown_says_why() -> None:
     assert Key.of_event(7) < behind.key < Key.of_event(9)
 
 
-def test_a_mark_is_all_that_changes() -> None:
+def test_marking_changes_only_the_mark() -> None:
     row = event_row(an_event(1), 0)
     assert row.mark(False) is row
     assert row.mark(True).marked
     assert row.mark(True).mark(False) == row
 
 
-def test_a_long_name_is_cut_visibly() -> None:
+def test_long_name_is_cut_with_an_ellipsis() -> None:
     row = event_row(an_event(1, subject=f"shop/{'x' * 10_000_000}/app"), 0)
     assert "x…" in row.cell("subject")
     assert row.cell("subject").endswith("/app")
@@ -154,7 +156,7 @@ _HOSTILE = st.text(
 
 
 @given(_HOSTILE, _HOSTILE, st.integers(-(1 << 63), (1 << 63) - 1))
-def test_whatever_is_in_it_can_be_shown(text: str, other: str, number: int) -> None:
+def test_hostile_values_give_safe_and_bounded_texts(text: str, other: str, number: int) -> None:
     event = replace(
         an_event(1),
         at_ns=number,

@@ -142,14 +142,14 @@ def change(path: Path, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["", "event:CreateContainer", "session:2", "pod:nobody"])
-async def test_rows_are_those_of_the_log(path: Path, where: str) -> None:
+async def test_rows_equal_those_of_the_log(path: Path, where: str) -> None:
     async with opened(path) as store:
         view = await store.view(parse(where) if where else None)
         assert view.complete
         assert told(await everything(store, view)) == log(path, where)
 
 
-async def test_rows_of_several_connections_are_those_of_the_log(tmp_path: Path) -> None:
+async def test_rows_of_several_connections_equal_those_of_the_log(tmp_path: Path) -> None:
     path = record(tmp_path / "x.nriscope.db", "00-probe-a", "50-probe-b", "95-probe-c")
     async with opened(path) as store:
         rows = told(await everything(store, store.all))
@@ -159,7 +159,7 @@ async def test_rows_of_several_connections_are_those_of_the_log(tmp_path: Path) 
     assert sorted(rows) == sorted(log(path))
 
 
-async def test_what_the_title_says(path: Path) -> None:
+async def test_facts_of_a_recording(path: Path) -> None:
     async with opened(path) as store:
         facts = store.facts
     assert (facts.kind, facts.events, facts.sessions, facts.connected) == ("recording", 70, 2, 0)
@@ -169,7 +169,7 @@ async def test_what_the_title_says(path: Path) -> None:
     assert (facts.growing, facts.damage) == (False, "")
 
 
-async def test_the_title_says_nri_though_the_cri_told_something_last(path: Path) -> None:
+async def test_runtime_is_taken_from_nri_even_after_a_cri_session(path: Path) -> None:
     path = path.with_name("cri.nriscope.db")
     recorder = Recorder.open(path)
     recorder.begin_session(a_start(started_ns=START))
@@ -181,7 +181,7 @@ async def test_the_title_says_nri_though_the_cri_told_something_last(path: Path)
         assert store.facts.runtime == "containerd 2.1.9+unknown, NRI 0.8.0 (inferred)"
 
 
-async def test_only_events_that_pass_are_in_a_filtered_view(path: Path) -> None:
+async def test_filtered_view_has_only_matching_events(path: Path) -> None:
     async with opened(path) as store:
         where = parse("event:CreateContainer")
         view = await store.view(where)
@@ -192,7 +192,7 @@ async def test_only_events_that_pass_are_in_a_filtered_view(path: Path) -> None:
     assert view.events == len(expected) > 1
 
 
-async def test_one_container_is_found_by_its_key(path: Path) -> None:
+async def test_view_of_a_container_has_only_its_events(path: Path) -> None:
     async with opened(path) as store:
         container = (await store.run(lambda recording: recording.containers()))[0]
         view = await store.view(about=container)
@@ -206,7 +206,7 @@ async def test_one_container_is_found_by_its_key(path: Path) -> None:
     assert found == [event.id for event in events if event.event == "StopContainer"]
 
 
-async def test_a_pod_has_the_events_of_its_containers(path: Path) -> None:
+async def test_view_of_a_pod_includes_its_containers(path: Path) -> None:
     async with opened(path) as store:
         pod = (await store.run(lambda recording: recording.pods()))[0]
         view = await store.view(about=pod)
@@ -219,7 +219,7 @@ async def test_a_pod_has_the_events_of_its_containers(path: Path) -> None:
 # -- while it grows -------------------------------------------------------------------------
 
 
-async def test_what_is_recorded_meanwhile_appears_in_all_views(tmp_path: Path) -> None:
+async def test_new_events_appear_in_all_views(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     recorder = Recorder.open(path)
     async with opened(path) as store:
@@ -245,18 +245,18 @@ async def test_what_is_recorded_meanwhile_appears_in_all_views(tmp_path: Path) -
         assert not await store.refresh()
 
 
-async def test_what_is_recorded_here_is_live(path: Path) -> None:
+async def test_recording_of_this_process_is_live(path: Path) -> None:
     async with opened(path, live=True) as store:
         assert (store.facts.kind, store.facts.growing) == ("live", True)
 
 
-async def test_nothing_new_is_told_in_a_word(path: Path) -> None:
+async def test_refresh_without_changes_returns_an_empty_growth(path: Path) -> None:
     async with opened(path) as store:
         assert not await store.refresh()
         assert await store.refresh() == Growth()
 
 
-async def test_a_gap_that_is_told_late_goes_to_its_place(path: Path) -> None:
+async def test_late_gap_is_inserted_at_its_time(path: Path) -> None:
     async with opened(path) as store:
         revision = store.all.revision
         change(path, "INSERT INTO gap VALUES (7, NULL, " + f"{at(20.5)}, {at(20.6)}, 'late', 1)")
@@ -266,7 +266,7 @@ async def test_a_gap_that_is_told_late_goes_to_its_place(path: Path) -> None:
         assert told(await everything(store, store.all)) == log(path)
 
 
-async def test_the_oldest_events_go_from_all_views(path: Path) -> None:
+async def test_removed_events_disappear_from_all_views(path: Path) -> None:
     async with opened(path) as store:
         filtered = await store.view(parse("event:CreateContainer"))
         revisions = store.all.revision, filtered.revision
@@ -282,7 +282,7 @@ async def test_the_oldest_events_go_from_all_views(path: Path) -> None:
         assert store.facts.events == 40
 
 
-async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> None:
+async def test_rows_of_a_ring_equal_those_of_the_log(tmp_path: Path) -> None:
     path, chance = tmp_path / "x.nriscope.db", random.Random(1)
     recorder = Recorder.open(path, limits=WriterLimits(max_size=MIN_SIZE))
     session = recorder.begin_session(a_start(started_ns=START))
@@ -312,7 +312,7 @@ async def test_a_ring_that_turns_shows_what_the_log_would(tmp_path: Path) -> Non
         assert told(await everything(store, filtered)) == log(path, "event:CreateContainer")
 
 
-async def test_a_refresh_that_is_given_up_loses_nothing(path: Path) -> None:
+async def test_cancelled_refresh_loses_no_event(path: Path) -> None:
     async with opened(path) as store:
         change(path, "INSERT INTO event SELECT 71, session, 71, at_ns, mono_ns, method, event, "
                "service, pod, container, pod_object, container_object, request, reply, "
@@ -325,7 +325,7 @@ async def test_a_refresh_that_is_given_up_loses_nothing(path: Path) -> None:
         assert store.all.events == 71
 
 
-async def test_a_recording_that_was_deleted_says_so(path: Path) -> None:
+async def test_refresh_of_a_deleted_recording_fails(path: Path) -> None:
     async with opened(path) as store:
         path.unlink()
         with pytest.raises(RecordingError):
@@ -335,7 +335,7 @@ async def test_a_recording_that_was_deleted_says_so(path: Path) -> None:
 # -- numbers that are not one after the other -----------------------------------------------
 
 
-async def test_holes_are_found(path: Path) -> None:
+async def test_missing_numbers_are_skipped(path: Path) -> None:
     change(path, "DELETE FROM event WHERE id BETWEEN 10 AND 19 OR id = 50")
     async with opened(path) as store:
         assert store.all.events == 59
@@ -343,7 +343,7 @@ async def test_holes_are_found(path: Path) -> None:
         assert store.all.position_of(12) == store.all.position_of(20)
 
 
-async def test_the_newest_events_are_shown_before_all_are_looked_through(
+async def test_newest_events_are_available_before_the_scan_ends(
     many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(many, "DELETE FROM event WHERE id BETWEEN 100 AND 150")
@@ -362,7 +362,7 @@ async def test_the_newest_events_are_shown_before_all_are_looked_through(
         assert list(map(str, events)) == expected
 
 
-async def test_numbers_far_from_each_other_are_no_events_in_between(path: Path) -> None:
+async def test_numbers_between_distant_events_do_not_count(path: Path) -> None:
     change(path, f"UPDATE event SET id = {1 << 60} WHERE id = 70")
     async with opened(path) as store:
         assert store.all.events == 70
@@ -375,7 +375,7 @@ async def test_numbers_far_from_each_other_are_no_events_in_between(path: Path) 
 # -- filters and searching ------------------------------------------------------------------
 
 
-async def test_a_filter_shows_what_it_has_found_so_far(many: Path) -> None:
+async def test_filter_reports_partial_results(many: Path) -> None:
     async with opened(many) as store:
         seen: list[tuple[View, float, int, bool]] = []
 
@@ -390,7 +390,7 @@ async def test_a_filter_shows_what_it_has_found_so_far(many: Path) -> None:
         assert view.revision == 0
 
 
-async def test_a_filter_can_be_given_up(many: Path) -> None:
+async def test_filter_can_be_cancelled(many: Path) -> None:
     async with opened(many) as store:
         task = asyncio.create_task(store.view(parse("pod:~.*")))
         await asyncio.sleep(0)
@@ -436,7 +436,7 @@ async def test_gaps_are_searched_too(path: Path) -> None:
 # -- damage ---------------------------------------------------------------------------------
 
 
-async def test_an_event_that_cannot_be_read_says_so_at_its_place(path: Path) -> None:
+async def test_unreadable_event_has_a_damaged_row_at_its_position(path: Path) -> None:
     change(path, "UPDATE event SET took_ns = x'00' WHERE id = 33")
     async with opened(path) as store:
         rows = await everything(store, store.all)
@@ -447,7 +447,7 @@ async def test_an_event_that_cannot_be_read_says_so_at_its_place(path: Path) -> 
 
 
 @pytest.mark.parametrize("where", ["the middle", "the end"])
-async def test_damage_ends_the_rows_and_has_the_last_one(many: Path, where: str) -> None:
+async def test_damaged_page_ends_the_rows_with_a_marker(many: Path, where: str) -> None:
     with closing(sqlite3.connect(many)) as connection:
         recorded = count(connection)
     spoil_leaf(many, in_the_middle=where == "the middle")
@@ -488,20 +488,20 @@ def spoil_leaf(path: Path, *, in_the_middle: bool) -> None:
     path.write_bytes(content)
 
 
-async def test_what_is_no_recording_is_not_opened(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_recording_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("hello, this is a text and no recording")
     with pytest.raises(RecordingError):
         await Store.open(path)
 
 
-async def test_a_recording_of_a_newer_version_is_not_opened(path: Path) -> None:
+async def test_recording_of_a_newer_version_is_rejected(path: Path) -> None:
     change(path, "PRAGMA user_version = 99")
     with pytest.raises(RecordingError, match="version 99"):
         await Store.open(path)
 
 
-async def test_closing_cancels_what_is_under_way(many: Path) -> None:
+async def test_closing_cancels_running_requests(many: Path) -> None:
     store = await Store.open(many)
     task = asyncio.create_task(store.view(parse("pod:~.*")))
     await asyncio.sleep(0)
@@ -510,7 +510,7 @@ async def test_closing_cancels_what_is_under_way(many: Path) -> None:
         await task
 
 
-async def test_a_closed_recording_says_so_and_begins_nothing(path: Path) -> None:
+async def test_closed_store_rejects_requests(path: Path) -> None:
     store = await Store.open(path)
     view = store.all
     await store.close()

@@ -68,7 +68,9 @@ async def look_at(store: Store, view: View) -> None:
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=8))),
     st.floats(0, 1),
 )
-def test_bytes_of_any_kind(original: Path, patches: list[tuple[float, bytes]], cut: float) -> None:
+def test_recording_with_changed_bytes_is_shown_or_rejected(
+    original: Path, patches: list[tuple[float, bytes]], cut: float
+) -> None:
     content = bytearray(original.read_bytes())
     for place, patch in patches:
         at = int(place * len(content))
@@ -100,7 +102,9 @@ def test_bytes_of_any_kind(original: Path, patches: list[tuple[float, bytes]], c
         "DELETE FROM event",
     ],
 )
-async def test_rows_of_any_kind(original: Path, statement: str, tmp_path: Path) -> None:
+async def test_recording_with_changed_rows_is_shown_or_rejected(
+    original: Path, statement: str, tmp_path: Path
+) -> None:
     path = tmp_path / "x.nriscope.db"
     path.write_bytes(original.read_bytes())
     with closing(sqlite3.connect(path)) as connection:

@@ -63,7 +63,7 @@ def test_rows_are_in_the_order_of_their_keys(numbers: list[int], places: list[in
 
 
 @given(_ASCENDING, _ASCENDING, st.lists(st.tuples(st.integers(1, 41), st.booleans()), max_size=6))
-def test_rows_that_moved_make_another_revision(
+def test_revision_changes_only_if_rows_moved(
     numbers: list[int], later: list[int], places: list[tuple[int, bool]]
 ) -> None:
     between = gaps([place for place, _ in places])
@@ -78,13 +78,13 @@ def test_rows_that_moved_make_another_revision(
     assert (view.revision != revision) == moved
 
 
-def test_the_nearest_row_stands_for_an_event_that_is_not_in_the_view() -> None:
+def test_missing_event_has_the_position_of_a_neighbour() -> None:
     view = a_view([10, 20, 30], ())
     assert [view.position_of(number) for number in (1, 10, 11, 20, 31)] == [0, 0, 1, 1, 2]
     assert a_view([], ()).position_of(5) == 0
 
 
-def test_sessions_do_not_drown_what_is_looked_for() -> None:
+def test_filtered_view_omits_session_markers() -> None:
     found: list[RowMarker] = []
     for number, first in ((1, 1), (2, 10), (3, 20)):
         session = a_session(number)
@@ -99,7 +99,7 @@ def test_sessions_do_not_drown_what_is_looked_for() -> None:
     assert whole.length == 8
 
 
-def test_gaps_are_told_where_something_that_is_looked_for_follows() -> None:
+def test_filtered_view_has_only_gaps_before_a_match() -> None:
     ids = NumberList([3, 7])
     view = View(ids, where=parse("x"), looked_at=20)
     between = gaps([2, 5, 7, 8, 12])
@@ -115,7 +115,7 @@ def test_gaps_are_told_where_something_that_is_looked_for_follows() -> None:
     assert not nothing.length
 
 
-def test_a_filter_at_work_shows_only_what_it_has_reached() -> None:
+def test_running_filter_shows_only_examined_rows() -> None:
     ids = NumberList([3])
     view = View(ids, where=parse("x"), looked_at=5)
     between = (gap(2), gap(6), gap(9))
@@ -129,7 +129,7 @@ def test_a_filter_at_work_shows_only_what_it_has_reached() -> None:
     assert view.revision == revision
 
 
-def test_nothing_follows_what_cannot_be_read() -> None:
+def test_damage_marker_is_the_last_row() -> None:
     view = View(NumberList([1, 2]), looked_at=2)
     view.stopped = DamageMarker.behind(2, "torn")
     view.settle((gap(2), gap(3), gap(9)))
@@ -142,7 +142,7 @@ def test_nothing_follows_what_cannot_be_read() -> None:
     st.lists(st.integers(1, 41), max_size=8),
     st.booleans(),
 )
-def test_what_grows_step_by_step_is_what_was_there_from_the_beginning(
+def test_view_grown_in_steps_equals_a_view_built_in_one(
     steps: list[list[int]], places: list[int], narrowed: bool
 ) -> None:
     between = gaps(places)

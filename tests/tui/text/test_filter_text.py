@@ -32,11 +32,11 @@ def event_named(events: list[Event], name: str) -> Event:
     return next(event for event in events if event.event == name)
 
 
-def test_a_right_filter_is_fine() -> None:
+def test_valid_filter_is_accepted() -> None:
     assert check("ns:shop took:>1ms").filter is not None
 
 
-def test_a_wrong_filter_tells_what_and_where_and_the_way_out() -> None:
+def test_invalid_filter_gives_problem_position_and_suggestion() -> None:
     found = check("ns:shop spod:x")
     assert found.filter is None
     assert found.position == len("ns:shop ")
@@ -44,13 +44,13 @@ def test_a_wrong_filter_tells_what_and_where_and_the_way_out() -> None:
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_typed_never_raises(text: str) -> None:
+def test_check_never_raises(text: str) -> None:
     found = check(text)
     assert (found.filter is None) == bool(found.problem)
     assert 0 <= found.position <= len(text)
 
 
-def test_named_views_are_filters() -> None:
+def test_named_views_are_valid_filters() -> None:
     for text in VIEWS.values():
         assert check(text).filter is not None
 
@@ -73,30 +73,30 @@ def test_a_word_is_completed_with_fields_or_values(text: str, options: tuple[str
     assert complete(text, len(text), VALUES).options == options
 
 
-def test_events_are_offered_before_there_are_any() -> None:
+def test_event_names_are_offered_without_recorded_values() -> None:
     assert complete("event:creat", 11, {}).options[0] == "CreateContainer"
 
 
-def test_a_completion_says_what_it_stands_for() -> None:
+def test_completion_has_the_range_that_it_replaces() -> None:
     found = complete("ns:shop pod:w AND x", len("ns:shop pod:w"), VALUES)
     assert (found.start, found.end) == (len("ns:shop pod:"), len("ns:shop pod:w"))
 
 
 @given(st.text(alphabet="ab:\"' ()-", max_size=20), st.integers(0, 20))
-def test_a_completion_never_raises_and_stays_within_the_text(text: str, at: int) -> None:
+def test_completion_never_raises_and_its_range_is_in_the_text(text: str, at: int) -> None:
     cursor = min(at, len(text))
     found = complete(text, cursor, VALUES)
     assert 0 <= found.start <= found.end == cursor
 
 
-def test_the_values_of_a_recording_are_known() -> None:
+def test_completion_values_are_read_from_the_recording() -> None:
     with Recording.open(RECORDING) as recording:
         values = completion_values(recording)
     assert "shop" in values["ns"] and "app" in values["container"]
     assert list(values["plugin"]) == ["00-nri-scope"]
 
 
-def test_what_was_changed_and_by_whom_is_known(tmp_path: Path) -> None:
+def test_completion_values_include_changed_paths_and_owners(tmp_path: Path) -> None:
     path = Path(shutil.copy(RECORDING, tmp_path))
     lists = {
         5: ('["/process/env/FOO","/linux/resources/cpu"]', '["60-cpu-policy"]'),
@@ -118,9 +118,7 @@ def test_what_was_changed_and_by_whom_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["event", "subject", "plugin", "status", "took"])
-def test_a_filter_by_a_value_finds_the_event_that_it_is_of(
-    recorded: list[Event], column: str
-) -> None:
+def test_filter_by_a_cell_matches_its_event(recorded: list[Event], column: str) -> None:
     for event in recorded:
         text = term(event, column)
         assert not text or parse(text).matches(event), text
@@ -142,7 +140,7 @@ def test_a_filter_by_the_subject_names_pod_and_container(recorded: list[Event]) 
         (7_200_000_000_000, "took:>=7200s"),
     ],
 )
-def test_a_filter_by_a_duration_finds_what_took_as_long(took_ns: int, text: str) -> None:
+def test_filter_by_a_duration_matches_its_event(took_ns: int, text: str) -> None:
     event = an_event(1, took_ns=took_ns)
     assert term(event, "took") == text
     assert took_ns < 0 or parse(text).matches(event)
@@ -153,7 +151,7 @@ def test_a_column_without_a_value_gives_no_filter(recorded: list[Event]) -> None
     assert term(event, "subject") == term(event, "time") == term(event, "changed") == ""
 
 
-def test_a_filter_that_is_narrowed_keeps_what_it_was(recorded: list[Event]) -> None:
+def test_narrowed_filter_keeps_its_terms(recorded: list[Event]) -> None:
     event = event_named(recorded, "CreateContainer")
     either = "event:StartContainer OR event:CreateContainer"
     assert narrowed("", "pod:web") == "pod:web"
@@ -163,7 +161,7 @@ def test_a_filter_that_is_narrowed_keeps_what_it_was(recorded: list[Event]) -> N
     assert not parse(out).matches(event) and parse(either).matches(event)
 
 
-def test_history_goes_back_and_comes_again_to_what_was_being_typed() -> None:
+def test_history_goes_back_and_returns_to_the_draft() -> None:
     history = TypedHistory()
     for text in ("one", "two", "one", " "):
         history.add(text)

@@ -17,7 +17,7 @@ TABLES = (plugin_board.FIELDS, session_board.FIELDS, treelines.FIELDS)
 
 
 @given(st.sampled_from(TABLES), st.integers(80, 300), st.text(max_size=200))
-def test_a_line_is_as_wide_as_the_heading_whatever_is_in_it(
+def test_line_with_any_text_is_as_wide_as_the_heading(
     fields: tuple[TableField, ...], width: int, text: str
 ) -> None:
     grid = TableGrid.of(fields, width)
@@ -26,7 +26,9 @@ def test_a_line_is_as_wide_as_the_heading_whatever_is_in_it(
 
 
 @given(st.sampled_from(TABLES), st.integers(1, 300))
-def test_what_matters_most_stays(fields: tuple[TableField, ...], width: int) -> None:
+def test_narrow_grid_keeps_the_most_important_fields(
+    fields: tuple[TableField, ...], width: int
+) -> None:
     grid = TableGrid.of(fields, width)
     left_out = [field.rank for field, wide in zip(fields, grid.widths, strict=True) if not wide]
     kept = [field.rank for field, wide in zip(fields, grid.widths, strict=True) if wide]
@@ -35,7 +37,7 @@ def test_what_matters_most_stays(fields: tuple[TableField, ...], width: int) -> 
     assert all(wide >= field.width for field, wide in zip(fields, grid.widths, strict=True) if wide)
 
 
-def test_everything_is_on_a_usual_terminal() -> None:
+def test_all_fields_fit_80_columns() -> None:
     # One column of 80 is the scroll bar's.
     shown = [text_of(TableGrid.of(fields, 79).head()).split() for fields in TABLES]
     assert "Changes" in shown[0] and "Max/of" in shown[0]
@@ -51,7 +53,7 @@ def test_hostile_texts_are_escaped_and_cut() -> None:
 
 
 @given(st.lists(st.text(max_size=20), max_size=5), st.integers(1, 40))
-def test_a_line_that_is_cut_says_so(texts: list[str], width: int) -> None:
+def test_cut_line_ends_with_an_ellipsis(texts: list[str], width: int) -> None:
     parts = tuple(Span(text) for text in texts)
     whole = "".join(safe(text) for text in texts)
     found = text_of(cut(parts, width))

@@ -24,7 +24,7 @@ _TEXT = st.text(st.sampled_from("ab容🐳é "), max_size=40)
 
 
 @given(_TEXT, st.integers(4, 12))
-def test_rows_hold_all_of_a_line_and_none_is_too_wide(text: str, room: int) -> None:
+def test_wrapped_rows_cover_the_line_and_fit_the_width(text: str, room: int) -> None:
     cuts = [*breaks(text, room), cell_len(text)]
     assert cuts[0] == 0
     widths = [after - before for before, after in pairwise(cuts)]
@@ -36,7 +36,7 @@ def test_rows_hold_all_of_a_line_and_none_is_too_wide(text: str, room: int) -> N
 
 
 @given(_TEXT, st.integers(0, 10), st.lists(st.integers(0, 50), max_size=6))
-def test_pieces_cover_everything_once(text: str, offset: int, edges: list[int]) -> None:
+def test_split_pieces_cover_the_text_once(text: str, offset: int, edges: list[int]) -> None:
     ordered = sorted(set(edges))
     spans = list(zip(ordered[::2], ordered[1::2], strict=False))
     begin, end = offset, offset + len(text)
@@ -49,14 +49,14 @@ def test_pieces_cover_everything_once(text: str, offset: int, edges: list[int]) 
     assert at == end
 
 
-def test_every_part_is_made_safe_and_what_is_short_is_not_cut() -> None:
+def test_short_line_is_escaped_but_not_cut() -> None:
     parts: StyledLine = tuple(Span(name[:100]) for name in NAMES.values())
     text = text_of(shown(parts))
     assert_harmless(text)
     assert "characters in all" not in text
 
 
-def test_what_is_long_is_cut_where_its_parts_together_are_too_long() -> None:
+def test_line_is_cut_if_its_spans_together_are_too_long() -> None:
     half = "y" * (MAX_CHARACTERS // 2)
     found = text_of(shown((Span(half), Span(half), Span("z"))))
     assert found == f"{half}{half}… ({MAX_CHARACTERS + 1:,} characters in all)"
@@ -64,9 +64,7 @@ def test_what_is_long_is_cut_where_its_parts_together_are_too_long() -> None:
 
 
 @given(_TEXT, st.integers(4, 20), st.integers(0, 12))
-def test_folded_lines_hold_everything_in_the_width_there_is(
-    text: str, room: int, indent: int
-) -> None:
+def test_folded_lines_contain_all_text_and_fit_the_width(text: str, room: int, indent: int) -> None:
     found = list(folded((Span(text[:5], Style.KEY), Span(text[5:])), room, indent))
     assert all(cell_len(text_of(one)) <= room for one in found)
     margin = " " * min(indent, room // 2)
@@ -75,7 +73,7 @@ def test_folded_lines_hold_everything_in_the_width_there_is(
     assert "".join([first, *(one[len(margin) :] for one in rest)]) == text
 
 
-def test_rows_end_at_natural_places() -> None:
+def test_folding_breaks_between_words() -> None:
     assert [text_of(one) for one in folded(line("one two three four"), 10, 2)] == [
         "one two ",
         "  three ",

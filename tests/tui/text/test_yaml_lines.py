@@ -30,7 +30,7 @@ def _lines(value: dict[str, Plain]) -> list[str]:
 
 @example({"0": {"0": "\n", "": None}})
 @given(st.dictionaries(_TEXT, _VALUES, max_size=4))
-def test_read_back_it_is_the_same(value: dict[str, Plain]) -> None:
+def test_parsed_output_equals_the_value(value: dict[str, Plain]) -> None:
     lines = _lines(value)
     assert yaml.safe_load("".join(f"{one}\n" for one in lines)) == value
     assert not any("\n" in one for one in lines)
@@ -42,18 +42,18 @@ def test_a_list_of_mappings_is_one_list() -> None:
     assert yaml.safe_load("\n".join(_lines(value))) == value
 
 
-def test_keys_stand_out() -> None:
+def test_keys_are_highlighted() -> None:
     (found,) = yaml_lines({"a": 1}, CancelFlag())
     assert [(part.text, part.style) for part in found] == [("a:", Style.KEY), (" 1", Style.PLAIN)]
 
 
-def test_long_texts_are_cut_and_say_how_long_they_are() -> None:
+def test_long_texts_are_cut_and_give_their_length() -> None:
     (found,) = _lines({"a": "x" * 100_000})
     assert len(found) < MAX_TEXT + 100
     assert "(100,000 characters in all)" in found
 
 
-def test_long_lists_and_mappings_say_how_much_is_left_out() -> None:
+def test_long_lists_and_mappings_give_the_number_of_omitted_members() -> None:
     many: dict[str, Plain] = {str(number): 0 for number in range(MAX_MEMBERS + 7)}
     numbers: list[Plain] = [*range(MAX_MEMBERS + 5)]
     lines = _lines({"list": numbers, "mapping": {"in": {"a": {"b": many}}}})
@@ -61,14 +61,14 @@ def test_long_lists_and_mappings_say_how_much_is_left_out() -> None:
     assert sum("… 7 more" in one for one in lines) == 1
 
 
-def test_a_document_without_end_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_lines_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yamllines, "MAX_LINES", 10)
     lines = _lines({str(number): number for number in range(20)})
     assert len(lines) == 11
     assert "the rest is omitted" in lines[-1]
 
 
-def test_it_ends_when_nobody_waits_for_it() -> None:
+def test_cancelled_rendering_stops() -> None:
     stop = CancelFlag()
     lines = yaml_lines({"a": 1, "b": 2}, stop)
     next(lines)

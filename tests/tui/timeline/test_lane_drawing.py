@@ -42,7 +42,7 @@ widths = st.integers(1, 400)
 
 
 @given(windows, widths, st.data())
-def test_each_moment_is_in_the_column_that_it_lies_in(
+def test_column_of_a_moment_contains_it(
     window: TimeWindow, width: int, data: st.DataObject
 ) -> None:
     at_ns = data.draw(st.integers(window.from_ns, window.to_ns - 1))
@@ -52,7 +52,7 @@ def test_each_moment_is_in_the_column_that_it_lies_in(
 
 
 @given(windows, widths, st.data())
-def test_a_column_is_found_by_its_first_moment_and_by_its_middle(
+def test_start_and_middle_of_a_column_map_back_to_it(
     window: TimeWindow, width: int, data: st.DataObject
 ) -> None:
     column = data.draw(st.integers(0, width - 1))
@@ -61,7 +61,7 @@ def test_a_column_is_found_by_its_first_moment_and_by_its_middle(
 
 
 @given(windows, widths, st.data(), st.booleans())
-def test_zooming_leaves_the_cursor_in_the_window_and_the_window_in_the_whole(
+def test_zooming_keeps_the_cursor_visible_and_the_window_in_range(
     window: TimeWindow, width: int, data: st.DataObject, closer: bool
 ) -> None:
     whole = TimeWindow(
@@ -87,7 +87,7 @@ def test_moving_keeps_the_scale_and_stops_at_the_ends(
 
 
 @given(windows, st.integers(20, 400))
-def test_ticks_ascend_and_their_names_do_not_touch(window: TimeWindow, width: int) -> None:
+def test_ticks_ascend_and_their_labels_do_not_touch(window: TimeWindow, width: int) -> None:
     found = ticks(window, width)
     for before, after in pairwise(found):
         assert before.column + len(before.label) + 1 < after.column
@@ -104,7 +104,7 @@ def test_ticks_ascend_and_their_names_do_not_touch(window: TimeWindow, width: in
         (86_400 * SECOND, ["00:00", "03:00", "06:00"]),
     ],
 )
-def test_ticks_are_round_moments(
+def test_ticks_are_at_round_times(
     span: int, labels: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import time
@@ -163,12 +163,12 @@ def test_a_life_is_drawn_to_scale() -> None:
     )
 
 
-def test_what_goes_on_is_drawn_as_far_as_it_was_watched() -> None:
+def test_open_life_is_drawn_until_the_end_of_observation() -> None:
     assert drawn(life(0, 3), until=7) == "   ━━━━   "
     assert drawn(life(), until=4) == "────      "
 
 
-def test_of_events_in_one_cell_the_gravest_is_drawn_and_strongly() -> None:
+def test_cell_with_several_events_shows_the_most_serious_in_strong_style() -> None:
     points = [
         LanePoint(NOW + at, 1, kind)
         for at, kind in enumerate([PointKind.CREATED, PointKind.PROBLEM, PointKind.STARTED])
@@ -179,7 +179,7 @@ def test_of_events_in_one_cell_the_gravest_is_drawn_and_strongly() -> None:
     assert alone[0] == Span("+", SIGNS[PointKind.CREATED][1])
 
 
-def test_what_was_not_observed_looks_so_while_the_container_was_there() -> None:
+def test_unobserved_time_is_drawn_during_a_life() -> None:
     blind = (TimeInterval(NOW, NOW + 4 * SECOND), TimeInterval(NOW + 7 * SECOND, NOW + 9 * SECOND))
     assert drawn(life(2, 3, 6, 8), blind=blind) == "  ░░━━┈░  "
     assert drawn(life(2, 3, 6, 8), (3, PointKind.STARTED), blind=blind) == "  ░►━━┈░  "
@@ -210,7 +210,7 @@ def test_lanes_are_as_wide_as_the_window_and_show_every_event_in_it(
 
 
 @given(st.lists(st.integers(0, 12), min_size=4, max_size=4), st.integers(0, 15))
-def test_phases_follow_each_other_without_a_hole(times: list[int], until: int) -> None:
+def test_phases_are_contiguous_and_ordered(times: list[int], until: int) -> None:
     one = life(*times)
     found = list(phases(one, NOW + until * SECOND))
     for (_, _, to_ns), (_, from_ns, _) in pairwise(found):
@@ -226,14 +226,14 @@ def test_signs_and_lines_differ_without_colours() -> None:
     assert len(lines) == 3 and not {UNOBSERVED[0], *lines} & set(texts)
 
 
-def test_an_event_that_failed_is_a_problem_whatever_it_was_to_do() -> None:
+def test_failed_event_is_a_problem_in_every_stage() -> None:
     assert kind_of(Stage.STARTED, ok=False, changed=False) is PointKind.PROBLEM
     assert kind_of(Stage.STARTED, ok=True, changed=True) is PointKind.STARTED
     assert kind_of(None, ok=True, changed=True) is PointKind.CHANGED
     assert kind_of(None, ok=True, changed=False) is PointKind.OTHER
 
 
-def test_packing_leaves_out_what_has_nothing_in_the_window() -> None:
+def test_lanes_without_anything_in_the_window_are_omitted() -> None:
     lanes = [
         (1, 0, 0, 5),
         (1, 1, 0, 5),
@@ -248,7 +248,7 @@ def test_packing_leaves_out_what_has_nothing_in_the_window() -> None:
 
 
 @given(st.lists(st.integers(0, 100), max_size=10), st.integers(-5, 105))
-def test_the_nearest_event_is_the_nearest(times: list[int], at_ns: int) -> None:
+def test_nearest_event_has_the_smallest_distance(times: list[int], at_ns: int) -> None:
     points = [LanePoint(at, number, PointKind.OTHER) for number, at in enumerate(sorted(times))]
     found = nearest(points, at_ns)
     assume(points)
@@ -281,7 +281,7 @@ def test_times_without_a_session_are_not_observed() -> None:
     assert unobserved(sessions, []) == (TimeInterval(20, 30),)
 
 
-def test_gaps_that_touch_are_one() -> None:
+def test_adjacent_gaps_are_merged() -> None:
     gap = Gap(1, None, 8, 20, "queue full", 3)
     gaps = [gap, replace(gap, from_ns=15, to_ns=25), replace(gap, from_ns=50, to_ns=50)]
     assert unobserved([session(0, 10), session(24, 60)], gaps) == (
@@ -290,7 +290,7 @@ def test_gaps_that_touch_are_one() -> None:
     )
 
 
-def test_a_life_in_words() -> None:
+def test_life_is_described_in_words() -> None:
     assert (
         life_words(life(1, 3, 6, 8), NEVER_ENDS)
         == "created 2.00s, running 3.00s, stopped 2.00s, removed"

@@ -54,7 +54,7 @@ def test_a_lane_has_the_events_of_its_window(path: Path) -> None:
         assert [point.event for point in some.points] == [6, 7] and some.complete
 
 
-def test_a_lane_has_only_what_the_filter_lets_through(path: Path) -> None:
+def test_lane_has_only_matching_events(path: Path) -> None:
     with Recording.open(path) as reading:
         census = census_of(reading)
         window = TimeWindow.around(census.first_ns, census.last_ns)
@@ -63,7 +63,7 @@ def test_a_lane_has_only_what_the_filter_lets_through(path: Path) -> None:
         assert [point.event for point in found[APP].points] == [8] and not found[POD].points
 
 
-def test_of_too_many_events_each_column_has_its_first(
+def test_lane_with_too_many_events_has_the_first_of_each_column(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(points, "MAX_EVENTS", 3)

@@ -60,7 +60,7 @@ async def test_shows_lives_to_scale() -> None:
         assert "22:17:21" in shown.screen[0]
 
 
-async def test_lanes_are_put_together_again_only_where_something_came(
+async def test_lanes_are_rebuilt_only_if_the_recording_grew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -96,7 +96,7 @@ async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
         assert isinstance(selected, Container) and selected.name == "app"
 
 
-async def test_goes_from_event_to_event_of_a_lane() -> None:
+async def test_o_moves_between_events_of_a_lane() -> None:
     async with showing(RECORDING, TimelineBoard) as shown:
         await shown.press("down", "down", "down", "o")
         assert shown.board.selected_event_id == 6
@@ -107,7 +107,7 @@ async def test_goes_from_event_to_event_of_a_lane() -> None:
         assert shown.last(StatusText).text == "no earlier event in this lane"
 
 
-async def test_zooms_around_the_cursor_and_leaves_out_lanes_without_anything() -> None:
+async def test_zooms_around_the_cursor_and_omits_empty_lanes() -> None:
     async with showing(RECORDING, TimelineBoard) as shown:
         board = timeline(shown)
         whole = board.window
@@ -123,7 +123,7 @@ async def test_zooms_around_the_cursor_and_leaves_out_lanes_without_anything() -
         assert board.selected_event_id == 6
 
 
-async def test_follows_the_cursor_out_of_the_window_and_pans() -> None:
+async def test_window_pans_and_follows_the_cursor() -> None:
     async with showing(RECORDING, TimelineBoard) as shown:
         board = timeline(shown)
         await shown.press("+", "+", "+")
@@ -139,7 +139,7 @@ async def test_follows_the_cursor_out_of_the_window_and_pans() -> None:
         assert board.window.shows(board.at_ns)
 
 
-async def test_shows_what_the_context_is_narrowed_to() -> None:
+async def test_shows_only_lanes_of_the_context() -> None:
     context = Context()
     async with showing(RECORDING, TimelineBoard, context=context) as shown:
         await shown.press("down", "down", "down")
@@ -160,13 +160,13 @@ async def test_shows_what_the_context_is_narrowed_to() -> None:
         assert shown.board.selected_event_id is None
 
 
-async def test_finds_lanes_by_name() -> None:
+async def test_search_finds_lanes_by_name() -> None:
     async with showing(RECORDING, TimelineBoard) as shown:
         assert await shown.board.find("sidecar") and shown.board.body.cursor == 4
         assert not await shown.board.find("nobody")
 
 
-async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
+async def test_empty_recording_shows_a_hint(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, TimelineBoard) as shown:
         assert shown.screen[1].startswith("this recording has no events of pods or containers")
@@ -174,7 +174,7 @@ async def test_says_that_there_is_nothing(tmp_path: Path) -> None:
         assert not shown.screen[0].strip()
 
 
-async def test_new_lanes_come_and_the_cursor_stays_in_its_own(tmp_path: Path) -> None:
+async def test_cursor_stays_in_its_lane_when_lanes_are_added(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
         async with showing(recorder.path, TimelineBoard) as shown:
             await shown.press("down")
@@ -187,7 +187,7 @@ async def test_new_lanes_come_and_the_cursor_stays_in_its_own(tmp_path: Path) ->
             assert "shop/web/app" in shown.screen[-2]
 
 
-async def test_a_hostile_recording_shows_harmlessly(tmp_path: Path) -> None:
+async def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
     async with showing(path, TimelineBoard, size=(120, 50)) as shown:
         assert_harmless("\n".join(shown.screen))

@@ -22,11 +22,11 @@ async def facts() -> Facts:
         await store.close()
 
 
-async def test_everything_is_said_where_there_is_room(facts: Facts) -> None:
+async def test_wide_title_contains_everything(facts: Facts) -> None:
     assert title(facts, 160).startswith(f"{LONG} · recording · 32 events")
 
 
-async def test_the_version_of_nri_stays_where_there_is_little_room(facts: Facts) -> None:
+async def test_narrow_title_keeps_the_nri_version(facts: Facts) -> None:
     growing = replace(facts, growing=True, connected=0, gaps=2, lost=12, damage="", runtime=LONG)
     text = title(growing, 80)
     assert columns(text) <= 80
@@ -34,9 +34,9 @@ async def test_the_version_of_nri_stays_where_there_is_little_room(facts: Facts)
 
 
 @pytest.mark.parametrize("width", range(10, 100, 3))
-async def test_it_is_never_wider_than_the_screen(facts: Facts, width: int) -> None:
+async def test_title_fits_the_width(facts: Facts, width: int) -> None:
     assert columns(title(facts, width)) <= width
 
 
-async def test_a_runtime_without_a_word_of_nri_is_cut_at_its_end(facts: Facts) -> None:
+async def test_runtime_without_an_nri_version_is_cut_at_its_end(facts: Facts) -> None:
     assert title(replace(facts, runtime="x" * 90), 80).startswith("x" * 20)

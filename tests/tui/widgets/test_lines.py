@@ -77,7 +77,7 @@ async def _press(pilot: Pilot[None], *keys: str) -> None:
 
 
 class TestScrolling:
-    async def test_of_a_million_lines_only_those_on_the_screen_are_made(self) -> None:
+    async def test_only_visible_lines_of_a_million_are_created(self) -> None:
         source = _Million()
         lines = Lines(source)
         async with _App(lines).run_test(size=(80, 24)) as pilot:
@@ -88,7 +88,7 @@ class TestScrolling:
             assert lines.top == 1_000_000 - 24 - 23
             assert len(source.asked) < 5_000
 
-    async def test_keys_scroll_where_there_is_no_cursor(self) -> None:
+    async def test_keys_scroll_without_a_cursor(self) -> None:
         lines = Lines([line(str(number)) for number in range(100)])
         async with _App(lines).run_test(size=(80, 24)) as pilot:
             await _press(pilot, "down", "down", "j")
@@ -98,7 +98,7 @@ class TestScrolling:
             await _press(pilot, "home")
             assert lines.top == 0
 
-    async def test_long_lines_are_scrolled_to_sideways(self) -> None:
+    async def test_right_and_left_scroll_long_lines(self) -> None:
         lines = Lines([line("0123456789" * 20)])
         async with _App(lines).run_test(size=(40, 5)) as pilot:
             assert _shown(lines)[0] == ("0123456789" * 4)[:39]
@@ -120,14 +120,14 @@ class TestScrolling:
             await taken(pilot)
             assert _shown(lines)[-2].endswith("end")
 
-    async def test_nothing_is_said_in_words(self) -> None:
+    async def test_empty_list_shows_its_text(self) -> None:
         lines = Lines(empty="nothing to see here, " * 3)
         async with _App(lines).run_test(size=(40, 5)):
             assert " ".join(_shown(lines)).count("nothing") == 3
 
 
 class TestTheCursor:
-    async def test_moves_and_tells(self) -> None:
+    async def test_moving_and_opening_post_messages(self) -> None:
         lines = Lines(_Million(100), cursor=True)
         app = _App(lines)
         async with app.run_test(size=(80, 24)) as pilot:
@@ -141,7 +141,7 @@ class TestTheCursor:
             await _press(pilot, "down")
             assert lines.cursor == 99
 
-    async def test_goes_where_the_mouse_points_and_a_second_click_opens(self) -> None:
+    async def test_click_moves_the_cursor_and_double_click_opens(self) -> None:
         lines = Lines(_Million(100), cursor=True)
         app = _App(lines)
         async with app.run_test(size=(80, 24)) as pilot:
@@ -150,7 +150,7 @@ class TestTheCursor:
             await pilot.click(Lines, offset=(3, 6), times=2)
             assert app.opened == [6]
 
-    async def test_stays_in_what_is_left(self) -> None:
+    async def test_stays_within_a_shortened_list(self) -> None:
         source = _Million(100)
         lines = Lines(source, cursor=True)
         async with _App(lines).run_test(size=(80, 24)) as pilot:
@@ -161,7 +161,7 @@ class TestTheCursor:
             assert lines.cursor == 9
             assert _shown(lines)[-1] == "line 9"
 
-    async def test_is_seen_without_colour(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_is_visible_without_colour(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NO_COLOR", "1")
         lines = Lines(_Million(10), cursor=True)
         async with _App(lines).run_test(size=(80, 24)):
@@ -171,18 +171,18 @@ class TestTheCursor:
 
 
 class TestWrapping:
-    async def test_the_rest_of_a_line_follows_below_it(self) -> None:
+    async def test_long_line_continues_below_with_an_indent(self) -> None:
         lines = Lines([line("a" * 50), line("b" * 10)])
         async with _App(lines).run_test(size=(21, 10)) as pilot:
             await _press(pilot, "W")
             assert _shown(lines)[:4] == ["a" * 20, f"  {'a' * 18}", f"  {'a' * 12}", "b" * 10]
 
-    async def test_no_wide_character_is_cut_in_two(self) -> None:
+    async def test_wide_characters_are_not_split(self) -> None:
         lines = Lines([line(f"a{WIDE * 10}")], wrap=True)
         async with _App(lines).run_test(size=(21, 10)):
             assert "".join(row.strip() for row in _shown(lines)[:5]) == f"a{WIDE * 10}"
 
-    async def test_begins_with_the_line_that_was_on_top(self) -> None:
+    async def test_wrapping_keeps_the_top_line(self) -> None:
         lines = Lines([line(f"{number:03} " + "x" * 60) for number in range(100)])
         async with _App(lines).run_test(size=(41, 10)) as pilot:
             await _press(pilot, "pagedown", "pagedown")
@@ -190,14 +190,14 @@ class TestWrapping:
             await _press(pilot, "W")
             assert _shown(lines)[0].startswith(f"{top:03}")
 
-    async def test_follows_the_cursor_by_lines_and_not_by_rows(self) -> None:
+    async def test_cursor_counts_lines_and_not_rows(self) -> None:
         lines = Lines([line(f"{number:03} " + "x" * 60) for number in range(100)], cursor=True)
         async with _App(lines).run_test(size=(41, 10)) as pilot:
             await _press(pilot, "W", "end")
             assert lines.cursor == 99
             assert _shown(lines)[-2].startswith("099")
 
-    async def test_too_many_lines_stay_as_they_are(self) -> None:
+    async def test_too_many_lines_are_not_wrapped(self) -> None:
         lines = Lines(_Million(MAX_WRAPPED + 1))
         async with _App(lines).run_test() as pilot:
             await _press(pilot, "W")
@@ -205,7 +205,7 @@ class TestWrapping:
 
 
 class TestSearching:
-    async def test_finds_forwards_and_backwards_in_upper_or_lower_case(self) -> None:
+    async def test_search_ignores_case_in_both_directions(self) -> None:
         lines = Lines(_Million(10_000))
         async with _App(lines).run_test():
             assert await lines.find("LINE 5000", 0) == 5_000
@@ -213,7 +213,7 @@ class TestSearching:
             assert await lines.find("line 77", 76, forwards=False) is None
             assert await lines.find("", 0) is None
 
-    async def test_matches_stand_out_without_colour(self) -> None:
+    async def test_matches_are_reversed_without_colour(self) -> None:
         lines = Lines([(Span("one tw", Style.KEY), Span("o Two [b]three"))])
         async with _App(lines).run_test() as pilot:
             lines.highlight = "two"
@@ -224,7 +224,7 @@ class TestSearching:
 
 
 class TestWhatIsStillToCome:
-    async def test_shows_that_it_is_and_then_itself(self) -> None:
+    async def test_placeholder_is_replaced_when_the_line_arrives(self) -> None:
         source = _Later()
         lines = Lines(source)
         async with _App(lines).run_test(size=(80, 24)) as pilot:
@@ -237,7 +237,7 @@ class TestWhatIsStillToCome:
 
 class TestWhatStrangersWrote:
     @pytest.mark.parametrize("wrap", [False, True])
-    async def test_is_harmless_and_is_no_markup(self, wrap: bool) -> None:
+    async def test_is_escaped_and_not_interpreted_as_markup(self, wrap: bool) -> None:
         lines = Lines([line(name) for name in NAMES.values()], wrap=wrap)
         async with _App(lines).run_test(size=(120, 80)):
             text = text_on(lines)
@@ -246,7 +246,7 @@ class TestWhatStrangersWrote:
             assert "\\x1b]0;" in text
 
     @pytest.mark.parametrize("wrap", [False, True])
-    async def test_is_cut_where_it_is_long_and_says_how_long(self, wrap: bool) -> None:
+    async def test_is_cut_if_long_and_gives_its_length(self, wrap: bool) -> None:
         lines = Lines([line("x" * (10 << 20)), line("after")], wrap=wrap)
         async with _App(lines).run_test(size=(80, 24)) as pilot:
             lines.scroll_to(lines.max_scroll_x, lines.max_scroll_y, animate=False, force=True)

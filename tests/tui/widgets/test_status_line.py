@@ -15,7 +15,7 @@ class _App(App[None]):
         yield StatusLine()
 
 
-async def test_what_is_said_has_the_lines_that_it_needs() -> None:
+async def test_height_follows_the_length_of_the_message() -> None:
     app = _App()
     async with app.run_test(size=(40, 10)) as pilot:
         status = app.query_one(StatusLine)

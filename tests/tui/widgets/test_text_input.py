@@ -9,10 +9,10 @@ from tests.tui.hostile import assert_harmless
 
 
 @given(st.text(max_size=60))
-def test_what_is_typed_or_pasted_shows_harmlessly_character_for_character(text: str) -> None:
+def test_input_is_escaped_character_for_character(text: str) -> None:
     assert len(shown(text)) == len(text)
     assert_harmless(shown(text))
 
 
-def test_what_people_type_stays_as_it_is() -> None:
+def test_ordinary_input_is_unchanged() -> None:
     assert shown('pod:"wéb 容器" took:>1ms') == 'pod:"wéb 容器" took:>1ms'
