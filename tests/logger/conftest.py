@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything here runs on both event loops: asyncio's own, and the one `record` uses."""
+"""All tests here run on both event loops: asyncio's own, and the loop that `record` uses."""
 
 from __future__ import annotations
 

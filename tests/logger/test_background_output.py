@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output that blocks, fails or is closed does so out of everybody's way."""
+"""Background output that blocks, fails or is closed does not delay its callers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from nri_scope.logger.background_output import Background
 
 
-def test_writes_everything_in_order_before_it_closes() -> None:
+def test_close_writes_all_items_in_order_and_flushes() -> None:
     written: list[int] = []
     flushes: list[int] = []
     output = Background[int](written.append, flush=lambda: flushes.append(len(written)))
@@ -21,13 +21,13 @@ def test_writes_everything_in_order_before_it_closes() -> None:
     assert flushes[-1] == 500
 
 
-def test_blocked_output_skips_and_says_how_many() -> None:
-    go_on, started = threading.Event(), threading.Event()
+def test_blocked_output_counts_skipped_items() -> None:
+    resume, started = threading.Event(), threading.Event()
     written: list[str] = []
 
     def write(item: str) -> None:
         started.set()
-        go_on.wait(30)
+        resume.wait(30)
         written.append(item)
 
     output = Background[str](
@@ -37,12 +37,12 @@ def test_blocked_output_skips_and_says_how_many() -> None:
     started.wait(30)
     for number in range(10):
         output.put(str(number))
-    go_on.set()
+    resume.set()
     output.close()
     assert written == ["first", "0", "1", "2", "7 skipped"]
 
 
-def test_output_that_blocks_for_ever_does_not_hold_up_the_end() -> None:
+def test_close_stops_waiting_for_blocked_output_after_its_timeout() -> None:
     never = threading.Event()
 
     def write(item: str) -> None:
@@ -55,7 +55,7 @@ def test_output_that_blocks_for_ever_does_not_hold_up_the_end() -> None:
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "full"), ValueError("closed")])
-def test_output_that_fails_is_given_up(error: Exception) -> None:
+def test_failed_output_is_not_written_again(error: Exception) -> None:
     calls: list[str] = []
 
     def write(item: str) -> None:

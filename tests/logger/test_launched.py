@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launched logger starts whatever its configuration says, and tells what was wrong with it."""
+"""A launched logger starts with any configuration, and logs what is wrong in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ END = SessionEnd("closed by the peer", configured=True, synchronized=True)
 
 @pytest.fixture(autouse=True)
 def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it records to by default."""
+    """Default path of the recording."""
     path = tmp_path / "var" / "default.nriscope.db"
     monkeypatch.setattr(
         "nri_scope.logger.settings.Settings.__init__.__defaults__",
@@ -32,8 +32,8 @@ def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-async def live(config: str) -> int:
-    """A whole life: configured, one event, the end. Returns the mask."""
+async def run_plugin(config: str) -> int:
+    """Configure a plugin, let it answer one event, and end it; return the mask."""
     plugin = LaunchedPlugin(Identity(index="00", name="nri-scope"))
     mask = plugin.configure(
         api.ConfigureRequest(runtime_name="containerd", runtime_version="1.7.24", config=config)
@@ -45,9 +45,9 @@ async def live(config: str) -> int:
     return mask
 
 
-async def test_records_where_it_is_told_to(tmp_path: Path) -> None:
+async def test_records_to_the_configured_output(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
-    assert await live(f"output: {path}") == 0x7FF
+    assert await run_plugin(f"output: {path}") == 0x7FF
     with Recording.open(path) as recording:
         assert [event.method for event in recording.events()] == ["Configure", "RunPodSandbox"]
         assert recording.sessions()[0].end_reason == END.reason
@@ -58,10 +58,10 @@ async def test_records_where_it_is_told_to(tmp_path: Path) -> None:
     assert {one.name for one in tmp_path.iterdir()} == {path.name, f"{path.name}.log"}
 
 
-async def test_redacts_if_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_redacts_if_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = tmp_path / "x.nriscope.db"
-    await live(f"output: {path}\nredact: true")
+    await run_plugin(f"output: {path}\nredact: true")
     with Recording.open(path) as recording:
         assert [note.text for note in recording.notes()] == [NOTE]
         assert len(list(recording.events())) == 2
@@ -76,24 +76,26 @@ async def test_redacts_if_it_is_told_to(tmp_path: Path, monkeypatch: pytest.Monk
         ("nonsense: 1", "unknown key"),
     ],
 )
-async def test_never_refuses_its_configuration(tmp_path: Path, line: str, words: str) -> None:
-    """With NRI up to 0.6 the runtime itself would not start then."""
+async def test_invalid_lines_are_logged_and_never_refused(
+    tmp_path: Path, line: str, words: str
+) -> None:
+    """With NRI up to 0.6 a refused configuration would keep the runtime itself from starting."""
     path = tmp_path / "x.nriscope.db"
-    assert await live(f"output: {path}\n{line}\n") == 0x7FF
+    assert await run_plugin(f"output: {path}\n{line}\n") == 0x7FF
     assert words in Path(f"{path}.log").read_text()
     with Recording.open(path) as recording:
         assert len(list(recording.events())) == 2
 
 
-async def test_broken_yaml_means_the_defaults(default: Path) -> None:
-    assert await live("since: 2024-02-30") == 0x7FF
+async def test_invalid_yaml_selects_the_defaults(default: Path) -> None:
+    assert await run_plugin("since: 2024-02-30") == 0x7FF
     assert "not YAML" in Path(f"{default}.log").read_text()
     assert default.exists()
     assert default.parent.stat().st_mode & 0o777 == 0o700
 
 
 async def open_later(path: Path, default: Path, remedy: Callable[[], object]) -> list[str]:
-    """A life that can record only after ``remedy``; returns what the log by default says."""
+    """Run a plugin that can record only after ``remedy``; return the lines of the default log."""
     plugin = LaunchedPlugin(Identity(index="00", name="nri-scope"))
     mask = plugin.configure(
         api.ConfigureRequest(
@@ -106,15 +108,15 @@ async def open_later(path: Path, default: Path, remedy: Callable[[], object]) ->
     async with asyncio.timeout(30):
         while not log.exists() or "not recording yet" not in log.read_text():
             await asyncio.sleep(0.01)
-        told = log.read_text().splitlines()
+        logged = log.read_text().splitlines()
         remedy()
         await plugin.finish(END)
     with Recording.open(path) as recording:
         assert [event.method for event in recording.events()] == ["Configure"]
-    return told
+    return logged
 
 
-async def test_somebody_s_file_is_left_alone_and_so_is_its_folder(
+async def test_a_foreign_file_and_its_folder_are_not_changed(
     tmp_path: Path, default: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE_S", 0.01)
@@ -128,17 +130,17 @@ async def test_somebody_s_file_is_left_alone_and_so_is_its_folder(
         assert path.read_text() == "precious"
         path.unlink()
 
-    told = await open_later(path, default, remedy)
-    assert "unknown key 'x'" in told[0]
-    assert f"{path}: the file exists and is not an nri-scope recording" in told[-1]
+    logged = await open_later(path, default, remedy)
+    assert "unknown key 'x'" in logged[0]
+    assert f"{path}: the file exists and is not an nri-scope recording" in logged[-1]
     # Everything from the beginning, and how it went on.
     log = log_beside(path).read_text()
-    assert log.startswith("\n".join(told))
+    assert log.startswith("\n".join(logged))
     assert f"recording to {path}" in log
     assert "ended: closed by the peer" in log
 
 
-async def test_folder_that_is_missing_is_told_and_not_made(
+async def test_a_missing_folder_is_logged_and_not_created(
     tmp_path: Path, default: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.logger.launched.REOPEN_PAUSE_S", 0.01)
@@ -148,11 +150,11 @@ async def test_folder_that_is_missing_is_told_and_not_made(
         assert not (tmp_path / "disk").exists()
         path.parent.mkdir(parents=True)
 
-    told = await open_later(path, default, remedy)
-    assert f"{path}: no such folder: {path.parent}; create it first" in told[-1]
+    logged = await open_later(path, default, remedy)
+    assert f"{path}: no such folder: {path.parent}; create it first" in logged[-1]
 
 
-async def test_life_that_never_recorded_is_told_of_by_default(default: Path) -> None:
+async def test_a_plugin_that_never_recorded_writes_the_default_log(default: Path) -> None:
     plugin = LaunchedPlugin(Identity(index="00", name="nri-scope"))
     async with asyncio.timeout(30):
         await plugin.finish(SessionEnd("gone", configured=False, synchronized=False))

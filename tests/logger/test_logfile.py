@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of a launched logger goes to one private file, once it is known which."""
+"""A launched logger writes one private log file as soon as its path is known."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from nri_scope.logger.logfile import LOG_MAX, LogFile, log_beside
 from tests.recording.other_user import USER, needs_root
 
 
-def said(path: Path) -> list[str]:
-    """The lines of a log, without their times."""
+def lines_of(path: Path) -> list[str]:
+    """Return the lines of a log without their times."""
     return [line.partition("Z ")[2] for line in path.read_text().splitlines()]
 
 
-def test_is_private_escaped_and_bounded(tmp_path: Path) -> None:
+def test_the_log_is_private_escaped_and_bounded(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     log = LogFile()
     log.use(path)
     log.write("hello\nworld \x1b[31m")
     log.close()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert said(path) == [r"hello\nworld \x1b[31m"]
+    assert lines_of(path) == [r"hello\nworld \x1b[31m"]
     path.write_bytes(b"x" * (LOG_MAX + 1))
     log = LogFile()
     log.use(path)
     log.write("anew")
     log.close()
-    assert said(path) == ["anew"]
+    assert lines_of(path) == ["anew"]
 
 
-def test_nothing_is_lost_before_the_place_is_known(tmp_path: Path) -> None:
+def test_lines_before_the_path_is_known_are_written_later(tmp_path: Path) -> None:
     first, last = tmp_path / "new" / "first.log", tmp_path / "last.log"
     log = LogFile()
     log.write("one")
@@ -43,12 +43,12 @@ def test_nothing_is_lost_before_the_place_is_known(tmp_path: Path) -> None:
     log.use(last)
     log.write("three")
     log.close()
-    assert said(first) == ["one", "two"]
-    assert said(last) == ["one", "two", "three"]
+    assert lines_of(first) == ["one", "two"]
+    assert lines_of(last) == ["one", "two", "three"]
     assert first.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_one_place_for_both_has_each_line_once(tmp_path: Path) -> None:
+def test_the_same_temporary_and_final_path_contains_each_line_once(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     log = LogFile()
     log.write("one")
@@ -56,10 +56,10 @@ def test_one_place_for_both_has_each_line_once(tmp_path: Path) -> None:
     log.use(path)
     log.write("two")
     log.close()
-    assert said(path) == ["one", "two"]
+    assert lines_of(path) == ["one", "two"]
 
 
-def test_without_a_place_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_path_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     log = LogFile()
     log.write("one")
@@ -67,7 +67,7 @@ def test_without_a_place_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-def test_place_that_cannot_be_written_costs_its_lines_only(tmp_path: Path) -> None:
+def test_an_unwritable_temporary_path_does_not_affect_the_final_log(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     last = tmp_path / "last.log"
     log = LogFile()
@@ -75,10 +75,10 @@ def test_place_that_cannot_be_written_costs_its_lines_only(tmp_path: Path) -> No
     log.write("one")
     log.use(last)
     log.close()
-    assert said(last) == ["one"]
+    assert lines_of(last) == ["one"]
 
 
-def test_neither_a_link_nor_a_pipe_is_written_to(tmp_path: Path) -> None:
+def test_links_and_pipes_are_not_written_to(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("")
     (tmp_path / "link.log").symlink_to(precious)
@@ -91,11 +91,11 @@ def test_neither_a_link_nor_a_pipe_is_written_to(tmp_path: Path) -> None:
     log.use(last)
     log.close()
     assert precious.read_text() == ""
-    assert said(last) == ["hello"]
+    assert lines_of(last) == ["hello"]
 
 
 @needs_root
-def test_a_file_that_another_user_made_gets_nothing(tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_not_written_to(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.touch()
     os.chown(path, USER, USER)
@@ -113,5 +113,5 @@ def test_a_file_that_another_user_made_gets_nothing(tmp_path: Path) -> None:
         ("/var/log/containerd", "/var/log/containerd.nriscope.db.log"),
     ],
 )
-def test_its_name_is_never_that_of_another_log(recording: str, log: str) -> None:
+def test_the_log_name_ends_in_nriscope_db_log(recording: str, log: str) -> None:
     assert log_beside(Path(recording)) == Path(log)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the passive plugin answers and hands over, against the runtime's end of a real socket."""
+"""Replies and records of the passive plugin, against the runtime's end of a real socket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IDENTITY = Identity(index="00", name="nri-scope")
 
 
 class ListSink:
-    """Keeps what a recorder would write."""
+    """Stores what a recorder would write."""
 
     def __init__(self) -> None:
         self.sessions: list[SessionStart] = []
@@ -99,7 +99,7 @@ async def finish(running: Running) -> None:
         ({}, {"events": frozenset({Event.CreateContainer, Event.UpdatePodSandbox})}, 0x0008),
     ],
 )
-async def test_subscription_is_what_this_runtime_knows(
+async def test_the_mask_contains_only_events_of_the_runtimes_version(
     runtime: RuntimeEnd,
     tmp_path: Path,
     version: dict[str, str],
@@ -113,9 +113,7 @@ async def test_subscription_is_what_this_runtime_knows(
     assert running.sink.sessions[0].mask == mask
 
 
-async def test_every_request_is_answered_and_handed_over(
-    runtime: RuntimeEnd, tmp_path: Path
-) -> None:
+async def test_every_request_is_answered_and_recorded(runtime: RuntimeEnd, tmp_path: Path) -> None:
     running = Running(tmp_path / "nri.sock")
     link, _ = await runtime.registered()
     await configure(link, request_timeout=2000, registration_timeout=5000)
@@ -151,7 +149,7 @@ async def test_every_request_is_answered_and_handed_over(
     assert running.sink.ends == [(1, "closed by the runtime")]
 
 
-async def test_parts_of_a_split_synchronize_get_more_echoed(
+async def test_replies_to_a_split_synchronize_echo_more(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     running = Running(tmp_path / "nri.sock")
@@ -168,7 +166,7 @@ async def test_parts_of_a_split_synchronize_get_more_echoed(
     assert [item.method for _, item in running.sink.captured].count("Synchronize") == 4
 
 
-async def test_restart_of_the_runtime_begins_a_session_and_leaves_a_gap(
+async def test_a_restart_of_the_runtime_begins_a_session_after_a_gap(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     running = Running(tmp_path / "nri.sock")
@@ -198,7 +196,7 @@ async def test_once_ends_with_the_session(runtime: RuntimeEnd, tmp_path: Path) -
     assert len(running.sink.ends) == 1
 
 
-async def test_session_that_ends_right_after_configure_makes_the_next_one_cautious(
+async def test_a_session_lost_after_configure_reduces_the_next_subscription(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     running = Running(tmp_path / "nri.sock")
@@ -218,7 +216,7 @@ async def test_stopping_while_waiting_for_the_runtime(tmp_path: Path) -> None:
     assert running.sink.sessions == []
 
 
-async def test_no_runtime_and_refusals_are_raised(runtime: RuntimeEnd, tmp_path: Path) -> None:
+async def test_a_missing_runtime_and_refusals_raise(runtime: RuntimeEnd, tmp_path: Path) -> None:
     with pytest.raises(ConnectError):
         await Running(tmp_path / "none.sock").task
     runtime.refuse = (3, "bad index")
@@ -251,7 +249,7 @@ async def test_frames_for_unknown_connections_become_notes(
     assert "conn_id=9" in text
 
 
-def test_standing_still_is_a_gap_of_the_session() -> None:
+def test_a_stall_is_a_gap_of_the_session() -> None:
     sink = ListSink()
     logger = Logger(sink, IDENTITY)
     logger.report_stall(3)
@@ -264,15 +262,15 @@ def test_standing_still_is_a_gap_of_the_session() -> None:
     assert reason == "the recorder stalled for 3.2 s; replies may have been late"
 
 
-async def test_clock_is_watched_for_jumps() -> None:
-    told: list[float] = []
+async def test_late_heartbeats_are_reported_as_stalls() -> None:
+    stalls: list[float] = []
     clock = iter([0.0, 0.1, 0.2, 3.2, 3.3, 3.8, 10.0])
     with pytest.raises(RuntimeError):
-        await watch_clock(told.append, clock=lambda: next(clock), heartbeat=0.0)
-    assert told == pytest.approx([3.0, 6.2])
+        await watch_clock(stalls.append, clock=lambda: next(clock), heartbeat=0.0)
+    assert stalls == pytest.approx([3.0, 6.2])
 
 
-def test_configured_again_ends_one_session_and_begins_another() -> None:
+def test_a_second_configure_ends_the_session_and_begins_another() -> None:
     sink = ListSink()
     logger = Logger(sink, IDENTITY)
     for _ in range(2):
@@ -287,7 +285,7 @@ def exchange(method: str, *, timeout_ns: int = 0, took_ns: int = 10) -> Exchange
     return Exchange(request, b"", 0, "", 1_000, took_ns)
 
 
-def test_answer_after_the_deadline_is_recorded_as_such() -> None:
+def test_a_reply_after_the_deadline_is_recorded_as_late() -> None:
     sink = ListSink()
     logger = Logger(sink, IDENTITY)
     logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
@@ -306,7 +304,7 @@ def test_events_before_configure_leave_a_note() -> None:
     assert sink.gaps == []
 
 
-async def test_stopping_in_the_moment_after_the_connection_closed_still_ends_the_session(
+async def test_a_stop_right_after_the_connection_closed_ends_the_session_once(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     running = Running(tmp_path / "nri.sock")
@@ -321,7 +319,7 @@ async def test_stopping_in_the_moment_after_the_connection_closed_still_ends_the
     assert [number for number, _ in running.sink.ends] == [1]
 
 
-def test_sessions_that_begin_together_agree_on_the_time() -> None:
+def test_sessions_that_begin_together_have_the_same_clock() -> None:
     sink = ListSink()
     for slow in (True, False):
         logger = Logger(sink, IDENTITY)
@@ -334,7 +332,7 @@ def test_sessions_that_begin_together_agree_on_the_time() -> None:
     assert abs(first - second) < 10_000_000
 
 
-def test_a_clock_that_is_set_back_makes_no_session_end_before_its_events(
+def test_a_clock_set_back_never_ends_a_session_before_its_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sink = ListSink()

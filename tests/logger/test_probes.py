@@ -27,8 +27,8 @@ START = api.StartContainerRequest(
 )
 
 
-class Heard(ProbeListener):
-    """Keeps what probes tell."""
+class ListListener(ProbeListener):
+    """Stores what probes report."""
 
     def __init__(self) -> None:
         self.reports: list[str] = []
@@ -54,9 +54,9 @@ class Running:
 
     def __init__(self, folder: Path, *indices: str, **options: Any) -> None:
         self.sink = ListSink()
-        self.heard = Heard()
+        self.listener = ListListener()
         self.probes = Probes(
-            self.sink, folder / "s", "nri-scope", indices, listener=self.heard, **options
+            self.sink, folder / "s", "nri-scope", indices, listener=self.listener, **options
         )
         self.task = asyncio.create_task(self.probes.run())
 
@@ -72,7 +72,7 @@ class Running:
             await self.task
 
 
-def ids(runtime: Runtime) -> list[str]:
+def plugin_ids(runtime: Runtime) -> list[str]:
     return sorted(plugin.id for plugin in runtime.plugins)
 
 
@@ -89,29 +89,29 @@ async def test_every_probe_sees_every_event_in_order(profile: Profile, tmp_path:
         await runtime.listen(tmp_path / "s")
         running = Running(tmp_path, "99", "00", "50")
         await runtime.wait_plugins(3)
-        assert ids(runtime) == ["00-nri-scope", "50-nri-scope", "99-nri-scope"]
+        assert plugin_ids(runtime) == ["00-nri-scope", "50-nri-scope", "99-nri-scope"]
         answers = await runtime.dispatch(Event.StartContainer, START)
         assert [answer.error for answer in answers] == [None] * 3
         await running.stop()
     sink = running.sink
     assert {start.role for start in sink.sessions} == {Role.PROBE}
     of_session = {n: start.plugin_index for n, start in enumerate(sink.sessions, 1)}
-    seen = [of_session[session] for session, item in sink.captured][-3:]
-    assert seen == ["00", "50", "99"]
+    indices = [of_session[session] for session, item in sink.captured][-3:]
+    assert indices == ["00", "50", "99"]
     assert sorted(reason for _, reason in sink.ends) == ["enough"] * 3
 
 
-async def test_a_lost_connection_is_made_again_and_leaves_a_gap_of_its_own(
+async def test_a_lost_connection_is_reopened_and_recorded_as_a_gap_of_its_session(
     runtime: Runtime, tmp_path: Path
 ) -> None:
     running = Running(tmp_path, "00", "99")
     await runtime.wait_plugins(2)
     lost = next(plugin for plugin in runtime.plugins if plugin.index == "99")
     lost.link.abort()
-    await running.until(lambda: running.heard.reports.count("99") == 2)
+    await running.until(lambda: running.listener.reports.count("99") == 2)
     await runtime.wait_plugins(2)
     await running.stop()
-    assert running.heard.ends == ["99"]
+    assert running.listener.ends == ["99"]
     ((session, reason, unknown),) = running.sink.gaps
     assert session is not None
     assert running.sink.sessions[session - 1].plugin_index == "99"
@@ -119,24 +119,24 @@ async def test_a_lost_connection_is_made_again_and_leaves_a_gap_of_its_own(
     assert unknown is None
 
 
-async def test_once_goes_on_while_one_is_connected_and_ends_with_the_last(tmp_path: Path) -> None:
+async def test_once_ends_when_no_probe_is_connected(tmp_path: Path) -> None:
     async with Runtime(NEW) as runtime:
         await runtime.listen(tmp_path / "s")
         running = Running(tmp_path, "00", "99", once=True)
         await runtime.wait_plugins(2)
         runtime.plugins[0].link.abort()
-        await running.until(lambda: len(running.heard.reports) == 3)
+        await running.until(lambda: len(running.listener.reports) == 3)
         await runtime.wait_plugins(2)
     async with asyncio.timeout(20):
         await running.task
 
 
-async def test_all_come_back_after_the_runtime(tmp_path: Path) -> None:
+async def test_all_probes_reconnect_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
     async with Runtime(NEW) as runtime:
         await runtime.listen(tmp_path / "s")
         running = Running(tmp_path, "00", "99")
         await runtime.wait_plugins(2)
-    await running.until(lambda: len(running.heard.ends) == 2)
+    await running.until(lambda: len(running.listener.ends) == 2)
     async with Runtime(OLD) as runtime:
         await runtime.listen(tmp_path / "s")
         await runtime.wait_plugins(2)
@@ -144,7 +144,7 @@ async def test_all_come_back_after_the_runtime(tmp_path: Path) -> None:
     assert len(running.sink.sessions) == 4
 
 
-async def test_only_the_first_one_validates(runtime: Runtime, tmp_path: Path) -> None:
+async def test_only_the_first_probe_validates(runtime: Runtime, tmp_path: Path) -> None:
     running = Running(tmp_path, "10", "50", "99", validate=True)
     await runtime.wait_plugins(3)
     bit = Event.ValidateContainerAdjustment.bit
@@ -158,7 +158,7 @@ async def test_probes_move_and_the_validator_stays(runtime: Runtime, tmp_path: P
     await runtime.wait_plugins(3)
     running.probes.place(("25", "45", "99"))
     await running.until(
-        lambda: ids(runtime) == [f"{index}-nri-scope" for index in ("00", "25", "45", "99")]
+        lambda: plugin_ids(runtime) == [f"{index}-nri-scope" for index in ("00", "25", "45", "99")]
     )
     assert running.probes.indices == ("00", "25", "45", "99")
     # Back again, while the others may still be on their way.
@@ -166,13 +166,13 @@ async def test_probes_move_and_the_validator_stays(runtime: Runtime, tmp_path: P
     running.probes.place(("25", "99"))
     running.probes.place(("50", "99"))
     await running.until(
-        lambda: ids(runtime) == [f"{index}-nri-scope" for index in ("00", "50", "99")]
+        lambda: plugin_ids(runtime) == [f"{index}-nri-scope" for index in ("00", "50", "99")]
     )
-    assert running.heard.ends == []
+    assert running.listener.ends == []
     await running.stop()
 
 
-async def test_one_that_is_placed_later_and_refused_is_told_and_left_out(tmp_path: Path) -> None:
+async def test_a_refused_additional_probe_is_reported_and_dropped(tmp_path: Path) -> None:
     end = RuntimeEnd()
     await end.listen(tmp_path / "s")
     running = Running(tmp_path, "00", "99")
@@ -180,15 +180,15 @@ async def test_one_that_is_placed_later_and_refused_is_told_and_left_out(tmp_pat
         await end.registered()
     end.refuse = (3, "no room")
     running.probes.place(("00", "50", "99"))
-    await running.until(lambda: bool(running.heard.failures))
-    assert running.heard.failures[0][0] == "50"
-    assert "no room" in running.heard.failures[0][1]
+    await running.until(lambda: bool(running.listener.failures))
+    assert running.listener.failures[0][0] == "50"
+    assert "no room" in running.listener.failures[0][1]
     assert running.probes.indices == ("00", "99")
     await running.stop()
     await end.close()
 
 
-async def test_a_refusal_in_the_beginning_says_which_index(tmp_path: Path) -> None:
+async def test_a_refusal_at_the_start_names_the_index(tmp_path: Path) -> None:
     end = RuntimeEnd()
     await end.listen(tmp_path / "s")
     end.refuse = (3, "invalid")
@@ -198,18 +198,18 @@ async def test_a_refusal_in_the_beginning_says_which_index(tmp_path: Path) -> No
     await end.close()
 
 
-async def test_no_runtime_is_raised_or_waited_for(tmp_path: Path) -> None:
+async def test_a_missing_runtime_is_an_error_or_waited_for(tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match="nri-scope doctor"):
         await Running(tmp_path, "00", "99").task
     running = Running(tmp_path, "00", "99", wait=True)
-    await running.until(lambda: sorted(running.heard.waiting) == ["00", "99"])
+    await running.until(lambda: sorted(running.listener.waiting) == ["00", "99"])
     async with Runtime(NEW) as runtime:
         await runtime.listen(tmp_path / "s")
         await runtime.wait_plugins(2)
         await running.stop()
 
 
-async def test_stopping_at_once_connects_nobody(tmp_path: Path) -> None:
+async def test_probes_stopped_immediately_begin_no_session(tmp_path: Path) -> None:
     running = Running(tmp_path, "00", "99", wait=True)
     await running.stop()
     assert running.sink.sessions == []
@@ -225,6 +225,6 @@ async def test_stopping_at_once_connects_nobody(tmp_path: Path) -> None:
         (("00", "100"), "'100' is not a plugin index"),
     ],
 )
-def test_what_can_be_no_probes_is_refused(indices: tuple[str, ...], problem: str) -> None:
+def test_invalid_probe_indices_are_rejected(indices: tuple[str, ...], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         check_indices(indices)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder beside a viewer: what it tells, and how it ends, however the other one does."""
+"""Recorder process beside a viewer: its messages, and its end in all cases."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ recorder.ready(60)
 print(recorder.latest, flush=True)
 time.sleep(1000)
 """
-"""A screen that stands still from the beginning: nothing that the recorder tells is read."""
+"""Viewer that reads no messages of the recorder once it is ready."""
 
 
-def is_there(pid: int) -> bool:
-    """Whether a process runs."""
+def is_running(pid: int) -> bool:
+    """Return whether a process runs."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
 
 
-async def test_nothing_is_lost_while_nobody_looks_and_the_end_is_in_good_order(
+async def test_a_stopped_and_killed_viewer_loses_no_events_and_the_session_is_ended(
     tmp_path: Path,
 ) -> None:
     with Recording.open(RECORDING) as recording:
@@ -73,7 +73,7 @@ async def test_nothing_is_lost_while_nobody_looks_and_the_end_is_in_good_order(
         # The screen's process dies without a word.
         os.kill(parent.pid, signal.SIGKILL)
         await parent.wait()
-        while is_there(pid):
+        while is_running(pid):
             await asyncio.sleep(0.05)
     with Recording.open(path) as recording:
         sessions = recording.sessions()
@@ -84,14 +84,14 @@ async def test_nothing_is_lost_while_nobody_looks_and_the_end_is_in_good_order(
 
 @pytest.fixture
 def recorder() -> Iterator[RecorderProcess]:
-    one = RecorderProcess("nri_scope.logger.recorder_process", nicer=0)
+    process = RecorderProcess("nri_scope.logger.recorder_process", nicer=0)
     try:
-        yield one
+        yield process
     finally:
-        one.stop(seconds=0)
+        process.stop(seconds=0)
 
 
-def test_a_recorder_that_cannot_record_says_why(recorder: RecorderProcess, tmp_path: Path) -> None:
+def test_a_recorder_without_a_runtime_reports_it(recorder: RecorderProcess, tmp_path: Path) -> None:
     recorder.begin(
         RecordOptions(tmp_path / "a.db", tmp_path / "no.sock", Identity(index="00", name="x"))
     )
@@ -101,16 +101,16 @@ def test_a_recorder_that_cannot_record_says_why(recorder: RecorderProcess, tmp_p
     assert not list(tmp_path.iterdir())
 
 
-def test_one_that_never_began_ends_with_nothing_to_say(recorder: RecorderProcess) -> None:
+def test_a_recorder_that_never_began_ends_without_a_message(recorder: RecorderProcess) -> None:
     recorder.stop(signal.SIGINT)
     recorder.check()
-    assert not is_there(recorder._child.pid)
+    assert not is_running(recorder._child.pid)
 
 
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGSTOP, ""), (signal.SIGKILL, "has ended, killed by SIGKILL")]
 )
-def test_one_that_was_stopped_ends_in_good_order_and_of_one_that_was_killed_it_is_told(
+def test_a_stopped_recorder_ends_normally_and_a_killed_one_is_reported(
     number: signal.Signals, words: str, recorder: RecorderProcess, tmp_path: Path
 ) -> None:
     options = RecordOptions(
@@ -122,4 +122,4 @@ def test_one_that_was_stopped_ends_in_good_order_and_of_one_that_was_killed_it_i
     recorder.stop(signal.SIGINT, seconds=PATIENCE)
     assert words in recorder.failure and bool(words) is bool(recorder.failure)
     assert words or recorder.latest == "nothing recorded: no connection to a runtime"
-    assert not is_there(recorder._child.pid)
+    assert not is_running(recorder._child.pid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launched logger makes of its YAML: settings or, for each part, a sentence."""
+"""A launched logger's YAML is parsed into settings and a list of problems."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nri_scope.share.redaction.rule_file import read_rules
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# only a comment\n", "---\n"])
-def test_nothing_means_the_defaults(text: str) -> None:
+def test_an_empty_configuration_selects_the_defaults(text: str) -> None:
     assert parse_settings(text) == (Settings(), ())
 
 
-def test_everything_can_be_set() -> None:
+def test_all_keys_are_parsed() -> None:
     settings, problems = parse_settings(
         "output: /var/log/x.nriscope.db\n"
         "max_size: 1G\n"
@@ -38,7 +38,7 @@ def test_everything_can_be_set() -> None:
     assert settings.validate
 
 
-def test_bounds_can_be_lifted() -> None:
+def test_none_removes_a_bound() -> None:
     settings, problems = parse_settings("max_size: none\nmax_age: none\nevents: pod\n")
     assert problems == ()
     assert (settings.max_size, settings.max_age) == (None, None)
@@ -69,14 +69,14 @@ def test_bounds_can_be_lifted() -> None:
         ("x: " + "9" * 5000, "not YAML"),
     ],
 )
-def test_what_cannot_be_used_is_told_and_costs_nothing_else(line: str, words: str) -> None:
+def test_an_invalid_line_is_one_problem_and_leaves_the_defaults(line: str, words: str) -> None:
     settings, problems = parse_settings(f"{line}\n")
     assert settings == Settings()
     assert len(problems) == 1
     assert words in problems[0]
 
 
-def test_redaction_is_by_the_default_rules_or_by_a_file(tmp_path: Path) -> None:
+def test_redaction_uses_the_default_rules_or_a_file(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("[switches]\nnamespaces = true\n")
 
@@ -88,7 +88,7 @@ def test_redaction_is_by_the_default_rules_or_by_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["redact: /no/file\n", "redact: 7\n", "redact: [true\n", "redact"])
-def test_who_asks_for_redaction_in_vain_gets_it_by_the_default_rules(text: str) -> None:
+def test_invalid_redaction_settings_select_the_default_rules(text: str) -> None:
     settings, problems = parse_settings(text)
     assert settings == Settings(redact=Rules.DEFAULT)
     assert len(problems) == 1

@@ -48,30 +48,30 @@ def item(number: int, size: int = 10) -> CapturedCall:
     return an_item(request=b"\xff" * size, wall_ns=NOW + number)
 
 
-def writer(path: Path, told: list[str] | None = None, module: str = "") -> WriterProcess:
-    say = (told if told is not None else []).append
+def writer(path: Path, messages: list[str] | None = None, module: str = "") -> WriterProcess:
+    say = (messages if messages is not None else []).append
     options = RecordingOptions(path, existed=False)
     return WriterProcess(options, say, module) if module else WriterProcess(options, say)
 
 
-def pid_of(one: WriterProcess) -> int:
-    assert one._running is not None
-    pid: int = one._running.helper._child.pid  # type: ignore[attr-defined]
+def pid_of(process: WriterProcess) -> int:
+    assert process._running is not None
+    pid: int = process._running.helper._child.pid  # type: ignore[attr-defined]
     return pid
 
 
-async def kill(one: WriterProcess) -> None:
-    """Kill its process, and wait until it knows."""
-    os.kill(pid_of(one), signal.SIGKILL)
+async def kill(process: WriterProcess) -> None:
+    """Kill the process, and wait until ``process`` has noticed."""
+    os.kill(pid_of(process), signal.SIGKILL)
     async with asyncio.timeout(PATIENCE):
-        while one._running is not None:
+        while process._running is not None:
             await asyncio.sleep(0)
 
 
 @contextlib.asynccontextmanager
-async def stopped(one: WriterProcess) -> AsyncIterator[None]:
-    """Its process stands still."""
-    pid = pid_of(one)
+async def stopped(process: WriterProcess) -> AsyncIterator[None]:
+    """Stop the process in the context with SIGSTOP."""
+    pid = pid_of(process)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -81,12 +81,12 @@ async def stopped(one: WriterProcess) -> AsyncIterator[None]:
 
 
 def contents(path: Path) -> tuple[list[int], list[Gap]]:
-    """Times of the events from `NOW` on, and the gaps."""
+    """Return the times of the events relative to `NOW`, and the gaps."""
     with Recording.open(path) as recording:
         return [event.at_ns - NOW for event in recording.events()], list(recording.gaps())
 
 
-async def test_what_comes_before_the_file_is_open_reaches_it_in_order(path: Path) -> None:
+async def test_entries_before_the_file_is_open_are_written_in_order(path: Path) -> None:
     one = writer(path)
     session = one.begin_session(a_start())
     for number in range(50):
@@ -104,7 +104,7 @@ async def test_what_comes_before_the_file_is_open_reaches_it_in_order(path: Path
     assert await one.close() == counters
 
 
-async def test_what_does_not_fit_before_it_is_open_is_one_counted_gap(
+async def test_a_full_queue_before_the_file_is_open_is_one_counted_gap(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_process, "QUEUE_BYTES", 100_000)
@@ -124,7 +124,7 @@ async def test_what_does_not_fit_before_it_is_open_is_one_counted_gap(
     assert one.failure == ""
 
 
-async def test_what_one_that_stands_still_does_not_take_is_counted_in_gaps(
+async def test_entries_that_a_stopped_process_does_not_receive_are_counted_in_gaps(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_process, "QUEUE_BYTES", 1_000_000)
@@ -144,9 +144,9 @@ async def test_what_one_that_stands_still_does_not_take_is_counted_in_gaps(
     assert one.failure == ""
 
 
-async def test_what_waited_while_there_was_none_reaches_the_next_one(path: Path) -> None:
-    told: list[str] = []
-    one = writer(path, told)
+async def test_entries_queued_after_a_kill_reach_the_next_process(path: Path) -> None:
+    messages: list[str] = []
+    one = writer(path, messages)
     await one.open()
     session = one.begin_session(a_start())
     async with stopped(one):
@@ -164,10 +164,10 @@ async def test_what_waited_while_there_was_none_reaches_the_next_one(path: Path)
     assert gap.reason == "the writer process ended, killed by SIGKILL"
     assert (counters.recorded, counters.lost) == (99, 1)
     assert one.failure == f"{gap.reason}: 1 events were lost"
-    assert told == [f"warning: {gap.reason}; starting another one"]
+    assert messages == [f"warning: {gap.reason}; starting another one"]
 
 
-async def test_sessions_that_ended_and_those_that_go_on_each_have_their_losses(path: Path) -> None:
+async def test_ended_and_open_sessions_each_have_a_gap_for_their_losses(path: Path) -> None:
     one = writer(path)
     await one.open()
     sessions = [one.begin_session(a_start(f"0{number}-probe")) for number in range(3)]
@@ -198,7 +198,7 @@ async def test_sessions_that_ended_and_those_that_go_on_each_have_their_losses(p
     assert counts == [1, 2, 2, 1]
 
 
-async def test_a_file_that_cannot_be_had_is_told_and_may_be_had_later(path: Path) -> None:
+async def test_a_file_that_cannot_be_opened_is_reported_and_can_be_opened_later(path: Path) -> None:
     path.write_text("precious")
     one = writer(path)
     session = one.begin_session(a_start())
@@ -212,7 +212,7 @@ async def test_a_file_that_cannot_be_had_is_told_and_may_be_had_later(path: Path
     assert (await one.close()).recorded == 1
 
 
-async def test_no_file_is_left_where_there_was_no_session(path: Path) -> None:
+async def test_a_file_without_a_session_is_removed(path: Path) -> None:
     one = writer(path)
     await one.open()
     assert path.exists()
@@ -220,11 +220,11 @@ async def test_no_file_is_left_where_there_was_no_session(path: Path) -> None:
     assert not path.exists()
 
 
-async def test_where_nothing_writes_any_more_it_is_told_that_the_file_does_not_say_so(
+async def test_losses_that_cannot_be_written_as_a_gap_are_reported(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    one = writer(path, told)
+    messages: list[str] = []
+    one = writer(path, messages)
     await one.open()
     session = one.begin_session(a_start())
     monkeypatch.setattr(sys, "executable", str(path.parent / "none"))
@@ -234,10 +234,10 @@ async def test_where_nothing_writes_any_more_it_is_told_that_the_file_does_not_s
     counters = await one.close()
     assert counters.lost == 1
     assert "1 events are missing from the file without a gap" in one.failure
-    assert any("nothing can be written" in text for text in told)
+    assert any("nothing can be written" in text for text in messages)
 
 
-async def test_an_end_waits_for_the_next_one_to_start_and_no_longer(
+async def test_close_waits_until_the_next_process_has_started(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_process, "READY_S", 2 * PATIENCE)
@@ -252,7 +252,7 @@ async def test_an_end_waits_for_the_next_one_to_start_and_no_longer(
     assert contents(path)[0] == [1]
 
 
-async def test_an_end_waits_until_a_thread_has_written_all_and_no_longer(
+async def test_close_waits_until_a_writer_thread_has_written_all(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_process, "GRACE_S", 2 * PATIENCE)
@@ -272,10 +272,10 @@ def main(descriptor):
 """
 
 
-async def test_one_that_crashes_at_once_is_told_of(
+async def test_an_immediate_crash_is_reported(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what crashes as a process is not tried in this one."""
+    """A module that crashes its process is not run as a thread of this process."""
     (tmp_path / "crashes.py").write_text(CRASHES)
     monkeypatch.syspath_prepend(tmp_path)
     one = writer(path, module="crashes")
@@ -293,7 +293,7 @@ def main(descriptor):
 """
 
 
-async def test_one_that_tells_nonsense_is_killed(
+async def test_a_process_that_sends_invalid_messages_is_killed(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "garbled.py").write_text(GARBLED)
@@ -323,12 +323,12 @@ entries = st.one_of(
 
 
 @given(st.lists(entries))
-def test_entries_come_out_as_they_went_in(sent: list[Entry]) -> None:
+def test_entries_survive_a_round_trip(sent: list[Entry]) -> None:
     assert list(unpack(pack(sent))) == sent
 
 
 @given(st.lists(st.integers()), st.dictionaries(st.integers(), st.integers()), st.text())
-def test_reports_come_out_as_they_went_in(
+def test_reports_survive_a_round_trip(
     ended: list[int], processed: dict[int, int], words: str
 ) -> None:
     progress = Progress(RecorderCounters(1, 2, 3, 4, 5, 6), processed, ended, 7)
@@ -352,8 +352,8 @@ print(*sys.modules)
 """
 
 
-def test_the_process_that_answers_has_nothing_of_what_writes() -> None:
-    """It would take memory twice, and what is not there cannot take time."""
+def test_the_answering_process_does_not_import_writer_modules() -> None:
+    """The writer's modules would take memory twice, and could delay replies."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS], check=True, capture_output=True, text=True
     )
