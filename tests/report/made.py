@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings in which something is wrong, made by real parts: plugins in a real replay.
+"""Recordings with problems, written by real replays with real plugins.
 
-What happens to a plugin's connection, which replies conflict, what is merged and what is dropped,
-all that the emulated runtime does by itself, and the replay's own recorder writes it down.
+The emulated runtime handles the connections, conflicts and merging by itself, and the replay's
+recorder writes the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BOTH: list[tuple[str, Message]] = [run_pod(), *life(FIRST), *life(SECOND)]
 
 
 class Setting:
-    """Sets one variable."""
+    """Plugin that sets one variable."""
 
     def __init__(self, value: str) -> None:
         self.value = value
@@ -53,7 +53,7 @@ class Setting:
 
 
 class Everything:
-    """Subscribes to a container's whole life."""
+    """Plugin that subscribes to all events of a container's life."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
         return None
@@ -75,7 +75,7 @@ class Everything:
 
 
 class Unifying(Everything):
-    """Sets what only cgroup v2 has."""
+    """Plugin that sets a value of cgroup v2 only."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
         adjustment = Adjustment()
@@ -84,7 +84,7 @@ class Unifying(Everything):
 
 
 class Reserving:
-    """Asks for what no runtime takes notice of."""
+    """Plugin that requests a value that all runtimes ignore."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
         adjustment = Adjustment()
@@ -93,33 +93,33 @@ class Reserving:
 
 
 class Failing:
-    """Answers with an error."""
+    """Plugin that returns an error."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> None:
         raise RuntimeError("not today")
 
 
 class Watching:
-    """Listens."""
+    """Plugin that changes nothing."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> None:
         return None
 
 
 def healthy(folder: Path) -> Path:
-    """Two plugins, in peace."""
+    """Record two plugins without a conflict."""
     return _replayed(folder, {"10-setting": Setting("a"), "20-watching": Watching()})
 
 
 def near(folder: Path) -> Path:
-    """A plugin takes three quarters of its time."""
+    """Record a plugin that takes three quarters of its deadline."""
     return _replayed(
         folder, {"10-slow": Setting("a")}, faults=(f"slow:CreateContainer:{TIMEOUT_MS * 3 // 4}ms",)
     )
 
 
 def late(folder: Path) -> Path:
-    """A plugin is not done in time with the first container; another one is there."""
+    """Record a plugin that misses its deadline for the first container, and another plugin."""
     source = _source(folder)
     output = folder / "late.nriscope.db"
     stuck, other = SmallPlugin("10-stuck"), SmallPlugin("20-other")
@@ -129,9 +129,9 @@ def late(folder: Path) -> Path:
 
 
 def twins(folder: Path) -> Path:
-    """Two plugins of one name."""
+    """Record two plugins with the same name."""
     output, socket = folder / "twins.nriscope.db", folder / "nri.sock"
-    # A replay counts names: the last one to come is the second name, and both twins are there then.
+    # A replay counts names: the last peer is the second name, so both twins are connected by then.
     peers = [SmallPlugin(name) for name in ("10-twin", "10-twin", "90-last")]
     job = job_of(_source(folder), {}, output=output)
     job = replace(job, casting=replace(job.casting, listen=socket, expect=2))
@@ -150,40 +150,40 @@ def twins(folder: Path) -> Path:
 
 
 def conflict(folder: Path) -> Path:
-    """Two plugins set one variable."""
+    """Record two plugins that set the same variable."""
     return _replayed(folder, {"10-one": Setting("a"), "20-two": Setting("b")})
 
 
 def failed(folder: Path) -> Path:
-    """A plugin answers with an error."""
+    """Record a plugin that returns an error."""
     return _replayed(folder, {"10-failing": Failing(), "20-watching": Watching()})
 
 
 def dropped(folder: Path) -> Path:
-    """A plugin asks for what no runtime does."""
+    """Record a plugin whose request every runtime drops."""
     return _replayed(folder, {"10-reserving": Reserving()})
 
 
 def unified(folder: Path) -> Path:
-    """Settings for cgroup v2, with a recording of a node that has v1; one container never ran."""
+    """Record cgroup v2 settings on a node with cgroup v1; one container never ran."""
     output = folder / "unified.nriscope.db"
     played(RECORDING, {"10-unifying": Unifying()}, output=output)
     return output
 
 
 def missed(folder: Path) -> Path:
-    """A plugin hears of containers that it was never told of."""
+    """Record a plugin that misses the creations of its containers."""
     return _replayed(folder, {"10-watching": Everything()}, faults=("skip:CreateContainer",))
 
 
 def pod_first(folder: Path) -> Path:
-    """The pod stops before its containers."""
+    """Record a pod that stops before its containers."""
     events = [*_BOTH, ("StopPodSandbox", api.StopPodSandboxRequest(pod=POD))]
     return _replayed(folder, {"10-watching": Everything()}, events, faults=("reorder",))
 
 
 def repeated(folder: Path) -> Path:
-    """One event comes twice."""
+    """Record an event that is sent twice."""
     return _replayed(folder, {"10-watching": Everything()}, faults=("duplicate:StopContainer",))
 
 
@@ -204,7 +204,7 @@ def _replayed(
 
 
 def same_index(folder: Path) -> Path:
-    """Two plugins at one index, which a validator is told of."""
+    """Record two plugins with the same index, listed for a validator."""
     output = folder / "index.nriscope.db"
     peers = SmallPlugin("10-one"), SmallPlugin("10-two")
     played_to_peers(job_of(_source(folder), {}, output=output), *peers)
@@ -212,7 +212,7 @@ def same_index(folder: Path) -> Path:
 
 
 def unified_on_v2(folder: Path) -> Path:
-    """As `unified`, of a container with a cgroup namespace that never ran."""
+    """Record `unified` settings for a container with a cgroup namespace that never ran."""
     one = container("first")
     one.linux.namespaces.add(type="cgroup")
     both = {"pod": POD, "container": one}
@@ -226,7 +226,7 @@ def unified_on_v2(folder: Path) -> Path:
 
 
 def with_hole(folder: Path) -> Path:
-    """A recording that lost the creations of its containers."""
+    """Write a recording without the creations of its containers."""
     folder.mkdir()
     path = folder / "hole.nriscope.db"
     recorder = Recorder.open(path)
@@ -240,7 +240,7 @@ def with_hole(folder: Path) -> Path:
 
 
 def restarted(folder: Path) -> Path:
-    """All connections end in the middle, and all come back."""
+    """Record a restart in which all connections end and return."""
     return _replayed(
         folder,
         {"10-setting": Setting("a"), "20-watching": Watching()},
@@ -249,9 +249,9 @@ def restarted(folder: Path) -> Path:
 
 
 def left_the_chain(folder: Path) -> Path:
-    """A real containerd's chain, of which one plugin is not told any more from some event on.
+    """Record a real containerd's chain that a plugin leaves.
 
-    The plugin itself was not recorded: all that is known of it is what validators were told.
+    The plugin itself is not recorded; only the lists for validators contain it.
     """
     path = folder / "left.nriscope.db"
     recorder = Recorder.open(path)
@@ -277,7 +277,7 @@ def left_the_chain(folder: Path) -> Path:
                 kept = [one for one in message.plugins if one.name != "device-injector"]
                 del message.plugins[:]
                 message.plugins.extend(kept)
-                # What it did is nobody's then, and not there.
+                # Remove the plugin's changes and their owners too.
                 message.adjust.linux.ClearField("devices")
                 for owners in message.owners.owners.values():
                     for field in owners.compound.values():
@@ -296,7 +296,7 @@ def left_the_chain(folder: Path) -> Path:
 
 
 def many_errors(folder: Path) -> Path:
-    """A plugin answers each creation with other words."""
+    """Record a plugin that returns a different error for each creation."""
 
     class Complaining:
         def create_container(self, pod: PodSandbox, container: Container) -> None:
@@ -307,7 +307,7 @@ def many_errors(folder: Path) -> Path:
 
 
 def named(folder: Path, name: str) -> Path:
-    """Pod, container, plugin's answers and errors with this text in them."""
+    """Record a pod, a container, replies and errors that contain `name`."""
     pod = api.PodSandbox(id="pod-id", name=name, namespace=name, uid=name)
     one = api.Container(id=f"id-{name}", name=name, pod_sandbox_id=pod.id, env=[f"{name}={name}"])
     one.annotations[name] = name
@@ -345,7 +345,7 @@ def named(folder: Path, name: str) -> Path:
 
 
 def with_gap(folder: Path) -> Path:
-    """A recording that lost something in the middle."""
+    """Write a recording with a gap."""
     path = folder / "gap.nriscope.db"
     recorder = Recorder.open(path)
     write_session(recorder, _BOTH)
@@ -355,14 +355,14 @@ def with_gap(folder: Path) -> Path:
 
 
 def empty(folder: Path) -> Path:
-    """A recording of nothing."""
+    """Write a recording without events."""
     path = folder / "empty.nriscope.db"
     Recorder.open(path).close()
     return path
 
 
 def many_changes(folder: Path) -> Path:
-    """More containers with more changes than any document holds."""
+    """Record more containers and changes than a report includes."""
 
     class Adding:
         def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
@@ -376,7 +376,7 @@ def many_changes(folder: Path) -> Path:
 
 
 def secret(folder: Path) -> Path:
-    """A plugin adds a variable that nobody else should see."""
+    """Record a plugin that sets a secret variable."""
 
     class Telling:
         def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
@@ -386,7 +386,7 @@ def secret(folder: Path) -> Path:
 
 
 def backwards(folder: Path) -> Path:
-    """A container ends before it was told to have been started, as a real containerd shows it."""
+    """Write a recording whose PostStartContainer follows StopContainer, as on real containerd."""
     both = {"pod": POD, "container": FIRST}
     events = [run_pod(), *life(FIRST)]
     names = [name for name, _ in events]
@@ -399,7 +399,7 @@ def backwards(folder: Path) -> Path:
 
 
 def silence(folder: Path, share: float) -> Path:
-    """Two probes, and between their creations of one container a share of the deadline."""
+    """Record a creation at two probes, apart by this share of the deadline."""
     path = folder / "silence.nriscope.db"
     recorder = Recorder.open(path)
     sessions = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a real browser says of the page: ``CHROMIUM=chromium pytest tests/report/test_browser.py``.
+"""The page in a real browser: ``CHROMIUM=chromium pytest tests/report/test_browser.py``.
 
 CI has none. That the page loads and runs nothing is tested without one in `test_html`.
 """
@@ -40,13 +40,13 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder / "report.html"
 
 
-def test_nothing_is_blocked_since_nothing_is_tried(page: Path) -> None:
+def test_the_page_causes_no_policy_violation(page: Path) -> None:
     shown, complaints = chromium(page, "--dump-dom")
     assert complaints == []
     assert "<h2" in shown
 
 
-def test_it_fits_a_phone_and_has_no_script(page: Path) -> None:
+def test_the_page_fits_a_phone_and_has_no_script(page: Path) -> None:
     frame = page.with_name("frame.html")
     frame.write_text(_FRAME.format(width=PHONE, url=page.as_uri()))
     shown, _ = chromium(frame, "--dump-dom", "--allow-file-access-from-files")
@@ -56,7 +56,7 @@ def test_it_fits_a_phone_and_has_no_script(page: Path) -> None:
     assert found[3] and CANARY not in found[3]
 
 
-def test_what_slips_in_is_blocked(page: Path) -> None:
+def test_injected_style_script_and_image_are_blocked(page: Path) -> None:
     text = page.read_text()
     slipped = "<p style='color:red'>x</p><script>document.title = 'x'</script>"
     bad = page.with_name("bad.html")

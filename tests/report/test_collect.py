@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is gathered of a recording, and that it stays bounded."""
+"""Facts collected from a recording, and their bounds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.replay.recordings import RECORDING, of_capture
 from . import made
 
 
-def facts_of(path: Path, what: str | None = None) -> Facts:
+def facts_of(path: Path, reference: str | None = None) -> Facts:
     with Recording.open(path) as recording:
-        return collect(recording, None if what is None else lookup.find(recording, what))
+        return collect(recording, None if reference is None else lookup.find(recording, reference))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return of_capture("containerd-2.4-beta", path)
 
 
-def test_what_ran(chain: Path) -> None:
+def test_runtime_and_event_counts(chain: Path) -> None:
     facts = facts_of(chain)
     assert facts.file == "chain.nriscope.db"
     assert facts.runtimes == ("containerd 2.4.0-beta+unknown, NRI 0.12.2",)
@@ -39,7 +39,7 @@ def test_what_ran(chain: Path) -> None:
     assert facts.left_out == ()
 
 
-def test_the_chain_is_in_call_order_with_those_that_only_validators_were_told_of(
+def test_the_chain_is_in_call_order_and_includes_plugins_only_listed_for_validators(
     chain: Path,
 ) -> None:
     links = facts_of(chain).chain
@@ -48,8 +48,8 @@ def test_the_chain_is_in_call_order_with_those_that_only_validators_were_told_of
         *("00-probe-a", "20-device-injector", "30-env-injector", "50-probe-b"),
         *("60-cpu-policy", "95-probe-c"),
     ]
-    told = next(link for link in links if link.title == "20-device-injector")
-    assert (told.known_by, told.timing) == ("listed for validators", None)
+    listed = next(link for link in links if link.title == "20-device-injector")
+    assert (listed.known_by, listed.timing) == ("listed for validators", None)
     (first, *_) = [link for link in links if link.between]
     assert first.title == "between 00-probe-a and 30-env-injector"
     assert first.known_by == "20-device-injector, and the runtime"
@@ -67,7 +67,7 @@ def test_changes_have_owners_and_evidence(chain: Path) -> None:
     assert ("/linux/devices/~1dev~1nri-null", "20-device-injector", "probes, validator") in rows
 
 
-def test_the_drawing_has_each_pod_with_its_containers_and_what_was_changed() -> None:
+def test_the_timeline_has_each_pod_with_its_containers_and_changes() -> None:
     line = facts_of(RECORDING).timeline
     assert line is not None
     lanes = [(lane.title, lane.is_pod) for lane in line.lanes]
@@ -106,7 +106,7 @@ def test_a_pod_with_its_containers(chain: Path) -> None:
     ]
 
 
-def test_an_event_is_told_as_all_connections_saw_it(chain: Path) -> None:
+def test_an_event_includes_all_connections(chain: Path) -> None:
     facts = facts_of(chain, "18")
     assert facts.about == "event 18 (CreateContainer)"
     assert {name for name, _, _ in facts.by_event} == {"CreateContainer"}
@@ -137,32 +137,32 @@ def test_an_empty_recording(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def much(tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, list[float]]:
-    """Facts of many events, and the progress that was told meanwhile."""
-    path = tmp_path_factory.mktemp("much") / "many.nriscope.db"
+def many_events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, list[float]]:
+    """Facts of many events, and the reported progress."""
+    path = tmp_path_factory.mktemp("many_events") / "many.nriscope.db"
     many.write(path, 4_100)
     shares: list[float] = []
     with Recording.open(path) as recording:
         return collect(recording, on_progress=shares.append), shares
 
 
-def test_much_is_cut_short_and_said_so(much: tuple[Facts, list[float]]) -> None:
-    facts, _ = much
+def test_long_lists_are_cut_and_counted(many_events: tuple[Facts, list[float]]) -> None:
+    facts, _ = many_events
     assert facts.events == 4_100
     assert len(facts.changed) == limits.CONTAINERS_MAX
     assert facts.timeline is not None
     assert len(facts.timeline.lanes) == limits.LANES_MAX
-    told = {one.what: (one.kept, one.all) for one in facts.left_out}
-    assert told["changed containers"][0] == limits.CONTAINERS_MAX
-    assert told["changed containers"][1] > 100
-    assert told["pods and containers in the timeline"][1] > 10 * limits.LANES_MAX
+    omitted = {one.what: (one.kept, one.all) for one in facts.left_out}
+    assert omitted["changed containers"][0] == limits.CONTAINERS_MAX
+    assert omitted["changed containers"][1] > 100
+    assert omitted["pods and containers in the timeline"][1] > 10 * limits.LANES_MAX
     page = "".join(html(facts))
     assert len(page) < 2 << 20
-    assert f"60 of {told['changed containers'][1]:,} changed containers are included." in page
+    assert f"60 of {omitted['changed containers'][1]:,} changed containers are included." in page
 
 
-def test_progress_is_told(much: tuple[Facts, list[float]]) -> None:
-    _, shares = much
+def test_progress_is_reported(many_events: tuple[Facts, list[float]]) -> None:
+    _, shares = many_events
     assert shares == sorted(shares)
     assert len(shares) == 2
     assert 0 < shares[0] < shares[-1] <= 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each kind of finding is found where it is, in recordings by real parts, and nowhere else."""
+"""Each kind of finding is reported for the recordings that have it, and for no others."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from . import made
 Make = Callable[[Path], Path]
 
 
-def found(path: Path, what: str | None = None) -> tuple[Finding, ...]:
+def found(path: Path, reference: str | None = None) -> tuple[Finding, ...]:
     with Recording.open(path) as recording:
-        thing = None if what is None else lookup.find(recording, what)
-        return collect(recording, thing).findings
+        subject = None if reference is None else lookup.find(recording, reference)
+        return collect(recording, subject).findings
 
 
 NOT_CREATED = "CreateContainer was not followed by PostCreateContainer"
@@ -33,7 +33,7 @@ NEVER_RAN = "A container was stopped that never ran"
 
 @pytest.mark.parametrize("name", list(BUNDLED))
 def test_real_runtimes_stop_a_container_that_never_ran(name: str) -> None:
-    # Its binary does not exist. All else in them is as it should be.
+    # The binary of jobs/batch/broken does not exist; everything else is healthy.
     (one,) = found(BUNDLED[name])
     assert (one.kind, one.level, one.title) == (FindingKind.ORDER, Level.NOTE, NEVER_RAN)
     assert one.containers == ("jobs/batch/broken",)
@@ -42,14 +42,16 @@ def test_real_runtimes_stop_a_container_that_never_ran(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(BUNDLED))
 @pytest.mark.parametrize("what", ["shop/web", "shop/web/app", "jobs/batch/job"])
-def test_healthy_pods_of_real_runtimes_have_none(name: str, what: str) -> None:
+def test_healthy_pods_of_real_runtimes_have_no_findings(name: str, what: str) -> None:
     assert found(BUNDLED[name], what) == ()
 
 
 @pytest.mark.parametrize("capture", ["containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37"])
-def test_healthy_chains_of_real_runtimes_have_no_other(capture: str, tmp_path: Path) -> None:
+def test_healthy_chains_of_real_runtimes_have_no_other_findings(
+    capture: str, tmp_path: Path
+) -> None:
     findings = found(of_capture(capture, tmp_path / "capture.nriscope.db"))
-    # Its program does not exist: with CRI-O it is not created, with containerd not started.
+    # The program does not exist: CRI-O does not create the container, containerd does not start it.
     expected = [NOT_CREATED] if capture.startswith("cri-o") else [NEVER_RAN]
     assert [one.title for one in findings] == expected
 
@@ -63,7 +65,7 @@ SLOW = [(FindingKind.DEADLINE, Level.PROBLEM), (FindingKind.DISCONNECTED, Level.
     [
         ("normal-life", []),
         ("restart", []),
-        # No connection of ours was between the two: what it was only the runtime's log says.
+        # No probe was between the two plugins: only the runtime's log names the conflict.
         ("conflict", [(FindingKind.FAILED, Level.PROBLEM)]),
         ("slow-plugin", SLOW),
         ("untidy-order", [(FindingKind.ORDER, Level.NOTE)]),
@@ -76,7 +78,7 @@ def test_scenes_on_real_runtimes(
     assert [(one.kind, one.level) for one in findings] == expected
 
 
-def test_a_real_runtime_that_is_too_old_for_a_plugin_drops_what_it_does_not_know(
+def test_fields_dropped_by_a_real_runtime_too_old_for_a_plugin_are_findings(
     tmp_path: Path,
 ) -> None:
     findings = found(of_capture("containerd-1.7.24", tmp_path / "capture.nriscope.db"))
@@ -91,7 +93,7 @@ def test_a_real_runtime_that_is_too_old_for_a_plugin_drops_what_it_does_not_know
     assert all("NRI 0.6.1 has no such field" in one.detail for one in findings[:2])
 
 
-def test_plugins_at_peace_have_none(tmp_path: Path) -> None:
+def test_plugins_without_conflict_have_no_findings(tmp_path: Path) -> None:
     assert found(made.healthy(tmp_path)) == ()
 
 
@@ -121,7 +123,7 @@ def test_each_kind_is_found_with_its_events(
     path = make(tmp_path)
     findings = found(path)
     if make is made.near:
-        # A machine under load may have made it later than it should have been.
+        # Under load the plugin may be even later.
         assert {one.kind for one in findings} >= {FindingKind.DEADLINE}
     else:
         assert [(one.kind, one.level) for one in findings] == expected
@@ -134,14 +136,14 @@ def test_each_kind_is_found_with_its_events(
             assert all(recording.event(number) is not None for number in one.events)
 
 
-def test_a_late_plugin_is_named_with_the_containers_that_went_on_without_it(
+def test_a_late_plugin_is_named_with_the_containers_created_without_it(
     tmp_path: Path,
 ) -> None:
-    _, gone = found(made.late(tmp_path))
-    assert gone.title == "10-stuck was disconnected, and containers were created without it"
-    assert gone.containers == ("shop/web/first", "shop/web/second")
-    assert "did not reply in time (CreateContainer" in gone.detail
-    assert "2 containers were created without it" in gone.detail
+    _, disconnected = found(made.late(tmp_path))
+    assert disconnected.title == "10-stuck was disconnected, and containers were created without it"
+    assert disconnected.containers == ("shop/web/first", "shop/web/second")
+    assert "did not reply in time (CreateContainer" in disconnected.detail
+    assert "2 containers were created without it" in disconnected.detail
 
 
 def test_a_conflict_names_both_plugins_and_the_field(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_a_conflict_names_both_plugins_and_the_field(tmp_path: Path) -> None:
         assert word in conflict.title
 
 
-def test_a_field_that_was_dropped_comes_with_the_reason(tmp_path: Path) -> None:
+def test_a_dropped_field_has_the_reason(tmp_path: Path) -> None:
     (dropped,) = found(made.dropped(tmp_path))
     assert (
         dropped.title
@@ -160,9 +162,9 @@ def test_a_field_that_was_dropped_comes_with_the_reason(tmp_path: Path) -> None:
     assert dropped.containers == ("shop/web/first", "shop/web/second")
 
 
-def test_unified_settings_are_no_finding_where_the_container_ran(tmp_path: Path) -> None:
+def test_unified_settings_are_no_finding_if_the_container_ran(tmp_path: Path) -> None:
     unified, _ = found(made.unified(tmp_path))
-    # All four containers got them; one of them never started.
+    # All four containers have the settings; one of them never started.
     assert unified.containers == ("jobs/batch/broken",)
 
 
@@ -172,7 +174,7 @@ def test_unified_settings_are_no_finding_on_cgroup_v2(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pod", ["shop/web", "jobs/batch"])
 @pytest.mark.parametrize("name", list(BUNDLED))
-def test_a_part_of_a_recording_has_no_more_than_the_whole(
+def test_an_extract_of_a_pod_has_no_additional_findings(
     name: str, pod: str, tmp_path: Path
 ) -> None:
     part = tmp_path / "part.nriscope.db"
@@ -181,7 +183,7 @@ def test_a_part_of_a_recording_has_no_more_than_the_whole(
     assert {one.title for one in found(part)} <= {one.title for one in found(BUNDLED[name], pod)}
 
 
-def test_a_part_by_time_has_none(tmp_path: Path) -> None:
+def test_an_extract_by_time_has_no_findings(tmp_path: Path) -> None:
     with Recording.open(RECORDING) as recording:
         events = list(recording.events())
         for first, last in ((6, 20), (10, 24), (12, 17)):
@@ -194,7 +196,7 @@ def test_a_part_by_time_has_none(tmp_path: Path) -> None:
             assert found(part) == ()
 
 
-def test_findings_are_of_the_container_that_was_asked_about(tmp_path: Path) -> None:
+def test_findings_are_limited_to_the_selected_subject(tmp_path: Path) -> None:
     path = made.dropped(tmp_path)
     (first,) = found(path, "shop/web/first")
     assert first.containers == ("shop/web/first",)
@@ -203,54 +205,54 @@ def test_findings_are_of_the_container_that_was_asked_about(tmp_path: Path) -> N
     assert len(found(path, "shop/web")[0].events) == 2
 
 
-def test_a_container_without_trouble_has_none(tmp_path: Path) -> None:
+def test_a_healthy_container_has_no_findings(tmp_path: Path) -> None:
     path = made.unified(tmp_path)
     assert found(path, "shop/web/app") == ()
 
 
-def test_what_goes_backwards_is_named(tmp_path: Path) -> None:
+def test_an_event_in_the_wrong_order_is_named(tmp_path: Path) -> None:
     (order,) = found(made.backwards(tmp_path))
     assert order.title == "An event arrived after one that usually follows it"
     assert "PostStartContainer arrived after StopContainer." in order.detail
 
 
-def test_a_silence_between_two_probes_as_long_as_a_deadline_is_a_plugin_that_is_gone(
+def test_a_pause_as_long_as_a_deadline_between_two_probes_is_a_disconnected_plugin(
     tmp_path: Path,
 ) -> None:
-    late, gone = found(made.silence(tmp_path, 1.01))
+    late, disconnected = found(made.silence(tmp_path, 1.01))
     assert (late.kind, late.level) == (FindingKind.DEADLINE, Level.PROBLEM)
     assert late.title == (
         "Plugins at 01–49 (between 00-probe and 50-probe) took longer than one plugin's deadline"
     )
-    assert (gone.kind, gone.level) == (FindingKind.DISCONNECTED, Level.WARNING)
-    assert gone.title == "A plugin at 01–49 was probably disconnected"
-    assert gone.containers == ("shop/web/first",)
-    assert late.events == gone.events
+    assert (disconnected.kind, disconnected.level) == (FindingKind.DISCONNECTED, Level.WARNING)
+    assert disconnected.title == "A plugin at 01–49 was probably disconnected"
+    assert disconnected.containers == ("shop/web/first",)
+    assert late.events == disconnected.events
 
 
-def test_a_longer_silence_may_be_several_plugins_that_were_all_in_time(tmp_path: Path) -> None:
+def test_a_longer_pause_may_be_several_plugins_within_their_deadlines(tmp_path: Path) -> None:
     (late,) = found(made.silence(tmp_path, 1.8))
     assert late.kind is FindingKind.DEADLINE
 
 
-def test_creations_that_were_lost_are_no_creations_that_were_missed(tmp_path: Path) -> None:
-    # The recording itself has a hole where the creation was: nothing is said of the plugin.
+def test_creations_missing_from_the_recording_are_no_missed_creations(tmp_path: Path) -> None:
+    # The creation is missing from the recording itself, so the plugin has no finding.
     assert found(made.missed(tmp_path)) != ()
     assert found(made.with_hole(tmp_path / "hole")) == ()
 
 
-def test_a_plugin_that_leaves_in_good_order_with_all_others_is_no_finding(tmp_path: Path) -> None:
+def test_a_restart_of_the_runtime_is_no_finding(tmp_path: Path) -> None:
     assert found(made.restarted(tmp_path)) == ()
 
 
-def test_a_plugin_that_validators_are_not_told_of_any_more_was_disconnected(
+def test_a_plugin_no_longer_listed_for_validators_was_disconnected(
     tmp_path: Path,
 ) -> None:
-    gone, order = found(made.left_the_chain(tmp_path))
+    disconnected, order = found(made.left_the_chain(tmp_path))
     assert order.title == NEVER_RAN
-    assert (gone.kind, gone.level) == (FindingKind.DISCONNECTED, Level.WARNING)
-    assert gone.title.startswith("20-device-injector was disconnected")
-    assert gone.containers
+    assert (disconnected.kind, disconnected.level) == (FindingKind.DISCONNECTED, Level.WARNING)
+    assert disconnected.title.startswith("20-device-injector was disconnected")
+    assert disconnected.containers
 
 
 def test_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:

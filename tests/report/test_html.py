@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML loads nothing, runs nothing, and shows the worst recording as text."""
+"""The HTML loads and runs nothing, and shows hostile recordings as text."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ MIB = 1 << 20
 
 
 class Page(HTMLParser):
-    """What a browser would make of it."""
+    """Parsed page: tags, attributes, style and text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -156,21 +156,21 @@ def page(request: pytest.FixtureRequest) -> str:
     return text
 
 
-def test_only_our_tags_and_attributes_are_in_it(page: str) -> None:
+def test_the_page_has_only_allowed_tags_and_attributes(page: str) -> None:
     found = Page(page)
     assert found.tags <= TAGS
     assert set(found.attributes) <= ATTRIBUTES
     assert found.open == []
 
 
-def test_nothing_is_loaded_and_nothing_leads_out_of_it(page: str) -> None:
+def test_the_page_loads_nothing_and_has_no_external_links(page: str) -> None:
     found = Page(page)
     assert all(re.fullmatch(r"#[a-z]+", href) for href in found.attributes["href"])
     assert "url(" not in found.style
     assert "@import" not in found.style
 
 
-def test_the_policy_allows_our_style_sheet_and_nothing_else(page: str) -> None:
+def test_the_policy_allows_only_the_page_s_style_sheet(page: str) -> None:
     found = Page(page)
     digest = base64.b64encode(hashlib.sha256(found.style.encode()).digest()).decode()
     (policy,) = [one for one in found.attributes["content"] if "default-src" in one]
@@ -184,16 +184,16 @@ def test_no_character_hides_or_reorders_text(page: str) -> None:
     for values in found.attributes.values():
         for value in values:
             assert_harmless(value)
-    # A blank that does not break is ours.
+    # The page itself uses no-break spaces.
     assert_harmless(found.text.replace("\xa0", " "))
     assert not any(char in page for char in INVISIBLE)
 
 
-def test_what_looks_like_markup_is_shown_as_text(hostile: str) -> None:
+def test_markup_in_a_recording_is_shown_as_text(hostile: str) -> None:
     assert CANARY in Page(hostile).text
 
 
-def test_html_of_a_recording_is_text(tmp_path: Path) -> None:
+def test_hostile_html_in_names_is_shown_as_text(tmp_path: Path) -> None:
     evil = "</code></td></style></script><script>alert(1)</script><img src=x onerror=alert(1)>"
     text = page_of(made.named(tmp_path, f"{evil}\"' onload=x <!-- {{{{7*7}}}} {{% raw %}}"))
     found = Page(text)
@@ -203,11 +203,11 @@ def test_html_of_a_recording_is_text(tmp_path: Path) -> None:
     assert "{{7*7}}" in found.text
 
 
-def test_megabytes_of_one_value_do_not_get_into_it(hostile: str) -> None:
+def test_a_value_of_megabytes_is_cut(hostile: str) -> None:
     assert len(hostile) < MIB
 
 
-def test_it_is_read_without_scripts_in_light_and_dark_and_on_paper(healthy: str) -> None:
+def test_the_page_has_no_scripts_and_styles_for_dark_print_and_phone(healthy: str) -> None:
     found = Page(healthy)
     assert "script" not in found.tags
     assert "prefers-color-scheme: dark" in found.style
@@ -215,26 +215,26 @@ def test_it_is_read_without_scripts_in_light_and_dark_and_on_paper(healthy: str)
     assert "max-width: 46rem" in found.style
 
 
-def test_changes_stand_with_their_owners(healthy: str) -> None:
+def test_changes_have_their_owners(healthy: str) -> None:
     text = re.sub(r"\s+", " ", Page(healthy).text)
     assert '/process/env/FOO "bar" → "overridden" 30-env-injector tap, event 18' in text
     assert "/linux/devices/~1dev~1nri-null c 1:3 20-device-injector" in text
 
 
-def test_a_finding_comes_with_what_to_do(tmp_path: Path) -> None:
+def test_a_finding_has_advice(tmp_path: Path) -> None:
     text = Page(page_of(made.conflict(tmp_path))).text
     assert "both tried to set" in text
     assert "Let only one of the two plugins set that field" in text
     assert "events 5, 6, 7 and 8" in text
 
 
-def test_gaps_are_drawn_and_told(tmp_path: Path) -> None:
+def test_gaps_are_drawn_and_listed(tmp_path: Path) -> None:
     text = page_of(made.with_gap(tmp_path))
     assert 'class="gap"' in text
     assert "the disk was full" in Page(text).text
 
 
-def test_a_recording_of_nothing_makes_a_page(tmp_path: Path) -> None:
+def test_an_empty_recording_makes_a_page(tmp_path: Path) -> None:
     found = Page(page_of(made.empty(tmp_path)))
     assert "no events" in found.text
     assert "Timeline" not in found.text

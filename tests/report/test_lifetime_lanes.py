@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is drawn over time."""
+"""Lanes of the timeline."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nri_scope.report.limits import COLUMNS
 LAST = 10_000
 
 
-def drawn(gaps: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The gaps of a timeline."""
-    made = [Gap(number, None, *ends, "x", None) for number, ends in enumerate(gaps, 1)]
-    return Lanes(0, LAST).timeline([], made, str).gaps
+def drawn_gaps(gaps: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the gaps of a timeline."""
+    recorded = [Gap(number, None, *ends, "x", None) for number, ends in enumerate(gaps, 1)]
+    return Lanes(0, LAST).timeline([], recorded, str).gaps
 
 
 @given(st.lists(st.tuples(st.integers(-5, LAST + 5), st.integers(-5, LAST + 5)), max_size=60))
-def test_gaps_are_drawn_once_in_each_column_and_nowhere_else(gaps: list[tuple[int, int]]) -> None:
+def test_each_column_with_a_gap_is_drawn_once(gaps: list[tuple[int, int]]) -> None:
     column = Lanes(0, LAST).column
-    wanted = {place for ends in gaps for place in range(column(min(ends)), column(max(ends)) + 1)}
-    shown = [place for begin, end in drawn(gaps) for place in range(begin, end + 1)]
-    assert shown == sorted(wanted)
+    expected = {place for ends in gaps for place in range(column(min(ends)), column(max(ends)) + 1)}
+    shown = [place for begin, end in drawn_gaps(gaps) for place in range(begin, end + 1)]
+    assert shown == sorted(expected)
 
 
-def test_many_gaps_are_no_more_than_the_columns() -> None:
-    assert len(drawn([(at, at) for at in range(LAST + 1)])) == COLUMNS
+def test_the_number_of_gaps_is_bounded_by_the_columns() -> None:
+    assert len(drawn_gaps([(at, at) for at in range(LAST + 1)])) == COLUMNS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Markdown fits into an issue, and nothing of a recording is more than text in it."""
+"""The Markdown fits into an issue and shows a recording's texts only as text."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ def assert_is_only_text(text: str) -> None:
             assert "<" not in rest, token.content
             in_code = token.content == "<code>"
         if token.type == "text" and not in_code:
-            # GitHub makes no reference of what is code, and of what is prose this.
+            # GitHub links these in prose, but not in code.
             assert not re.search(r"[@#]\w|\bGH-\d|\b[0-9a-f]{7,40}\b", token.content), token.content
     assert not any(char in text for char in INVISIBLE)
     folds = "".join(token.content for token in tokens(text) if token.type == "html_block")
     assert folds.count("<details>") == folds.count("</details>")
 
 
-def test_a_real_chain_can_be_pasted(tmp_path: Path) -> None:
+def test_markdown_of_a_real_chain(tmp_path: Path) -> None:
     text = markdown(facts_of(of_capture("containerd-2.4-beta", tmp_path / "chain.nriscope.db")))
     assert_is_only_text(text)
     assert text.startswith("## NRI report: `chain.nriscope.db`\n")
     assert '| `~` | `/process/env/FOO` | `"bar"` | `"overridden"` | 30-env-injector |' in text
-    # Cells, and no bars within code.
+    # Bars within code are escaped, so that every table is parsed.
     tables = [token for token in tokens(text) if token.type == "table_open"]
     assert len(tables) == 6
 
@@ -84,7 +84,7 @@ def test_a_hostile_recording_is_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_markdown_of_a_recording_is_text(evil: str, tmp_path: Path) -> None:
+def test_markdown_in_names_is_text(evil: str, tmp_path: Path) -> None:
     assert_is_only_text(markdown(facts_of(made.named(tmp_path, evil))))
 
 
@@ -92,18 +92,18 @@ def test_markdown_of_a_recording_is_text(evil: str, tmp_path: Path) -> None:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.text("`|@#<>[]()*_~\\\n&-! abG1./:h", min_size=1, max_size=30))
-def test_no_name_is_more_than_text(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+def test_generated_names_are_text(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     folder = tmp_path_factory.mktemp("named")
     assert_is_only_text(markdown(facts_of(made.named(folder, name))))
 
 
-def test_it_is_cut_between_parts_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_long_report_is_cut_between_parts_and_lists_the_omitted(tmp_path: Path) -> None:
     facts = facts_of(of_capture("containerd-2.4-beta", tmp_path / "chain.nriscope.db"))
     whole = markdown(facts)
     assert "Omitted" not in whole
-    for most in (2_500, 4_000, 6_000):
-        text = markdown(facts, most)
-        assert len(text) <= most
+    for max_length in (2_500, 4_000, 6_000):
+        text = markdown(facts, max_length)
+        assert len(text) <= max_length
         assert_is_only_text(text)
         assert "**Omitted for lack of space:**" in text
         assert "The HTML report contains them." in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording may hold anything: a report is made of it, or one error that says what is wrong."""
+"""Recordings with any content give a report or an error."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return of_capture("containerd-2.4-beta", path)
 
 
-def every_view(path: Path, what: str | None = None) -> None:
+def render_all_formats(path: Path, reference: str | None = None) -> None:
     with Recording.open(path) as recording:
-        facts = collect(recording, None if what is None else lookup.find(recording, what))
+        facts = collect(recording, None if reference is None else lookup.find(recording, reference))
     assert "".join(html(facts)).endswith("</html>\n")
     assert markdown(facts)
     assert list(findings_list.text(facts, width=80))
@@ -60,21 +60,21 @@ def every_view(path: Path, what: str | None = None) -> None:
         f"INSERT INTO note VALUES (9, NULL, {SMALLEST}, 'n')",
     ],
 )
-def test_odd_values_are_told_or_refused(change: str, chain: Path, tmp_path: Path) -> None:
+def test_odd_values_give_a_report_or_an_error(change: str, chain: Path, tmp_path: Path) -> None:
     path = tmp_path / "odd.nriscope.db"
     path.write_bytes(chain.read_bytes())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(change)
-    for what in (None, "shop/web/app"):
-        # Anything else than these would come out.
+    for reference in (None, "shop/web/app"):
+        # Other exceptions fail the test.
         with suppress(NriScopeError):
-            every_view(path, what)
+            render_all_formats(path, reference)
 
 
-def test_every_thing_in_a_recording_has_its_report(chain: Path) -> None:
+def test_every_event_pod_and_container_has_a_report(chain: Path) -> None:
     with Recording.open(chain) as recording:
         events = [str(event.id) for event in recording.events()][::16]
         pods, containers = recording.pods(), recording.containers()
-    things = [*(one.id for one in pods), *(one.id for one in containers)]
-    for what in (*events, *things):
-        every_view(chain, what)
+    subjects = [*(one.id for one in pods), *(one.id for one in containers)]
+    for reference in (*events, *subjects):
+        render_all_formats(chain, reference)

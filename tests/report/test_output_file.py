@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report is for its owner alone, and over nothing."""
+"""A report is readable only by its owner and overwrites nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_path_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     path.symlink_to(tmp_path / "nowhere")
     with pytest.raises(FileExistsError):
@@ -30,6 +30,6 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_text_that_no_file_can_hold_is_replaced(tmp_path: Path) -> None:
+def test_surrogates_are_replaced(tmp_path: Path) -> None:
     write(tmp_path / "report.md", ["a\udcffb"])
     assert (tmp_path / "report.md").read_text() == "a?b"
