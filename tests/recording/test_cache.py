@@ -15,7 +15,7 @@ def test_recently_used_entries_are_kept_within_twice_the_limit(
 ) -> None:
     cache: RecentlyUsed[int, int] = RecentlyUsed(limit)
     costs: dict[int, int] = {}
-    # Keys, the most recently recent_keys last.
+    # Keys, the most recently used last.
     recent_keys: list[int] = []
     for operation, key in operations:
         cost = 1 + key % 4

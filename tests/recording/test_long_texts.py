@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that are too long are written and read cut, and what is written is read as it is."""
+"""Long texts are cut when written and when read; stored texts are read unchanged."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ _LONG = "n" * 5_000
 
 @settings(deadline=None)
 @given(st.text(st.characters(), max_size=40), st.integers(1, 2_000), st.integers(64, 3_000))
-def test_a_text_that_is_stored_has_at_most_so_many_characters(
-    text: str, times: int, most: int
-) -> None:
+def test_stored_text_has_at_most_the_maximum_length(text: str, times: int, most: int) -> None:
     whole = text * times
     stored = storable(whole, most)
     assert len(stored) <= most
@@ -44,7 +42,7 @@ def test_a_text_that_is_stored_has_at_most_so_many_characters(
 
 @settings(deadline=None)
 @given(st.lists(st.text(st.characters(), max_size=30), max_size=60), st.integers(1, 90))
-def test_a_list_that_is_stored_can_be_read(texts: list[str], times: int) -> None:
+def test_a_stored_list_can_be_read(texts: list[str], times: int) -> None:
     kept = listed(texts * times)
     encoded = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
     assert len(encoded) <= LIST_MAX and len(kept) <= ITEMS_MAX + 1
@@ -53,7 +51,7 @@ def test_a_list_that_is_stored_can_be_read(texts: list[str], times: int) -> None
         assert kept[-1] == f"… and {len(texts) * times - len(kept) + 1} more"
 
 
-def test_what_a_runtime_sends_is_recorded_and_read_without_a_cut(tmp_path: Path) -> None:
+def test_long_names_of_a_runtime_are_recorded_and_read_without_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     pod = a_pod()
     pod.name, pod.namespace = _LONG + "a", _LONG
@@ -102,24 +100,20 @@ def _with(path: Path, sql: str, *values: object) -> Path:
         ("\0" + "x" * 100_000, "100,001 bytes"),
     ],
 )
-def test_a_long_name_is_read_cut_wherever_it_is_asked_for(
-    tmp_path: Path, name: str, size: str
-) -> None:
+def test_a_long_name_is_cut_in_every_query(tmp_path: Path, name: str, size: str) -> None:
     path = _with(tmp_path / "r.db", "UPDATE pod SET name = ?", name)
     with pytest.warns(RecordingCut, match="a pod has a text of more than 1,024 characters"):
         recording = Recording.open(path)
     with recording:
         (event,) = recording.events()
         (pod,) = recording.pods()
-        ((told,),) = recording.rows("SELECT pod FROM log")
+        ((cut_text,),) = recording.rows("SELECT pod FROM log")
         ((asked,),) = recording.rows("SELECT name FROM pod WHERE id = ?", [pod.id])
-    assert event.pod == pod.name == told == asked
+    assert event.pod == pod.name == cut_text == asked
     assert pod.name.endswith(f"… ({size})") and len(pod.name) <= NAME_MAX
 
 
-def test_warnings_name_the_file_as_it_was_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warnings_name_the_file_as_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _with(tmp_path / "r.db", "UPDATE pod SET name = ?", "a" * 100_000)
     (tmp_path / "link.db").symlink_to("r.db")
     monkeypatch.chdir(tmp_path)
@@ -137,18 +131,16 @@ def test_warnings_name_the_file_as_it_was_given(
         ("owners", "[\0" + "[" * 400_000),
     ],
 )
-def test_what_is_long_in_an_event_is_cut_in_its_place(
-    tmp_path: Path, column: str, value: str
-) -> None:
+def test_a_long_text_in_an_event_is_cut(tmp_path: Path, column: str, value: str) -> None:
     path = _with(tmp_path / "r.db", f"UPDATE event SET {column} = ?", value)
     with Recording.open(path) as recording:
         (event,) = recording.events()
-    told = getattr(event, column)
+    cut_text = getattr(event, column)
     unit = "bytes" if "\0" in value else "characters"
-    assert f"({len(value):,} {unit})" in (told if isinstance(told, str) else told[0])
+    assert f"({len(value):,} {unit})" in (cut_text if isinstance(cut_text, str) else cut_text[0])
 
 
-def test_too_many_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_names_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _with(tmp_path / "r.db", "UPDATE pod SET name = ?", "x" * 900)
     monkeypatch.setattr(long_names, "MAX_CHARACTERS", 900)
     with pytest.raises(RecordingError, match="too many names"):

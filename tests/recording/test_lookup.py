@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding an event, a pod or a container by what people write."""
+"""Lookup of an event, a pod or a container by a user's argument."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AGAIN = f"{APP[:21]}{'0' * 43}"
 
 
 def more(recorder: Recorder, session: int) -> None:
-    """The container app is created once more, under an id that begins like the first one's."""
+    """Create the container app again, with an id that shares a prefix with the first."""
     like = next(item for _, item in captured() if item.method == "CreateContainer")
     pod = PodSandbox(id=WEB, name="web", namespace="shop")
     again = ContainerMessage(id=AGAIN, pod_sandbox_id=WEB, name="app", env=["A=1"])
@@ -45,12 +45,12 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         yield recording
 
 
-def test_a_number_is_an_event_s(recording: Recording) -> None:
+def test_a_number_finds_an_event(recording: Recording) -> None:
     found = lookup.find(recording, "4")
     assert isinstance(found, Event) and found.id == 4 and found.event == "CreateContainer"
 
 
-def test_a_name_is_a_pod_s_or_a_container_s(recording: Recording) -> None:
+def test_a_name_finds_a_pod_or_container(recording: Recording) -> None:
     pod = lookup.find(recording, "shop/web")
     assert isinstance(pod, Pod) and pod.id == WEB
     container = lookup.find(recording, "shop/web/sidecar")
@@ -58,19 +58,19 @@ def test_a_name_is_a_pod_s_or_a_container_s(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("what", [WEB, WEB[:12], WEB[:4]])
-def test_an_id_s_beginning_will_do(recording: Recording, what: str) -> None:
+def test_an_id_prefix_finds_a_pod(recording: Recording, what: str) -> None:
     pod = lookup.find(recording, what)
     assert isinstance(pod, Pod) and pod.id == WEB
 
 
-def test_few_digits_are_an_event_s_number_and_never_begin_an_id(recording: Recording) -> None:
+def test_few_digits_are_an_event_number_and_not_an_id_prefix(recording: Recording) -> None:
     # 68b97… is the pod jobs/batch, and the recording has fewer than 68 events.
     with pytest.raises(UsageError, match=r"event 68 is not in .*; it has 1 to 33"):
         lookup.find(recording, "68")
     assert isinstance(lookup.find(recording, "68b9"), Pod)
 
 
-def test_many_digits_may_begin_an_id(tmp_path: Path) -> None:
+def test_eight_digits_may_be_an_id_prefix(tmp_path: Path) -> None:
     whole = f"12345678{'0' * 56}"
     like = next(item for _, item in captured() if item.method == "CreateContainer")
     pod = PodSandbox(id=whole, name="digits", namespace="shop")
@@ -89,7 +89,7 @@ def test_many_digits_may_begin_an_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["shop/web/app", APP[:6]])
-def test_what_can_be_several_things_is_refused_with_the_candidates(
+def test_an_ambiguous_argument_is_rejected_with_the_candidates(
     recording: Recording, what: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -97,7 +97,7 @@ def test_what_can_be_several_things_is_refused_with_the_candidates(
     text = str(caught.value)
     assert f'"{what}" matches 2 pods and containers' in text
     assert "(container shop/web/app first seen 2026-11-20" in text
-    # So much of each id that it finds the right one.
+    # The displayed prefix of each id is long enough to find that container.
     for whole in (APP, AGAIN):
         assert whole[:22] in text and whole[:23] not in text
         container = lookup.find(recording, whole[:22])
@@ -123,7 +123,9 @@ def test_what_can_be_several_things_is_refused_with_the_candidates(
         ("²", "give at least 4 characters of an id"),
     ],
 )
-def test_what_is_not_there_names_the_nearest(recording: Recording, what: str, words: str) -> None:
+def test_a_missing_object_s_error_names_the_nearest(
+    recording: Recording, what: str, words: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         lookup.find(recording, what)
     assert words in str(caught.value)
@@ -150,31 +152,31 @@ def test_history_has_all_events_in_order(recording: Recording) -> None:
     assert {c.name for c in lookup.containers_of(recording, pod)} == {"app", "sidecar"}
 
 
-def test_the_newest_message_is_one_that_tells_something(recording: Recording) -> None:
+def test_the_newest_message_is_not_one_with_ids_only(recording: Recording) -> None:
     container = lookup.find(recording, AGAIN)
     assert isinstance(container, Container)
-    told = lookup.newest_message(recording, container)
-    assert told is not None
-    # Its StopContainer came with ids alone.
-    assert told.event == 32
-    assert list(ContainerMessage.FromString(told.content).env) == ["A=1"]
+    newest = lookup.newest_message(recording, container)
+    assert newest is not None
+    # The StopContainer request contains ids only.
+    assert newest.event == 32
+    assert list(ContainerMessage.FromString(newest.content).env) == ["A=1"]
 
 
-def test_what_only_synchronize_told_is_found_too(recording: Recording) -> None:
+def test_a_pod_from_synchronize_alone_is_found(recording: Recording) -> None:
     pod = next(pod for pod in recording.pods() if pod.name.startswith("old-"))
     assert not list(lookup.history(recording, pod))
     assert lookup.first_event_time(recording, pod) is None
-    told = lookup.newest_message(recording, pod)
-    assert told is not None and told.event == 1
-    assert PodSandbox.FromString(told.content).name == pod.name
+    newest = lookup.newest_message(recording, pod)
+    assert newest is not None and newest.event == 1
+    assert PodSandbox.FromString(newest.content).name == pod.name
 
 
-def test_a_thing_without_a_message_has_none(recording: Recording) -> None:
+def test_a_pod_without_a_message_has_none(recording: Recording) -> None:
     pod = replace(recording.pods()[0], key=10**6)
     assert lookup.newest_message(recording, pod) is None
 
 
-def test_an_empty_recording_says_so(tmp_path: Path) -> None:
+def test_an_empty_recording_is_reported(tmp_path: Path) -> None:
     Recorder.open(tmp_path / "empty.nriscope.db").close()
     with Recording.open(tmp_path / "empty.nriscope.db") as recording:
         with pytest.raises(UsageError, match="it has no events"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime that repeats Configure makes a recording that can still be read."""
+"""A recording of a runtime that repeats Configure can still be read."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def _sessions(recorder: Recorder, count: int, first: int = 0) -> None:
         recorder.end_session(session, "the runtime configured it anew", NOW + number * 1000 + 1)
 
 
-def test_what_writers_write_readers_read() -> None:
+def test_readers_accept_the_maximum_number_of_sessions() -> None:
     assert row_limits.TOO_MANY_SESSIONS.count("100,000") == 1
-    # As many gaps between them as sessions, and the two of each that a recorder may write.
+    # There are as many gaps between sessions as sessions.
     assert MAX_ROWS > 100_000 * 2
 
 
-def test_sessions_beyond_the_bound_are_one_counted_gap(tmp_path: Path) -> None:
+def test_sessions_beyond_the_limit_are_one_counted_gap(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     _sessions(recorder, MOST + 200)
@@ -47,7 +47,7 @@ def test_sessions_beyond_the_bound_are_one_counted_gap(tmp_path: Path) -> None:
     assert (gap.from_ns, gap.to_ns) == (NOW + MOST * 1000, NOW + (MOST + 199) * 1000)
 
 
-def test_the_bound_is_that_of_the_file_not_of_one_recorder(tmp_path: Path) -> None:
+def test_the_session_limit_applies_to_the_file_across_recorders(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     for turn in range(3):
         recorder = Recorder.open(path)
@@ -59,7 +59,7 @@ def test_the_bound_is_that_of_the_file_not_of_one_recorder(tmp_path: Path) -> No
     assert lost == 3 * (MOST // 2 + 5) - MOST
 
 
-def test_a_session_that_is_open_goes_on(tmp_path: Path) -> None:
+def test_an_open_session_continues_after_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     _sessions(recorder, MOST - 1)

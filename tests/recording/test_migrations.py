@@ -37,7 +37,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 @pytest.mark.parametrize(("to", "columns"), [(1, 2), (2, 3), (3, 2)])
-def test_steps_follow_each_other_up_to_the_version_wanted(
+def test_steps_run_in_order_up_to_the_target_version(
     old: sqlite3.Connection, to: int, columns: int
 ) -> None:
     upgrade(old, 1, to, _STEPS)
@@ -45,7 +45,7 @@ def test_steps_follow_each_other_up_to_the_version_wanted(
     assert len(old.execute("SELECT * FROM event").fetchone()) == columns
 
 
-def test_a_step_that_fails_leaves_the_version_before_it(old: sqlite3.Connection) -> None:
+def test_a_failed_step_keeps_the_version_before_it(old: sqlite3.Connection) -> None:
     def fails(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM event")
         connection.execute("SELECT nonsense")
@@ -56,12 +56,12 @@ def test_a_step_that_fails_leaves_the_version_before_it(old: sqlite3.Connection)
     assert old.execute("SELECT took_ns FROM event").fetchone() == (7_000_000,)
 
 
-def test_a_copy_is_upgraded_and_the_original_is_not(old: sqlite3.Connection) -> None:
+def test_a_copy_is_upgraded_and_the_original_unchanged(old: sqlite3.Connection) -> None:
     with closing(upgraded_copy(old, 1, 3, _STEPS)) as copy:
         assert copy.execute("SELECT * FROM event").fetchone() == (1, 7_000_000)
     assert old.execute("SELECT * FROM event").fetchone() == (1, 7)
     assert _version(old) == 1
 
 
-def test_there_is_a_step_from_every_version_to_the_next() -> None:
+def test_every_version_has_a_step_to_the_next() -> None:
     assert set(CONVERTERS) == set(range(1, VERSION))

@@ -25,23 +25,23 @@ FIXTURES = ROOT / "tests" / "data" / "recordings"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("made") / "r.nriscope.db"
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "r.nriscope.db"
     record(path, lifecycles(120))
     return path
 
 
 @pytest.fixture
-def path(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(made, tmp_path))
+def path(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(template, tmp_path))
 
 
 class TestEvents:
-    def test_come_in_order_over_many_pages(self, path: Path) -> None:
+    def test_are_read_in_order_over_many_pages(self, path: Path) -> None:
         with Recording.open(path) as recording:
             assert [event.id for event in recording.events()] == list(range(1, 1321))
 
-    def test_can_begin_after_one_and_be_only_the_last(self, path: Path) -> None:
+    def test_after_an_id_and_the_last_ones(self, path: Path) -> None:
         with Recording.open(path) as recording:
             assert [event.id for event in recording.events(after_id=1318)] == [1319, 1320]
             assert [event.id for event in recording.events(last=3)] == [1318, 1319, 1320]
@@ -49,13 +49,13 @@ class TestEvents:
             assert list(recording.events(last=0)) == []
             assert len(list(recording.events(last=10_000))) == 1320
 
-    def test_can_be_of_some_time_with_both_ends(self, path: Path) -> None:
+    def test_between_two_times_inclusively(self, path: Path) -> None:
         with Recording.open(path) as recording:
             events = list(recording.events())
             some = list(recording.events(since_ns=events[7].at_ns, until_ns=events[9].at_ns))
             assert some == events[7:10]
 
-    def test_can_be_filtered(self, path: Path) -> None:
+    def test_matching_a_filter(self, path: Path) -> None:
         where = filters.parse("event:CreateContainer pod:~web-1.")
         with Recording.open(path) as recording:
             found = list(recording.events(where=where))
@@ -66,14 +66,14 @@ class TestEvents:
     @pytest.mark.parametrize(
         "text", ["took:>30us", "size:<400", "status:error", "id:0", "-event:stop*"]
     )
-    def test_are_filtered_alike_by_sql_and_by_python(self, path: Path, text: str) -> None:
+    def test_are_filtered_equally_by_sql_and_python(self, path: Path, text: str) -> None:
         where = filters.parse(text)
         with Recording.open(path) as recording:
             assert [event.id for event in recording.events(where=where)] == [
                 event.id for event in recording.events() if where.matches(event)
             ]
 
-    def test_one_by_its_number(self, path: Path) -> None:
+    def test_by_number(self, path: Path) -> None:
         with Recording.open(path) as recording:
             event = recording.event(2)
             assert event is not None
@@ -82,7 +82,7 @@ class TestEvents:
             assert recording.event(1 << 62) is None
             assert _newest(recording) == 1320
 
-    def test_that_are_not_there_have_no_messages(self, path: Path) -> None:
+    def test_that_do_not_exist_have_no_messages(self, path: Path) -> None:
         with Recording.open(path) as recording:
             with pytest.raises(RecordingError, match="no event 5000"):
                 recording.request(5000)
@@ -90,7 +90,7 @@ class TestEvents:
                 recording.reply(5000)
 
     @pytest.mark.parametrize("text", ["size:>0", "event:CreateContainer", "id:9999"])
-    def test_come_with_their_messages(self, path: Path, text: str) -> None:
+    def test_with_their_messages(self, path: Path, text: str) -> None:
         where = filters.parse(text)
         with Recording.open(path) as recording:
             assert list(recording.exchanges(where=where)) == [
@@ -99,14 +99,14 @@ class TestEvents:
             ]
 
     @pytest.mark.parametrize("numbers", [[], [9999], [7, 3, 700, 9999], list(range(1, 1200, 2))])
-    def test_come_by_number(self, path: Path, numbers: list[int]) -> None:
+    def test_among_given_numbers(self, path: Path, numbers: list[int]) -> None:
         with Recording.open(path) as recording:
             everything = [event.id for event in recording.events()]
             assert [event.id for event, _, _ in recording.exchanges(among=numbers)] == [
                 number for number in everything if number in numbers
             ]
 
-    def test_come_with_their_messages_up_to_a_damaged_one(self, path: Path) -> None:
+    def test_with_their_messages_up_to_a_damaged_one(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("UPDATE event SET container_object = 999999 WHERE id = 700")
             connection.commit()
@@ -118,7 +118,7 @@ class TestEvents:
             with pytest.raises(RecordingError, match="at event 700"):
                 next(exchanges)
 
-    def test_statuses_have_the_words_of_filters(self, tmp_path: Path) -> None:
+    def test_have_the_statuses_of_filters(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         codes = [0, 4, 12]
         record(path, [an_item(status_code=code, status_message="x" * bool(code)) for code in codes])
@@ -131,24 +131,24 @@ class TestEvents:
 
 
 class TestWhileItIsWritten:
-    def test_what_was_committed_is_seen(self, tmp_path: Path) -> None:
+    def test_committed_events_are_read(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         recorder = Recorder.open(path, on_event=lambda event, item: None)
         session = recorder.begin_session(a_start())
         with Recording.open(path) as recording:
-            seen = 0
+            last_id = 0
             for number in range(5):
                 for item in lifecycle(number):
                     recorder.capture(session, item)
                 _until_recorded(recorder, 11 * (number + 1))
-                new = [event.id for event in recording.events(after_id=seen)]
-                assert new == list(range(seen + 1, 11 * (number + 1) + 1))
-                seen = new[-1]
+                new = [event.id for event in recording.events(after_id=last_id)]
+                assert new == list(range(last_id + 1, 11 * (number + 1) + 1))
+                last_id = new[-1]
             assert recording.sessions()[0].ended_ns is None
             recorder.close()
             assert _newest(recording) == 55
 
-    def test_a_finished_one_that_is_continued_is_followed(self, path: Path) -> None:
+    def test_a_finished_recording_that_is_continued_is_followed(self, path: Path) -> None:
         with Recording.open(path) as recording:
             assert _newest(recording) == 1320
             recorder = Recorder.open(path)
@@ -161,14 +161,14 @@ class TestWhileItIsWritten:
             recorder.close()
             assert len(recording.sessions()) == 2
 
-    def test_a_slow_reader_does_not_stop_the_writer(self, path: Path) -> None:
+    def test_a_slow_reader_does_not_block_the_writer(self, path: Path) -> None:
         with Recording.open(path) as recording:
             events = recording.events()
             next(events)
             record(path, lifecycles(100, first=200))
             assert sum(1 for _ in events) == 1319 + 1100
 
-    def test_through_a_symbolic_link_too(self, tmp_path: Path) -> None:
+    def test_a_recording_is_read_through_a_symbolic_link(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         link = tmp_path / "elsewhere" / "link.db"
         link.parent.mkdir()
@@ -193,11 +193,11 @@ def _until_recorded(recorder: Recorder, events: int) -> None:
         if recorder.counters.recorded >= events:
             return
         Event().wait(0.01)
-    raise AssertionError("it was never written")
+    raise AssertionError(f"{events} events were not recorded in time")
 
 
 class TestRefuses:
-    def _says(self, path: Path, *words: str) -> None:
+    def _assert_rejected(self, path: Path, *words: str) -> None:
         with pytest.raises(RecordingError) as caught:
             Recording.open(path)
         assert caught.value.path == str(path)
@@ -205,80 +205,80 @@ class TestRefuses:
         for word in words:
             assert word in str(caught.value)
 
-    def test_what_is_not_there(self, tmp_path: Path) -> None:
-        self._says(tmp_path / "nothing.db", "no such file")
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        self._assert_rejected(tmp_path / "nothing.db", "no such file")
 
     def test_a_folder(self, tmp_path: Path) -> None:
-        self._says(tmp_path, "folder")
+        self._assert_rejected(tmp_path, "folder")
 
-    def test_a_pipe_without_waiting_for_a_writer(self, tmp_path: Path) -> None:
+    def test_a_pipe_without_blocking(self, tmp_path: Path) -> None:
         path = tmp_path / "pipe"
         os.mkfifo(path)
-        self._says(path, "not a regular file")
+        self._assert_rejected(path, "not a regular file")
 
-    def test_a_circle_of_links(self, tmp_path: Path) -> None:
+    def test_a_link_to_itself(self, tmp_path: Path) -> None:
         path = tmp_path / "link"
         path.symlink_to(path)
-        self._says(path)
+        self._assert_rejected(path)
 
     def test_an_empty_file(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         path.touch()
-        self._says(path, "empty")
+        self._assert_rejected(path, "empty")
 
     def test_text(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         path.write_text("hello\n" * 500)
-        self._says(path, "not an nri-scope recording")
+        self._assert_rejected(path, "not an nri-scope recording")
 
     def test_a_zip(self, tmp_path: Path) -> None:
         path = tmp_path / "r.nriscope.zip"
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("x", "y" * 1000)
-        self._says(path, "not a bundle", "manifest.json")
+        self._assert_rejected(path, "not a bundle", "manifest.json")
 
     def test_another_programs_database(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("CREATE TABLE event (id)")
-        self._says(path, "some other SQLite database")
+        self._assert_rejected(path, "some other SQLite database")
 
     def test_a_newer_version(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA user_version = {VERSION + 1}")
-        self._says(path, f"version {VERSION + 1}", f"up to {VERSION}", "upgrade")
+        self._assert_rejected(path, f"version {VERSION + 1}", f"up to {VERSION}", "upgrade")
 
-    def test_a_version_that_never_was(self, path: Path) -> None:
+    def test_version_0(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA user_version = 0")
-        self._says(path, "version is 0")
+        self._assert_rejected(path, "version is 0")
 
-    def test_one_without_a_table(self, path: Path) -> None:
+    def test_a_recording_without_a_table(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("DROP TABLE gap")
-        self._says(path, "table gap")
+        self._assert_rejected(path, "table gap")
 
-    def test_a_database_with_nothing_but_our_name_on_it(self, tmp_path: Path) -> None:
+    def test_a_database_with_our_application_id_and_no_tables(self, tmp_path: Path) -> None:
         path = tmp_path / "r.db"
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        self._says(path, "not an nri-scope recording")
+        self._assert_rejected(path, "not an nri-scope recording")
 
     @pytest.mark.parametrize("size", [50, 100, 4096, 20_000])
-    def test_the_beginning_of_one(self, path: Path, size: int) -> None:
+    def test_a_truncated_recording(self, path: Path, size: int) -> None:
         os.truncate(path, size)
-        self._says(path)
+        self._assert_rejected(path)
 
 
-def test_a_cut_off_recording_says_from_where_on(path: Path) -> None:
+def test_a_truncated_recording_is_reported_as_damaged(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 4096 // 2 * 4096)
     with pytest.raises(RecordingError, match="damaged"):
         with Recording.open(path) as recording:
             list(recording.events())
 
 
-def test_a_damaged_page_says_from_which_event_on(path: Path) -> None:
+def test_a_damaged_page_s_error_names_the_first_damaged_event(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         (page,) = connection.execute(
             "SELECT pageno FROM dbstat WHERE name = 'event' AND pagetype = 'leaf' "
@@ -298,7 +298,7 @@ def test_a_damaged_page_says_from_which_event_on(path: Path) -> None:
 
 
 class TestAColumnAddedLater:
-    def test_does_not_disturb(self, path: Path) -> None:
+    def test_is_ignored(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("ALTER TABLE event ADD COLUMN mood TEXT")
             connection.execute("CREATE TABLE weather (id INTEGER PRIMARY KEY)")
@@ -308,7 +308,7 @@ class TestAColumnAddedLater:
 
 
 class TestReadOnlyFolder:
-    """As somebody who cannot write there: what root is, everywhere, needs another user."""
+    """Read as a user without write permission; root, who can write anywhere, changes its user."""
 
     @pytest.fixture
     def folder(self) -> Iterator[Path]:
@@ -319,28 +319,28 @@ class TestReadOnlyFolder:
         shutil.rmtree(folder)
 
     @contextmanager
-    def _somebody_else(self, path: Path) -> Iterator[None]:
+    def _without_write_permission(self, path: Path) -> Iterator[None]:
         path.parent.chmod(0o555)
         for file in path.parent.iterdir():
             file.chmod(0o444)
-        me = os.geteuid()
-        if me == 0:
+        own_uid = os.geteuid()
+        if own_uid == 0:
             os.seteuid(65534)
         try:
             yield
         finally:
-            os.seteuid(me)
+            os.seteuid(own_uid)
             path.parent.chmod(0o755)
 
     def test_a_finished_recording_can_be_read(self, folder: Path) -> None:
         path = folder / "r.db"
         record(path, list(lifecycle(1)))
-        with self._somebody_else(path), Recording.open(path) as recording:
+        with self._without_write_permission(path), Recording.open(path) as recording:
             assert _newest(recording) == 11
             assert recording.request(1)
         assert list(folder.iterdir()) == [path]
 
-    def test_one_with_newer_events_beside_it_says_so(self, folder: Path) -> None:
+    def test_a_recording_with_a_write_ahead_log_is_rejected_with_a_hint(self, folder: Path) -> None:
         path = folder / "r.db"
         recorder = Recorder.open(path)
         session = recorder.begin_session(a_start())
@@ -352,27 +352,27 @@ class TestReadOnlyFolder:
         for kind in ("", "-wal"):
             shutil.copy(f"{path}{kind}", f"{killed}{kind}")
         recorder.close()
-        with self._somebody_else(killed):
+        with self._without_write_permission(killed):
             with pytest.raises(RecordingError, match=r"newest events are in r\.db-wal.*copy both"):
                 Recording.open(killed)
         with Recording.open(killed) as recording:
             assert _newest(recording) == 11
 
-    def test_a_file_without_permission_says_so(self, folder: Path) -> None:
+    def test_a_file_without_read_permission_is_reported(self, folder: Path) -> None:
         path = folder / "r.db"
         record(path, [])
         path.chmod(0o600 if os.geteuid() == 0 else 0o000)
-        me = os.geteuid()
-        if me == 0:
+        own_uid = os.geteuid()
+        if own_uid == 0:
             os.seteuid(65534)
         try:
             with pytest.raises(RecordingError, match="permission denied; only its owner"):
                 Recording.open(path)
         finally:
-            os.seteuid(me)
+            os.seteuid(own_uid)
 
 
-def test_nothing_can_be_written_through_it(path: Path, tmp_path: Path) -> None:
+def test_the_connection_is_read_only(path: Path, tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         for statement in (
             "DELETE FROM event",
@@ -386,7 +386,7 @@ def test_nothing_can_be_written_through_it(path: Path, tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_recording_of_a_real_runtime_has_pods_and_containers_by_name(tmp_path: Path) -> None:
+def test_a_recording_of_a_real_runtime_has_names_of_pods_and_containers(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     record(path, one_stream("cri-o-1.37"))
     with Recording.open(path) as recording:
@@ -403,7 +403,7 @@ def test_a_recording_of_a_real_runtime_has_pods_and_containers_by_name(tmp_path:
         assert {"web", "batch"} <= {pod.name for pod in recording.pods()}
 
 
-def test_a_file_that_is_moved_away_just_when_it_was_opened_is_read(
+def test_a_file_moved_while_it_is_opened_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(real_path: Path, *, known: tuple[int, ...] | None, shown: Path) -> opening.Opened:
@@ -413,7 +413,7 @@ def test_a_file_that_is_moved_away_just_when_it_was_opened_is_read(
 
     monkeypatch.setattr("nri_scope.recording.reader.connect", connect)
     with Recording.open(path) as recording:
-        # It is not where it was, which only whoever follows it minds.
+        # Opening succeeded; later reads detect that the path has changed.
         with pytest.raises(RecordingError, match="no such file"):
             recording.sessions()
 

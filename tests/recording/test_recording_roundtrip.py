@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was on the wire comes out of the recording again."""
+"""Messages on the wire are read back from a recording."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _read_back(path: Path, items: list[CapturedCall]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(_captured, max_size=12))
-def test_any_traffic_comes_back_as_it_was(items: list[CapturedCall]) -> None:
+def test_any_traffic_is_read_back_unchanged(items: list[CapturedCall]) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "r.nriscope.db"
         record(path, items)
@@ -74,7 +74,9 @@ def test_any_traffic_comes_back_as_it_was(items: list[CapturedCall]) -> None:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_real_traffic_of_a_whole_chain_comes_back_as_it_was(tmp_path: Path, runtime: str) -> None:
+def test_captured_traffic_of_a_whole_chain_is_read_back_unchanged(
+    tmp_path: Path, runtime: str
+) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     sessions = {
@@ -101,7 +103,7 @@ def test_real_traffic_of_a_whole_chain_comes_back_as_it_was(tmp_path: Path, runt
         api.StateChangeEvent(pod=api.PodSandbox(id="only-an-id")),
     ],
 )
-def test_an_empty_submessage_is_not_a_missing_one(
+def test_an_empty_submessage_differs_from_a_missing_one(
     tmp_path: Path, request_: api.StateChangeEvent
 ) -> None:
     path = tmp_path / "r.nriscope.db"
@@ -122,7 +124,7 @@ def test_an_empty_submessage_is_not_a_missing_one(
         ("StateChange", "another.Service", b"", "unknown"),
     ],
 )
-def test_what_cannot_be_understood_is_kept_as_it_came(
+def test_undecodable_requests_are_stored_unchanged(
     tmp_path: Path, method: str, service: str, payload: bytes, mark: str
 ) -> None:
     path = tmp_path / "r.nriscope.db"
@@ -133,7 +135,7 @@ def test_what_cannot_be_understood_is_kept_as_it_came(
         assert recording.request(event.id) == payload
 
 
-def test_the_service_of_an_unusual_request_is_kept(tmp_path: Path) -> None:
+def test_the_service_of_an_unknown_request_is_stored(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path, [an_item("Ping", b"", service="another.Service"), an_item("RunPodSandbox")])
     with Recording.open(path) as recording:
@@ -144,7 +146,7 @@ def test_the_service_of_an_unusual_request_is_kept(tmp_path: Path) -> None:
 
 
 class TestSynchronize:
-    def test_parts_come_back_in_order_and_together_are_the_state(self, tmp_path: Path) -> None:
+    def test_parts_are_read_in_order_and_form_the_state(self, tmp_path: Path) -> None:
         path = tmp_path / "r.nriscope.db"
         parts = [
             a_synchronize(3, more=True),
@@ -166,7 +168,7 @@ class TestSynchronize:
             container for part in parts for container in part.containers
         ]
 
-    def test_without_its_last_part_the_state_is_incomplete(self, tmp_path: Path) -> None:
+    def test_without_the_last_part_the_state_is_incomplete(self, tmp_path: Path) -> None:
         path = tmp_path / "r.nriscope.db"
         record(path, [an_item("Synchronize", a_synchronize(2, more=True))])
         with Recording.open(path) as recording:
@@ -174,7 +176,9 @@ class TestSynchronize:
         assert len(state.pods) == 2
         assert not state.complete
 
-    def test_a_second_one_replaces_the_state_and_not_the_parts(self, tmp_path: Path) -> None:
+    def test_a_second_synchronize_replaces_the_state_and_not_the_events(
+        self, tmp_path: Path
+    ) -> None:
         path = tmp_path / "r.nriscope.db"
         first, second = a_synchronize(2), a_synchronize(1, first=7)
         record(path, [an_item("Synchronize", first), an_item("Synchronize", second)])
@@ -183,14 +187,16 @@ class TestSynchronize:
             assert api.SynchronizeRequest.FromString(recording.request(1)) == first
         assert [api.PodSandbox.FromString(pod) for pod in state.pods] == list(second.pods)
 
-    def test_a_session_without_one_has_an_incomplete_empty_state(self, tmp_path: Path) -> None:
+    def test_a_session_without_synchronize_has_an_incomplete_empty_state(
+        self, tmp_path: Path
+    ) -> None:
         path = tmp_path / "r.nriscope.db"
         record(path, [])
         with Recording.open(path) as recording:
             assert not recording.state(1).complete
             assert not recording.state(99).complete
 
-    def test_pods_and_containers_are_known_by_name_from_then_on(self, tmp_path: Path) -> None:
+    def test_later_events_get_names_from_synchronize(self, tmp_path: Path) -> None:
         path = tmp_path / "r.nriscope.db"
         only_id = api.StopContainerRequest(
             pod=api.PodSandbox(id=a_pod(0).id), container=a_container(a_pod(0))
@@ -211,7 +217,7 @@ def test_equal_content_is_stored_once(tmp_path: Path) -> None:
     assert objects == 3
 
 
-def test_map_order_on_the_wire_makes_no_new_object(tmp_path: Path) -> None:
+def test_map_order_on_the_wire_does_not_add_an_object(tmp_path: Path) -> None:
     def field(key: bytes, value: bytes) -> bytes:
         entry = b"\x0a" + bytes([len(key)]) + key + b"\x12" + bytes([len(value)]) + value
         return b"\x2a" + bytes([len(entry)]) + entry
@@ -226,7 +232,7 @@ def test_map_order_on_the_wire_makes_no_new_object(tmp_path: Path) -> None:
         assert recording.connection.execute("SELECT count(*) FROM object").fetchone() == (1,)
 
 
-def test_changes_and_owners_are_told_by_the_events_that_say_so(tmp_path: Path) -> None:
+def test_an_event_has_its_changes_and_owners(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     adjust = api.CreateContainerResponse()
     adjust.adjust.annotations["a/b"] = "1"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much smaller a recording is than what was on the wire; benchmarks/ measures more of it."""
+"""Size of a recording compared with the messages on the wire; benchmarks/ has more."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def _ratio(path: Path, items: list[CapturedCall]) -> float:
     record(path, items)
     empty = path.with_name("empty.db")
     record(empty, [])
-    # Each recording has the same eighty kilobytes of tables and indexes, however short it is.
+    # Every recording has the same eighty kilobytes of empty tables and indexes.
     return (path.stat().st_size - empty.stat().st_size) / sum(len(item.request) for item in items)
 
 
-def test_lifecycles_of_one_kind_of_pod_shrink_to_a_tenth(tmp_path: Path) -> None:
+def test_lifecycles_of_similar_pods_shrink_to_a_tenth(tmp_path: Path) -> None:
     assert _ratio(tmp_path / "r.db", lifecycles(200)) < 0.1
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records for programs, and quantities for people."""
+"""JSON records, and quantities formatted for display."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nri_scope.recording.records import (
 from tests.recording.made import START, a_gap, a_session, an_event
 
 
-def test_an_event_has_exactly_these_keys() -> None:
+def test_keys_of_an_event_record() -> None:
     record = event_record(an_event(7, 1.5, event="PostStartContainer", method="StateChange"))
     assert " ".join(record) == (
         "id at session plugin event method namespace pod container container_id pod_id took_us "
@@ -37,7 +37,7 @@ def test_an_event_has_exactly_these_keys() -> None:
     assert (record["took_us"], record["deadline_ms"]) == (91, 2000)
 
 
-def test_a_gap_is_told_from_an_event_by_its_one_key() -> None:
+def test_a_gap_record_has_the_single_key_gap() -> None:
     assert gap_record(a_gap(1, 0, 1, session=None, lost=None)) == {
         "gap": {
             "from": "2025-11-20T21:18:00.000000Z",
@@ -49,19 +49,19 @@ def test_a_gap_is_told_from_an_event_by_its_one_key() -> None:
     }
 
 
-def test_a_session_that_is_open_has_no_end() -> None:
+def test_an_open_session_s_record_has_no_end() -> None:
     assert session_record(a_session(1))["ended"] is None
     assert session_record(a_session(1, 0, 2))["ended"] == "2025-11-20T21:18:02.000000Z"
 
 
 @pytest.mark.parametrize(("ns", "ms"), [(0, None), (1_999_969_264, 2000), (1, 0), (500_000, 1)])
-def test_a_deadline_is_rounded(ns: int, ms: int | None) -> None:
+def test_deadlines_are_rounded_to_milliseconds(ns: int, ms: int | None) -> None:
     assert deadline_ms(ns) == ms
 
 
 @settings(deadline=None)
 @given(st.text())
-def test_json_is_one_line_of_harmless_ascii(text: str) -> None:
+def test_json_is_one_line_of_printable_ascii(text: str) -> None:
     line = to_json({text: text})
     assert line.isascii() and line.isprintable()
     assert json.loads(line) == {text: text}
@@ -69,7 +69,7 @@ def test_json_is_one_line_of_harmless_ascii(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_any_time_that_a_file_can_hold_has_a_text(at_ns: int) -> None:
+def test_any_64_bit_time_is_formatted(at_ns: int) -> None:
     moment = datetime.fromisoformat(rfc3339(at_ns))
     assert (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() == pytest.approx(
         at_ns / 1e9, abs=1e-4
@@ -102,7 +102,7 @@ def test_durations_have_three_digits(ns: int, text: str) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 60 * 10**9 - 1))
-def test_a_filter_finds_a_duration_as_it_is_shown(ns: int) -> None:
+def test_a_filter_matches_a_duration_as_displayed(ns: int) -> None:
     assert parse(f"took:{display.duration(ns)}").matches(an_event(1, took_ns=ns))
 
 
@@ -110,7 +110,7 @@ def test_a_filter_finds_a_duration_as_it_is_shown(ns: int) -> None:
     ("count", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (4198, "4.10 KiB"), (5 << 30, "5.00 GiB")],
 )
-def test_sizes_are_binary(count: int, text: str) -> None:
+def test_sizes_have_binary_units(count: int, text: str) -> None:
     assert display.size(count) == text
 
 
@@ -125,7 +125,7 @@ def test_sizes_are_binary(count: int, text: str) -> None:
         ({"pod": "w\x1b[2J", "container": "a\u202e"}, r"shop/w\x1b[2J/a\u202e"),
     ],
 )
-def test_whom_an_event_is_about(changed: dict[str, str], text: str) -> None:
+def test_subject_of_an_event(changed: dict[str, str], text: str) -> None:
     event = an_event(1)
     for name, value in changed.items():
         event = replace(event, **{name: value})  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ JSON_VALUES: st.SearchStrategy[Plain] = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON_VALUES, max_size=4))
-def test_parts_make_up_the_same_line(record: dict[str, Plain]) -> None:
+def test_json_in_parts_equals_json_at_once(record: dict[str, Plain]) -> None:
     parts = {
         key: iter(value) if isinstance(value, list) else value for key, value in record.items()
     }

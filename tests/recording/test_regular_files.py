@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files beside recordings: none is waited for, and what is written is for its owner alone."""
+"""Files beside recordings: no read blocks, and written files are private to their owner."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _READERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize("name", _READERS)
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, kind: str) -> None:
+def test_special_files_are_rejected_without_blocking(tmp_path: Path, name: str, kind: str) -> None:
     path = tmp_path / "file"
     make_other_kind(path, kind, path)
     if name == "keys.toml":
@@ -54,7 +54,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, kind: str
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_nothing_is_written_to_what_is_no_file(tmp_path: Path, kind: str) -> None:
+def test_special_files_are_not_written_to(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file"
     make_other_kind(path, kind, path)
     with pytest.raises(OSError):
@@ -75,7 +75,7 @@ _WRITERS: list[Callable[[Path], None]] = [
 
 
 @pytest.mark.parametrize("write", _WRITERS)
-def test_goldens_and_results_are_for_their_owner_alone(
+def test_goldens_and_results_are_private_to_their_owner(
     tmp_path: Path, write: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "out"
@@ -85,7 +85,7 @@ def test_goldens_and_results_are_for_their_owner_alone(
         assert path.stat().st_mode & 0o777 == 0o600
         path.chmod(0o640)
         write(path)
-        # Whoever has widened it has a reason.
+        # Permissions that a user has widened are kept.
         assert path.stat().st_mode & 0o777 == 0o640
     finally:
         os.umask(before)
@@ -93,7 +93,7 @@ def test_goldens_and_results_are_for_their_owner_alone(
 
 @needs_root
 @pytest.mark.parametrize("write", _WRITERS)
-def test_another_user_gets_nothing_that_is_written(
+def test_another_user_s_file_receives_no_content(
     tmp_path: Path, write: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "out"
@@ -112,7 +112,7 @@ def test_another_user_gets_nothing_that_is_written(
 @needs_root
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("write", _WRITERS)
-def test_another_user_does_not_choose_the_file_by_a_link(
+def test_another_user_s_link_is_not_followed(
     tmp_path: Path, write: Callable[[Path], None], exists: bool
 ) -> None:
     victim, link, own = tmp_path / "victim", tmp_path / "link", tmp_path / "own link"
@@ -120,7 +120,7 @@ def test_another_user_does_not_choose_the_file_by_a_link(
         victim.touch()
     link.symlink_to(victim)
     give(link)
-    # Also not through a link of our own.
+    # A link of our own to the other user's link is not followed either.
     own.symlink_to("link")
     for path in link, own:
         with pytest.raises((OSError, UsageError), match="belongs to another user"):
@@ -131,7 +131,7 @@ def test_another_user_does_not_choose_the_file_by_a_link(
 
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("write", _WRITERS)
-def test_links_of_our_own_are_followed(
+def test_own_links_are_followed(
     tmp_path: Path, write: Callable[[Path], None], exists: bool
 ) -> None:
     folder, link = tmp_path / "folder", tmp_path / "link"
@@ -145,7 +145,7 @@ def test_links_of_our_own_are_followed(
     assert link.is_symlink()
 
 
-def test_what_was_longer_is_cut(tmp_path: Path) -> None:
+def test_a_shorter_content_truncates_the_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     write_private(path, b"much")
     write_private(path, b"few")
@@ -156,7 +156,7 @@ def test_what_was_longer_is_cut(tmp_path: Path) -> None:
 
 class TestKey:
     @needs_root
-    def test_of_another_user_is_refused(self, tmp_path: Path) -> None:
+    def test_of_another_user_is_rejected(self, tmp_path: Path) -> None:
         path = tmp_path / "redaction.key"
         path.write_bytes(bytes(KEY_BYTES))
         path.chmod(0o600)
@@ -165,7 +165,7 @@ class TestKey:
             local_key(tmp_path)
 
     @needs_root
-    def test_in_a_folder_of_another_user_is_refused_and_none_is_made(self, tmp_path: Path) -> None:
+    def test_in_another_user_s_folder_is_rejected_and_not_created(self, tmp_path: Path) -> None:
         folder = tmp_path / "nri-scope"
         folder.mkdir(0o700)
         give(folder)
@@ -178,7 +178,7 @@ class TestKey:
         with pytest.raises(UsageError, match="belongs to another user"):
             local_key(folder)
 
-    def test_in_a_folder_that_others_can_write_to_is_refused(self, tmp_path: Path) -> None:
+    def test_in_a_folder_writable_by_others_is_rejected(self, tmp_path: Path) -> None:
         tmp_path.chmod(0o777)
         with pytest.raises(UsageError, match=r"other users can write .*; set XDG_STATE_HOME"):
             local_key(tmp_path)

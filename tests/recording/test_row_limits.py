@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recorder wrote its readers take, however many names a runtime makes up."""
+"""Readers accept every recording, however many names a runtime sends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST = 20
 
 @pytest.fixture(autouse=True)
 def few() -> Iterator[None]:
-    # For all examples of a test, and for writers and readers alike.
+    # Applies to all examples of a test, in writers and readers.
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(long_names, "MAX_NAMED", MOST)
         patched.setattr(long_names, "MAX_CHARACTERS", 400 * MOST)
@@ -52,12 +52,12 @@ def _record(path: Path, items: list[CapturedCall]) -> tuple[int, int]:
     return counters.recorded, counters.lost
 
 
-def test_readers_take_more_than_writers_write() -> None:
+def test_readers_accept_more_than_writers_write() -> None:
     assert row_limits.MAX_GAPS + 40_000 < reader.MAX_ROWS
     assert row_limits.MAX_WORDS + (4 << 20) < reader.MAX_TEXT
 
 
-def test_pods_beyond_the_bound_are_one_counted_gap(tmp_path: Path) -> None:
+def test_pods_beyond_the_limit_are_one_counted_gap(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     assert _record(path, [_created(number) for number in range(3 * MOST)]) == (MOST, 2 * MOST)
     with Recording.open(path) as recording:
@@ -67,14 +67,14 @@ def test_pods_beyond_the_bound_are_one_counted_gap(tmp_path: Path) -> None:
     assert "too many pods" in gap.reason
 
 
-def test_what_is_known_is_recorded_for_ever(tmp_path: Path) -> None:
+def test_known_pods_are_recorded_after_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     items = [_created(number) for number in range(2 * MOST)]
     recorded, _ = _record(path, [*items, *items[:5]])
     assert recorded == MOST + 5
 
 
-def test_the_bound_is_that_of_the_file(tmp_path: Path) -> None:
+def test_the_pod_limit_applies_to_the_file_across_recorders(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     for first in range(0, 4 * MOST, MOST):
         _record(path, [_created(first + number) for number in range(MOST - 3)])
@@ -83,7 +83,7 @@ def test_the_bound_is_that_of_the_file(tmp_path: Path) -> None:
         assert sum(gap.lost or 0 for gap in recording.gaps()) == 4 * (MOST - 3) - MOST
 
 
-def test_the_ring_makes_room(tmp_path: Path) -> None:
+def test_removed_pods_make_room_for_new_ones(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     _record(path, [_created(number) for number in range(MOST)])
     with closing(connect(path)) as connection:
@@ -95,7 +95,9 @@ def test_the_ring_makes_room(tmp_path: Path) -> None:
         assert known.pod(api.PodSandbox(id="another")) is not None
 
 
-def test_gaps_beyond_the_bound_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gaps_beyond_the_limit_are_merged_into_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(row_limits, "MAX_GAPS", 5)
     path = tmp_path / "r.nriscope.db"
     for turn in range(2):
@@ -121,7 +123,7 @@ _TEXTS = st.text("ab", max_size=3).map(lambda text: text * 300)
     st.lists(st.text("xyz", min_size=1, max_size=4), max_size=30),
     st.lists(_TEXTS, max_size=12),
 )
-def test_what_was_written_is_read(
+def test_any_recorded_names_are_within_the_readers_limits(
     created: list[tuple[int, str]], methods: list[str], names: list[str]
 ) -> None:
     items = [_created(number, name) for number, name in created] + [
@@ -138,5 +140,5 @@ def test_what_was_written_is_read(
         with Recording.open(path) as recording:
             assert len(list(recording.events())) == recorded
             assert len(recording.sessions()) <= MOST
-            told = sum(gap.lost or 0 for gap in recording.gaps())
-        assert told == lost
+            counted = sum(gap.lost or 0 for gap in recording.gaps())
+        assert counted == lost

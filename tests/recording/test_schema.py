@@ -20,14 +20,14 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def test_the_events_view_has_the_fields_of_an_event_in_their_order(
+def test_the_events_view_has_the_fields_of_event_in_order(
     connection: sqlite3.Connection,
 ) -> None:
     cursor = connection.execute(EVENTS_VIEW)
     assert [column[0] for column in cursor.description] == [field.name for field in fields(Event)]
 
 
-def test_every_reference_points_to_a_key_that_there_is(connection: sqlite3.Connection) -> None:
+def test_every_reference_targets_an_existing_column(connection: sqlite3.Connection) -> None:
     keys = {table.name: {column.name for column in table.columns} for table in TABLES}
     references = [
         (table.name, *row[2:5])
@@ -39,7 +39,7 @@ def test_every_reference_points_to_a_key_that_there_is(connection: sqlite3.Conne
         assert to in keys[target]
 
 
-def test_the_file_explains_itself(connection: sqlite3.Connection) -> None:
+def test_the_schema_contains_its_comments(connection: sqlite3.Connection) -> None:
     (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'event'").fetchone()
     for table in TABLES:
         if table.name == "event":
@@ -61,9 +61,7 @@ def test_the_file_explains_itself(connection: sqlite3.Connection) -> None:
         "SELECT container FROM effect WHERE event < 5 ORDER BY event, container",
     ],
 )
-def test_what_is_asked_often_is_found_without_a_scan(
-    connection: sqlite3.Connection, query: str
-) -> None:
+def test_frequent_queries_need_no_scan(connection: sqlite3.Connection, query: str) -> None:
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}")]
     assert plan
     assert all(step.startswith("SEARCH") for step in plan), plan

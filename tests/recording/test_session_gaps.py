@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time without any session is a gap, whoever was away: the recorder or the runtime."""
+"""Time without a session is a gap, whether the recorder or the runtime was absent."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def gap(from_ns: int, to_ns: int, reason: str = "a reason", of: int | None = Non
     return Gap(7, of, from_ns, to_ns, reason, None)
 
 
-def times(sessions: list[Session], noted: list[Gap]) -> list[tuple[int, int]]:
-    return [(one.from_ns, one.to_ns) for one in gaps_between(sessions, noted)]
+def gap_times(sessions: list[Session], recorded_gaps: list[Gap]) -> list[tuple[int, int]]:
+    return [(one.from_ns, one.to_ns) for one in gaps_between(sessions, recorded_gaps)]
 
 
-def ran(*arguments: str | Path) -> str:
+def output_of(*arguments: str | Path) -> str:
     done = subprocess.run([NRI_SCOPE, *arguments], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -60,70 +60,72 @@ SESSIONS = st.lists(SPANS, max_size=6).map(
 )
 
 
-def unseen(sessions: list[Session], noted: list[Gap]) -> set[int]:
-    """Moments between the first and the last session that nothing tells of."""
+def uncovered(sessions: list[Session], recorded_gaps: list[Gap]) -> set[int]:
+    """Return the moments between first and last session without a session or a recorded gap."""
     if not sessions:
         return set()
     moments = set(range(sessions[0].started_ns, max(one.ended_ns or 0 for one in sessions)))
     for one in sessions:
         moments -= set(range(one.started_ns, one.ended_ns or 0))
-    for each in noted:
+    for each in recorded_gaps:
         moments -= set(range(each.from_ns, each.to_ns))
     return moments
 
 
 @given(SESSIONS)
 def test_every_moment_without_a_session_is_in_one_gap(sessions: list[Session]) -> None:
-    found = [moment for span in times(sessions, []) for moment in range(*span)]
-    assert sorted(found) == sorted(unseen(sessions, []))
+    found = [moment for span in gap_times(sessions, []) for moment in range(*span)]
+    assert sorted(found) == sorted(uncovered(sessions, []))
 
 
 @given(SESSIONS, st.lists(SPANS.map(lambda span: gap(*span)), max_size=4))
-def test_nothing_is_told_twice(sessions: list[Session], noted: list[Gap]) -> None:
-    found = {moment for span in times(sessions, noted) for moment in range(*span)}
-    missing = unseen(sessions, noted)
+def test_gaps_do_not_overlap_recorded_gaps(
+    sessions: list[Session], recorded_gaps: list[Gap]
+) -> None:
+    found = {moment for span in gap_times(sessions, recorded_gaps) for moment in range(*span)}
+    missing = uncovered(sessions, recorded_gaps)
     assert found <= missing
-    # Up to the moment in which a session begins, nothing is left out.
+    # The moment before each session's start is covered.
     assert {one.started_ns - 1 for one in sessions} & missing <= found
 
 
 @given(SESSIONS, st.integers(1, 6))
-def test_a_session_that_is_still_open_has_no_end(sessions: list[Session], chosen: int) -> None:
+def test_an_open_session_has_no_end(sessions: list[Session], chosen: int) -> None:
     opened = [
         session(one.id, one.started_ns, None, reason="") if one.id == chosen else one
         for one in sessions
     ]
     limit = next((one.started_ns for one in opened if one.ended_ns is None), 100)
-    assert all(to_ns <= limit for _, to_ns in times(opened, []))
+    assert all(to_ns <= limit for _, to_ns in gap_times(opened, []))
 
 
-def test_a_killed_recorder_s_sessions_end_where_the_next_one_says() -> None:
+def test_a_killed_recorder_s_sessions_end_at_the_next_recorder_s_gap() -> None:
     killed = [session(1, 0, None, reason=KILLED), session(2, 5, None, reason=KILLED)]
-    noted = [gap(30, 50, KILLED)]
-    assert times([*killed, session(3, 50, 60), session(4, 65, 70)], noted) == [(60, 65)]
+    recorded_gaps = [gap(30, 50, KILLED)]
+    assert gap_times([*killed, session(3, 50, 60), session(4, 65, 70)], recorded_gaps) == [(60, 65)]
 
 
-def test_only_what_observes_a_node_counts() -> None:
+def test_only_sessions_that_observe_a_node_count() -> None:
     sessions = [
         session(1, 0, 10),
         session(2, 12, 14, role=Role.CRI),
         session(3, 20, 30, role=Role.PROBE),
         session(4, 40, 50, role=Role.TAP),
     ]
-    assert times(sessions, []) == [(10, 20), (30, 40)]
+    assert gap_times(sessions, []) == [(10, 20), (30, 40)]
     replays = [session(1, 0, 10, role=Role.REPLAY), session(2, 20, 30, role=Role.REPLAY)]
-    assert times(replays, []) == []
+    assert gap_times(replays, []) == []
 
 
-def test_a_part_s_own_words_stand_for_the_sessions_that_are_not_in_it() -> None:
-    assert times([session(1, 0, 10), session(3, 40, 50)], [gap(20, 20, LEFT_OUT)]) == []
+def test_an_extract_s_own_gap_covers_sessions_that_it_left_out() -> None:
+    assert gap_times([session(1, 0, 10), session(3, 40, 50)], [gap(20, 20, LEFT_OUT)]) == []
 
 
 # -- real files ----------------------------------------------------------------------------------
 
 
-def test_both_recorders_of_one_restart_say_so() -> None:
-    """A pre-installed one and one at the socket; without events from 04:24:02 to 04:24:05."""
+def test_a_restart_is_a_gap_in_both_recordings_of_it() -> None:
+    """Check a launched and an external recorder, without events from 04:24:02 to 04:24:05."""
     for path, words in (
         (PREINSTALLED, "no session was recorded after session 1 had ended: closed by the runtime"),
         (AT_THE_SOCKET, "not connected to the runtime: closed by the runtime"),
@@ -142,14 +144,14 @@ def test_both_recorders_of_one_restart_say_so() -> None:
 
 @pytest.mark.parametrize("path", [PREINSTALLED, AT_THE_SOCKET], ids=lambda path: path.name)
 def test_every_surface_says_so(path: Path, tmp_path: Path) -> None:
-    assert "gaps      1, " in ran("stats", path)
-    (told,) = json.loads(ran("stats", path, "--format", "json"))["gaps"]["list"]
+    assert "gaps      1, " in output_of("stats", path)
+    (told,) = json.loads(output_of("stats", path, "--format", "json"))["gaps"]["list"]
     assert "closed by the runtime" in told["reason"]
-    assert ran("log", path).count("events lost: unknown") == 1
+    assert output_of("log", path).count("events lost: unknown") == 1
     report = tmp_path / "report.md"
     subprocess.run([NRI_SCOPE, "report", path, "-o", report], check=True, capture_output=True)
     assert "### Gaps\n" in report.read_text()
-    # A copy has it once, and for good.
+    # A copy stores the gap once.
     copy = tmp_path / "copy.nriscope.zip"
     subprocess.run([NRI_SCOPE, "export", path, "-o", copy], check=True, capture_output=True)
     with Recording.open(copy) as recording:
@@ -157,7 +159,7 @@ def test_every_surface_says_so(path: Path, tmp_path: Path) -> None:
         assert len(recording.rows("SELECT id FROM gap")) == 1
 
 
-async def test_a_launched_logger_s_next_life_begins_with_a_gap(tmp_path: Path) -> None:
+async def test_a_restarted_launched_logger_begins_with_a_gap(tmp_path: Path) -> None:
     path = tmp_path / "ring.nriscope.db"
     for reason in ("closed by the runtime", "killed", "the end"):
         plugin = LaunchedPlugin(Identity("00", "nri-scope"))

@@ -52,7 +52,7 @@ def _json(recording: Recording, expression: str) -> object:
     return json.loads(text)
 
 
-def test_a_request_has_the_protocols_names_and_numbers(recording: Recording) -> None:
+def test_a_request_is_json_with_the_protocol_s_names_and_numbers(recording: Recording) -> None:
     extract = "json_extract(nri_json(1), '$.{}')".format
     assert _one(recording, extract("pod.namespace")) == "shop"
     assert _one(recording, extract("pod.annotations.note")) == "café ☕"
@@ -71,7 +71,7 @@ def test_an_object(recording: Recording) -> None:
     assert _json(recording, "nri_json(1)") == {"pod": pod, "container": container}
 
 
-def test_what_is_malformed_or_unknown_comes_in_hexadecimal(recording: Recording) -> None:
+def test_malformed_or_unknown_messages_are_in_hexadecimal(recording: Recording) -> None:
     assert _json(recording, "nri_json(2)") == {"malformed": "ff"}
     assert _json(recording, "nri_json(2, 'reply')") == {}
     assert _json(recording, "nri_json(3)") == {"raw": "0102"}
@@ -79,7 +79,7 @@ def test_what_is_malformed_or_unknown_comes_in_hexadecimal(recording: Recording)
     assert _json(recording, "nri_json(4, 'reply')") == {"malformed": "ff"}
 
 
-def test_unknown_fields_are_not_left_out(recording: Recording) -> None:
+def test_unknown_fields_are_included(recording: Recording) -> None:
     request = _json(recording, "nri_json(4)")
     assert isinstance(request, dict)
     assert request["unknown_fields"] == [{"field": 1000, "value": "78"}]
@@ -96,7 +96,7 @@ def test_unknown_fields_are_not_left_out(recording: Recording) -> None:
         "nri_object(NULL)",
     ],
 )
-def test_where_there_is_nothing_the_result_is_null(recording: Recording, expression: str) -> None:
+def test_missing_events_and_objects_are_null(recording: Recording, expression: str) -> None:
     assert _one(recording, expression) is None
 
 
@@ -110,15 +110,13 @@ def test_where_there_is_nothing_the_result_is_null(recording: Recording, express
         ("nri_object('1')", "nri_object(pod_object)"),
     ],
 )
-def test_what_cannot_be_asked_for_is_an_error(
-    recording: Recording, expression: str, words: str
-) -> None:
+def test_invalid_arguments_are_an_error(recording: Recording, expression: str, words: str) -> None:
     with pytest.raises(sqlite3.OperationalError):
         _one(recording, expression)
     assert words in PROBLEM.get()
 
 
-def test_they_work_on_every_row_of_a_query(tmp_path: Path) -> None:
+def test_functions_work_on_every_row_of_a_query(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     record(path, list(lifecycle(1)))
     with Recording.open(path) as recording:

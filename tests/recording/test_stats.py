@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording in numbers that can be checked by hand."""
+"""Statistics of small recordings, checked by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_sample(
     return Sample(event, namespace, name, at(seconds), took_us * 1000, 100, status)
 
 
-def test_nothing_is_nothing() -> None:
+def test_no_events_have_empty_statistics() -> None:
     stats = tally([])
     assert (stats.count, stats.by_event, stats.by_pod) == (0, (), ())
     assert (stats.took, stats.rate, stats.busiest_ns, stats.first_ns) == (None, None, None, None)
@@ -58,7 +58,7 @@ def test_counts_by_event_pod_status_and_second() -> None:
     assert stats.wire_bytes == 400
 
 
-def test_less_than_a_second_has_no_rate() -> None:
+def test_rate_needs_at_least_a_second() -> None:
     within = tally([a_sample("CreateContainer", 1, 5), a_sample("CreateContainer", 1.999, 5)])
     assert within.rate is None
     one = tally([a_sample("CreateContainer", 1, 5), a_sample("CreateContainer", 2, 5)])
@@ -71,7 +71,7 @@ def test_one_event_has_no_rate() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=300), st.sampled_from((7, RUN)))
-def test_percentiles_are_values_with_as_much_below_them(times: list[int], run: int) -> None:
+def test_percentiles_are_values_with_their_share_at_or_below(times: list[int], run: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nri_scope.recording.stats.RUN", run)
         took = ResponseTimes.of(array("q", times))
@@ -82,28 +82,28 @@ def test_percentiles_are_values_with_as_much_below_them(times: list[int], run: i
         assert sum(time < value for time in times) < share * len(times)
 
 
-def test_gaps_that_nobody_can_count_are_told_apart() -> None:
+def test_gaps_with_unknown_loss_are_counted_separately() -> None:
     gaps = [a_gap(1, 0, 1, lost=3), a_gap(2, 2, 3, lost=None), a_gap(3, 4, 5, lost=4)]
     assert GapStats.of(gaps) == GapStats(count=3, lost=7, unknown=1)
 
 
-def test_a_whole_recording(tmp_path: Path) -> None:
+def test_statistics_of_a_whole_recording(tmp_path: Path) -> None:
     def more(recorder: Recorder, session: int) -> None:
         recorder.note_gap(session, START, START + SECOND, "the disk is full", 5)
 
     path = record(tmp_path / "x.nriscope.db", more=more)
     with Recording.open(path) as recording:
         summary = summarise(recording)
-    wanted = [item for plugin, item in captured() if plugin == "00-probe-a"]
-    assert summary.stats.count == len(wanted)
-    assert summary.stats.wire_bytes == sum(len(item.request) for item in wanted)
+    expected = [item for plugin, item in captured() if plugin == "00-probe-a"]
+    assert summary.stats.count == len(expected)
+    assert summary.stats.wire_bytes == sum(len(item.request) for item in expected)
     assert summary.stats.took is not None
-    assert summary.stats.took.max == max(item.took_ns for item in wanted)
+    assert summary.stats.took.max == max(item.took_ns for item in expected)
     assert summary.file_bytes == path.stat().st_size
     assert summary.ratio == pytest.approx(summary.file_bytes / summary.stats.wire_bytes)
-    told = summary.record()
-    assert told["events"] == len(wanted)
-    assert told["gaps"] == {
+    document = summary.record()
+    assert document["events"] == len(expected)
+    assert document["gaps"] == {
         "count": 1,
         "lost": 5,
         "with_unknown_loss": 0,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same pods and containers as the whole lists of them have."""
+"""Queries for single pods and containers, compared with the complete lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.replay.recordings import RECORDING
 from tests.tui.hostile import hostile_recording
 
 
-def test_every_events_pod_and_container_are_those_that_it_names(tmp_path: Path) -> None:
+def test_every_event_s_pod_and_container_match_the_lists(tmp_path: Path) -> None:
     for path in (RECORDING, hostile_recording(tmp_path / "r.nriscope.db", huge=False)):
         with Recording.open(path) as recording:
             containers = {one.id: one for one in recording.containers()}
@@ -28,27 +28,27 @@ def test_every_events_pod_and_container_are_those_that_it_names(tmp_path: Path) 
                 assert pod_of_event(recording, event.id) == pods.get(event.pod_id)
 
 
-def test_containers_are_found_by_their_keys_where_there_are_any() -> None:
+def test_existing_containers_are_found_by_key() -> None:
     with Recording.open(RECORDING) as recording:
         known = recording.containers()
         keys = [known[1].key, known[0].key, 10**9, known[1].key]
         assert containers_by_key(recording, keys) == known[:2]
 
 
-def test_an_event_that_is_gone_is_about_nobody() -> None:
+def test_a_missing_event_has_no_pod_and_container() -> None:
     with Recording.open(RECORDING) as recording:
         assert container_of_event(recording, 10**9) is None
         assert pod_of_event(recording, 10**9) is None
 
 
-def test_events_of_a_container_are_those_that_the_filter_lets_through() -> None:
+def test_events_of_a_container_are_filtered() -> None:
     with Recording.open(RECORDING) as recording:
         assert events_of_container(recording, 2, 0, None) == [5, 6, 7, 8, 13, 14, 24, 26]
         assert events_of_container(recording, 2, 8, None) == [13, 14, 24, 26]
         assert events_of_container(recording, 2, 0, parse("event:UpdateContainer")) == [13]
 
 
-def test_goes_from_event_to_event_of_one_subject_and_stops_at_the_ends() -> None:
+def test_next_event_walks_one_subject_in_both_directions() -> None:
     with Recording.open(RECORDING) as recording:
 
         def walk(pod: int, container: int, start: int, *, forwards: bool) -> list[int]:
@@ -63,7 +63,7 @@ def test_goes_from_event_to_event_of_one_subject_and_stops_at_the_ends() -> None
 
         assert walk(2, 2, 5, forwards=True) == [5, 6, 7, 8, 13, 14, 24, 26]
         assert walk(2, 2, 26, forwards=False) == [26, 24, 14, 13, 8, 7, 6, 5]
-        # Of a pod those that are about no container of it.
+        # A pod's own events, without those of its containers.
         assert walk(2, 0, 3, forwards=True) == [3, 25, 28]
         last = next_event(recording, (2, 2), 5, parse("event:RemoveContainer"), forwards=True)
         assert last is not None and last[0] == 26

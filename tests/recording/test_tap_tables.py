@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording knows by a tap."""
+"""Data in a recording that only a tap provides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINES = 1_200
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two events a second apart; plugin lines before, after each and, many, after the last one."""
+    """Return a recording of two events with plugin output before, between and after them."""
     path = tmp_path / "tap.nriscope.db"
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
@@ -42,11 +42,11 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def everything(recording: Recording) -> tuple[list[Printed], list[Tapped]]:
+def read_all(recording: Recording) -> tuple[list[Printed], list[Tapped]]:
     return list(printed(recording)), tapped(recording, [1])
 
 
-def test_comes_back_as_it_was(path: Path) -> None:
+def test_tap_data_is_read_back_unchanged(path: Path) -> None:
     with Recording.open(path) as recording:
         assert tapped(recording, [1, 2]) == [Tapped(1, 5, (("key", "värde"), ("key", "2")))]
         assert tapped(recording, []) == []
@@ -59,7 +59,7 @@ def test_comes_back_as_it_was(path: Path) -> None:
         assert list(printed(recording, lines[-2].id)) == lines[-1:]
 
 
-def test_an_event_has_what_its_plugin_printed_until_the_next_one(path: Path) -> None:
+def test_an_event_has_its_plugin_s_output_until_the_next_event(path: Path) -> None:
     with Recording.open(path) as recording:
         first, second = recording.events()
         found, count = printed_by(recording, first, 10)
@@ -68,7 +68,7 @@ def test_an_event_has_what_its_plugin_printed_until_the_next_one(path: Path) -> 
         assert ([line.text for line in found], count) == ([*map(str, range(10))], LINES)
 
 
-def test_recordings_from_before_there_were_taps_have_none() -> None:
+def test_recordings_without_tap_tables_have_no_tap_data() -> None:
     for path in OLD.glob("*.nriscope.db"):
         with Recording.open(path) as recording:
             event = next(recording.events())
@@ -77,7 +77,7 @@ def test_recordings_from_before_there_were_taps_have_none() -> None:
             assert printed_by(recording, event, 10) == ([], 0)
 
 
-def test_metadata_without_end_are_cut_and_say_so(tmp_path: Path) -> None:
+def test_long_metadata_are_cut_with_a_note(tmp_path: Path) -> None:
     many = tuple((f"key{number}", "ß" * 100) for number in range(METADATA_MAX))
     record(tmp_path / "x.nriscope.db", [an_item()._replace(held_ns=1, metadata=many)])
     with Recording.open(tmp_path / "x.nriscope.db") as recording:
@@ -89,7 +89,7 @@ def test_metadata_without_end_are_cut_and_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "harm",
+    "statement",
     [
         "UPDATE output SET text = replace(hex(zeroblob(100000)), '00', 'xx')",
         "UPDATE tapped SET metadata = '[[\"a\", \"' || hex(zeroblob(200000)) || '\"]]'",
@@ -99,21 +99,21 @@ def test_metadata_without_end_are_cut_and_say_so(tmp_path: Path) -> None:
         "UPDATE tapped SET held_ns = 'long'",
     ],
 )
-def test_rows_of_wrong_types_are_damage(path: Path, harm: str) -> None:
+def test_values_of_wrong_types_are_damage(path: Path, statement: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(harm)
+        connection.execute(statement)
     with Recording.open(path) as recording, pytest.raises(RecordingError, match="damaged"):
-        everything(recording)
+        read_all(recording)
 
 
 @pytest.mark.parametrize(("code", "changed"), [(0, ("/process/env/FOO",)), (4, ()), (2, ())])
-def test_an_answer_that_the_runtime_did_not_take_changed_nothing(
+def test_an_answer_that_the_runtime_did_not_apply_changed_nothing(
     tmp_path: Path, code: int, changed: tuple[str, ...]
 ) -> None:
     reply = api.CreateContainerResponse()
     reply.adjust.env.add(key="FOO", value="bar")
     request = api.CreateContainerRequest(container=api.Container(id="c"))
-    # A tap keeps an answer that came too late.
+    # A tap records an answer that arrived too late.
     item = an_item("CreateContainer", request, reply.SerializeToString(), status_code=code)
     record(tmp_path / "x.nriscope.db", [item])
     with Recording.open(tmp_path / "x.nriscope.db") as recording:
@@ -124,7 +124,7 @@ def test_an_answer_that_the_runtime_did_not_take_changed_nothing(
 
 
 @pytest.mark.parametrize(("code", "owners"), [(0, ("00-nri-scope",)), (5, ())])
-def test_an_update_that_the_runtime_refused_changed_nothing(
+def test_an_update_that_the_runtime_rejected_changed_nothing(
     tmp_path: Path, code: int, owners: tuple[str, ...]
 ) -> None:
     request = api.UpdateContainersRequest()

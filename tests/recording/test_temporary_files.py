@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary files leave nothing, and are not called by names that nobody knows."""
+"""Temporary files are removed, and errors do not show their names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nri_scope.recording.temporary_files import temporary_folder, writing_to
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files go."""
+    """Set and return the folder for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
-def test_a_folder_is_private_and_gone_whatever_happens(place: Path) -> None:
+def test_a_temporary_folder_is_private_and_always_removed(place: Path) -> None:
     def interrupted() -> None:
         with temporary_folder() as folder:
             assert folder.parent == place
@@ -34,7 +34,7 @@ def test_a_folder_is_private_and_gone_whatever_happens(place: Path) -> None:
     assert not any(place.iterdir())
 
 
-def test_where_there_can_be_no_folder_the_way_out_is_told(
+def test_an_unusable_temporary_folder_is_an_error_with_a_hint(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(place / "nowhere"))
@@ -44,7 +44,7 @@ def test_where_there_can_be_no_folder_the_way_out_is_told(
 
 
 @pytest.mark.parametrize("of_sqlite", [True, False])
-def test_a_full_disk_is_told_without_a_name_that_nobody_knows(of_sqlite: bool) -> None:
+def test_a_full_disk_is_reported_without_the_temporary_name(of_sqlite: bool) -> None:
     def fail(folder: Path) -> None:
         with writing_to(folder):
             if of_sqlite:
@@ -58,7 +58,7 @@ def test_a_full_disk_is_told_without_a_name_that_nobody_knows(of_sqlite: bool) -
     )
 
 
-def test_what_is_wrong_with_another_file_stays_what_it_is() -> None:
+def test_problems_of_other_files_are_unchanged() -> None:
     with temporary_folder() as folder, pytest.raises(RecordingError, match=r"^x\.db: damaged$"):
         with writing_to(folder):
             raise RecordingError("x.db", "damaged")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies between events is shown where it happened, and once."""
+"""Entries between events are shown once, in order of time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nri_scope.recording.timeline import (
 from tests.recording.made import a_gap, a_session, an_event, at
 
 
-def told(item: Item) -> str:
+def words_of(item: Item) -> str:
     match item:
         case Event(id=number):
             return f"event {number}"
@@ -29,13 +29,13 @@ def told(item: Item) -> str:
             return text
 
 
-def test_gaps_and_sessions_are_at_their_place() -> None:
+def test_gaps_and_sessions_are_in_order_of_time() -> None:
     items = Timeline().merge(
         [an_event(1, 1), an_event(2, 2), an_event(3, 6, session=2)],
         [a_session(1, 0, 4), a_session(2, 5)],
         [a_gap(2, 4, 5, session=None), a_gap(1, 1.5, 1.6)],
     )
-    assert [told(item) for item in items] == [
+    assert [words_of(item) for item in items] == [
         "session 1 began",
         "event 1",
         "gap 1",
@@ -47,34 +47,34 @@ def test_gaps_and_sessions_are_at_their_place() -> None:
     ]
 
 
-def test_what_comes_after_the_last_event_is_told_too() -> None:
+def test_gaps_and_session_ends_after_the_last_event_are_shown() -> None:
     items = Timeline().merge([an_event(1, 1)], [a_session(1, 0, 9)], [a_gap(1, 5, 6)])
-    assert [told(item) for item in items][2:] == ["gap 1", "session 1 ended"]
+    assert [words_of(item) for item in items][2:] == ["gap 1", "session 1 ended"]
 
 
-def test_but_nothing_from_the_end_of_the_stretch_on() -> None:
+def test_entries_from_the_end_of_the_range_on_are_omitted() -> None:
     items = Timeline().merge([an_event(1, 1)], [a_session(1, 0, 9)], [a_gap(1, 5, 6)], at(9))
-    assert [told(item) for item in items][2:] == ["gap 1"]
+    assert [words_of(item) for item in items][2:] == ["gap 1"]
 
 
-def test_nothing_is_told_twice_when_more_comes() -> None:
+def test_repeated_merges_repeat_no_entry() -> None:
     timeline = Timeline()
     list(timeline.merge([an_event(1, 1)], [a_session(1)], [a_gap(1, 0, 0.5)]))
     items = timeline.merge([an_event(2, 2)], [a_session(1, 0, 3)], [a_gap(1, 0, 0.5)])
-    assert [told(item) for item in items] == ["event 2", "session 1 ended"]
+    assert [words_of(item) for item in items] == ["event 2", "session 1 ended"]
     assert not list(timeline.merge([], [a_session(1, 0, 3)], [a_gap(1, 0, 0.5)]))
 
 
-def test_an_event_whose_session_is_not_in_the_recording_is_shown_all_the_same() -> None:
-    assert [told(item) for item in Timeline().merge([an_event(1)], [], [])] == ["event 1"]
+def test_an_event_without_a_recorded_session_is_shown() -> None:
+    assert [words_of(item) for item in Timeline().merge([an_event(1)], [], [])] == ["event 1"]
 
 
 def test_events_that_go_back_in_time_keep_their_order() -> None:
     items = Timeline().merge([an_event(1, 5), an_event(2, 1)], [], [a_gap(1, 3, 4)])
-    assert [told(item) for item in items] == ["gap 1", "event 1", "event 2"]
+    assert [words_of(item) for item in items] == ["gap 1", "event 1", "event 2"]
 
 
-def test_interleaved_is_who_is_open_at_the_same_time() -> None:
+def test_sessions_overlap_if_open_at_the_same_time() -> None:
     assert not sessions_overlap([])
     assert not sessions_overlap([a_session(2, 5), a_session(1, 0, 4)])
     assert not sessions_overlap([a_session(1, 0), a_session(2, 5)])
@@ -82,7 +82,7 @@ def test_interleaved_is_who_is_open_at_the_same_time() -> None:
     assert sessions_overlap([a_session(1, 0, 9), a_session(2, 1, 2), a_session(3, 4, 5)])
 
 
-def test_notes_stand_where_they_were_made() -> None:
+def test_notes_are_in_order_of_time() -> None:
     notes = [Note(2, None, at(3), "second"), Note(1, 1, at(1), "first")]
     timeline = Timeline()
     items = timeline.merge([an_event(1, 2)], [], [a_gap(1, 3, 4)], notes=notes)
@@ -90,7 +90,7 @@ def test_notes_stand_where_they_were_made() -> None:
     assert list(timeline.merge([], [], [], notes=notes)) == []
 
 
-def test_lines_that_plugins_printed_come_before_what_is_not_earlier() -> None:
+def test_output_lines_come_before_entries_that_are_not_earlier() -> None:
     lines = [Printed(number, 1, at(number), "stdout", str(number)) for number in range(5)]
     items = Timeline().merge([an_event(1, 2), an_event(2, 3)], [a_session(1, 0, 3)], [])
     found = [type(item).__name__ for item in merge_output(items, lines)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL on a recording reads, and does nothing else."""
+"""A user's SQL can only read a recording."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def rows(recording: Recording, sql: str) -> list[tuple[Cell, ...]]:
     return list(run(recording.connection, recording.path, sql).rows)
 
 
-def test_gives_columns_and_rows(recording: Recording) -> None:
+def test_returns_columns_and_rows(recording: Recording) -> None:
     result = run(recording.connection, recording.path, "SELECT id, event AS e FROM log LIMIT 2")
     assert result.columns == ("id", "e")
     assert list(result.rows) == [(1, "Synchronize"), (2, "RunPodSandbox")]
 
 
-def test_messages_are_json_and_filters_regular_expressions_work(recording: Recording) -> None:
+def test_messages_are_json_and_regexp_works(recording: Recording) -> None:
     ((name,),) = rows(
         recording,
         "SELECT DISTINCT json_extract(nri_json(id), '$.pod.name') FROM log WHERE pod REGEXP '^we'",
@@ -85,7 +85,9 @@ def test_messages_are_json_and_filters_regular_expressions_work(recording: Recor
         ("SELECT randomblob(1000000000)", "too big"),
     ],
 )
-def test_all_else_is_refused_in_one_line(recording: Recording, sql: str, problem: str) -> None:
+def test_other_statements_are_rejected_in_one_line(
+    recording: Recording, sql: str, problem: str
+) -> None:
     before = recording.path.read_bytes()
     with pytest.raises(UsageError) as caught:
         rows(recording, sql)
@@ -94,19 +96,19 @@ def test_all_else_is_refused_in_one_line(recording: Recording, sql: str, problem
     assert recording.path.read_bytes() == before
 
 
-def test_how_tables_are_made_can_be_asked(recording: Recording) -> None:
+def test_table_definitions_can_be_queried(recording: Recording) -> None:
     assert "took_ns" in [row[1] for row in rows(recording, "PRAGMA table_info(event)")]
     assert "event" in [row[1] for row in rows(recording, "PRAGMA table_list")]
 
 
-def test_an_earlier_problem_is_not_told_again(recording: Recording) -> None:
+def test_an_earlier_problem_is_not_repeated(recording: Recording) -> None:
     with pytest.raises(UsageError, match="nri_json"):
         rows(recording, "SELECT nri_json('x')")
     with pytest.raises(UsageError, match="after REGEXP"):
         rows(recording, "SELECT 'a' REGEXP '('")
 
 
-def test_what_goes_wrong_later_is_told_as_well(recording: Recording) -> None:
+def test_errors_in_later_rows_are_reported(recording: Recording) -> None:
     result = run(
         recording.connection,
         recording.path,
@@ -117,7 +119,7 @@ def test_what_goes_wrong_later_is_told_as_well(recording: Recording) -> None:
         list(result.rows)
 
 
-def test_the_interrupt_key_ends_an_endless_query(recording: Recording) -> None:
+def test_an_interrupt_ends_an_endless_query(recording: Recording) -> None:
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -128,7 +130,7 @@ def test_the_interrupt_key_ends_an_endless_query(recording: Recording) -> None:
     timer.join()
 
 
-def test_a_damaged_file_is_the_file_s_fault(path: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_as_damaged(path: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.nriscope.db"
     content = bytearray(path.read_bytes())
     # The first page holds the schema, which is checked when the file is opened.

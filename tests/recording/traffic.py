@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic to record: captured from real runtimes, made up in the shape of theirs, and random."""
+"""Traffic to record: captured from real runtimes, synthetic, and random."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nri_scope.recorder.writer import Recorder
 CAPTURES = Path(__file__).parent.parent / "data" / "captures"
 RUNTIMES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
 MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
-"""A folder in memory for a test's own temporary folder; None: the usual place."""
+"""Parent in memory of tests' temporary folders; None is the default folder."""
 NOW = 1_795_000_000 * 10**9
 
 
@@ -72,7 +72,7 @@ def an_item(
 
 
 def record(path: Path, items: list[CapturedCall], **options: Any) -> None:
-    """Make a recording of one session, or add one."""
+    """Write a session to a new or an existing recording."""
     recorder = Recorder.open(path, **options)
     session = recorder.begin_session(a_start())
     for item in items:
@@ -82,7 +82,7 @@ def record(path: Path, items: list[CapturedCall], **options: Any) -> None:
 
 
 def canonical(method: str, payload: bytes) -> bytes:
-    """A request as a reader gives it back: two equal messages have one such form."""
+    """Return a request as readers return it: equal messages have equal canonical bytes."""
     return METHODS[method].request.FromString(payload).SerializeToString(deterministic=True)
 
 
@@ -91,7 +91,7 @@ def canonical(method: str, payload: bytes) -> bytes:
 
 @cache
 def captured(runtime: str) -> tuple[tuple[str, CapturedCall], ...]:
-    """All that a chain of five plugins got, with the plugin's ``NN-name``, in order."""
+    """Return all calls of a chain of five plugins, each with the plugin's ``NN-name``, in order."""
     with gzip.open(CAPTURES / f"{runtime}.jsonl.gz", "rt") as lines:
         return tuple(
             (
@@ -108,11 +108,11 @@ def captured(runtime: str) -> tuple[tuple[str, CapturedCall], ...]:
 
 
 def one_stream(runtime: str) -> list[CapturedCall]:
-    """What a passive plugin at index 00 got."""
+    """Return the calls of the passive plugin at index 00."""
     return [item for plugin, item in captured(runtime) if plugin == "00-probe-a"]
 
 
-# ----------------------------------------------------------------------------------- made up
+# --------------------------------------------------------------------------------- synthetic
 
 
 def a_pod(number: int = 0, namespace: str = "shop") -> api.PodSandbox:
@@ -141,7 +141,7 @@ def a_container(pod: api.PodSandbox, name: str = "app", variables: int = 60) -> 
 
 
 def lifecycle(number: int, containers: int = 1) -> Iterator[CapturedCall]:
-    """A pod from its start to its removal, as a runtime with NRI 0.6 tells it."""
+    """Yield the calls of a pod's lifecycle on a runtime with NRI 0.6."""
     pod = a_pod(number)
     wall_ns = NOW + number * 10**9
 
@@ -180,9 +180,9 @@ def lifecycles(count: int, first: int = 0) -> list[CapturedCall]:
 
 
 def a_synchronize(pods: int, more: bool = False, first: int = 0) -> api.SynchronizeRequest:
-    told = [a_pod(number) for number in range(first, first + pods)]
+    pod_list = [a_pod(number) for number in range(first, first + pods)]
     return api.SynchronizeRequest(
-        pods=told, containers=[a_container(pod) for pod in told], more=more
+        pods=pod_list, containers=[a_container(pod) for pod in pod_list], more=more
     )
 
 
@@ -190,14 +190,14 @@ def a_synchronize(pods: int, more: bool = False, first: int = 0) -> api.Synchron
 
 
 def random_message(kind: type[Message], chance: random.Random, depth: int = 4) -> Message:
-    """Any message of this kind, with fields that we do not know and submessages that are empty."""
+    """Return a random message of this kind, with unknown fields and empty submessages."""
     message = kind()
     fields: Any = message.DESCRIPTOR.fields
     for field in fields:
         if chance.random() < (0.6 if depth > 2 else 0.3):
             _fill(message, field, chance, depth)
     if chance.random() < 0.3:
-        # Field 1000, length-delimited; merging is how unknown fields get into a message.
+        # Field 1000, length-delimited; merging adds unknown fields to a message.
         message.MergeFromString(b"\xc2\x3e\x03" + chance.randbytes(3))
     return message
 
