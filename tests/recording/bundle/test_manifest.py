@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``manifest.json``."""
+"""Reading and writing of ``manifest.json``."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _manifests = st.builds(
 
 
 @given(_manifests)
-def test_written_and_read_it_is_the_same(manifest: Manifest) -> None:
+def test_a_manifest_is_read_back_unchanged(manifest: Manifest) -> None:
     assert from_bytes(to_bytes(manifest)) == manifest
 
 
-def test_what_a_later_version_adds_is_taken_no_notice_of() -> None:
+def test_unknown_keys_of_a_later_version_are_ignored() -> None:
     manifest = a_manifest(b"")
     document = json.loads(to_bytes(manifest))
     document["later"] = [{}]
@@ -88,17 +88,17 @@ def test_what_a_later_version_adds_is_taken_no_notice_of() -> None:
         (" " * (2 << 20), "too large"),
     ],
 )
-def test_what_is_none_is_named(text: str, words: str) -> None:
+def test_an_invalid_manifest_s_error_names_the_problem(text: str, words: str) -> None:
     with pytest.raises(ManifestError, match=words):
         from_bytes(text.encode("latin-1"))
 
 
-def test_a_newer_one_is_told_from_a_broken_one() -> None:
+def test_a_newer_manifest_differs_from_an_invalid_one() -> None:
     with pytest.raises(NewerBundle, match="version 7, and this nri-scope reads up to 1"):
         from_bytes(b'{"format": "nri-scope bundle", "version": 7, "recording": []}')
 
 
-def test_a_long_version_is_cut() -> None:
+def test_a_long_version_number_is_cut() -> None:
     with pytest.raises(NewerBundle, match=r"version 10{19}…, and"):
         from_bytes(b'{"format": "nri-scope bundle", "version": 1%s}' % (b"0" * 4000))
 
@@ -111,7 +111,7 @@ _json = st.recursive(
 
 
 @given(st.data())
-def test_anything_in_the_place_of_a_value_is_read_or_named(data: st.DataObject) -> None:
+def test_any_replaced_value_is_read_or_rejected(data: st.DataObject) -> None:
     manifest = a_manifest(b"")
     document = json.loads(to_bytes(manifest))
     place = document

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A zip is read in one way or not at all."""
+"""Strict reading of zip archives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nri_scope.recording.bundle import zip_reader
 
 
 @pytest.mark.parametrize("more", [0, 1, 30, 100, 257, 258, 259, 4096])
-def test_content_that_ends_just_behind_a_piece_comes_out(more: int) -> None:
-    # Deflate has taken the last byte before all that it stands for was given.
+def test_content_ending_just_after_a_chunk_is_complete(more: int) -> None:
+    # Deflate consumes the last input byte before it has returned all output.
     content = bytes((256 << 10) + more)
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
@@ -54,7 +54,7 @@ def _set(offset: int, value: bytes) -> Callable[[bytearray], None]:
         _set(20, b"\x01"),
     ],
 )
-def test_an_end_that_tells_something_impossible_is_refused(
+def test_an_invalid_end_record_is_rejected(
     change: Callable[[bytearray], None],
 ) -> None:
     content = _broken(change)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording from before marks were in recordings, and who reads it."""
+"""Sample recording without a mark table, and functions that read and change its copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def events_of(path: Path = SAMPLE) -> list[Event]:
 
 
 def a_mark(number: int, comment: str = "", made_ns: int = 1, *, gone: bool = False) -> Mark:
-    """Of an event of the sample."""
+    """Return a mark of an event of the sample."""
     at_ns = next(event.at_ns for event in events_of() if event.id == number)
     return Mark(number, at_ns, comment, made_ns, gone)
 

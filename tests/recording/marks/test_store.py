@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of marks in two places each event has the newest one."""
+"""Merging of marks from a recording and its sidecar."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MARKS = st.lists(
 
 
 @given(_MARKS, _MARKS)
-def test_the_newest_counts_and_what_it_takes_back_is_gone(
+def test_the_newest_mark_of_each_event_wins_and_removed_marks_are_omitted(
     one: list[Mark], other: list[Mark]
 ) -> None:
     found = merged(one, other)
     for key in {mark.key for mark in one + other}:
-        same = [mark for mark in one + other if mark.key == key]
-        newest = max(mark.made_ns for mark in same)
-        last = [mark for mark in same if mark.made_ns == newest][-1]
+        marks_of_event = [mark for mark in one + other if mark.key == key]
+        newest = max(mark.made_ns for mark in marks_of_event)
+        last = [mark for mark in marks_of_event if mark.made_ns == newest][-1]
         assert found.get(key) == (None if last.gone else last)
 
 
@@ -45,7 +45,7 @@ def _all(path: Path) -> list[Mark]:
         return marks_of(recording)
 
 
-def test_marks_of_both_places_are_those_of_the_recording(tmp_path: Path) -> None:
+def test_marks_in_the_recording_and_in_its_sidecar_are_merged(tmp_path: Path) -> None:
     path = a_copy(tmp_path)
     watch = RecorderLockProbe(path)
     put(path, [a_mark(5, "in it", 2), a_mark(7, "in it", 2), a_mark(9, "in it", 2)], watch)
@@ -64,7 +64,7 @@ def test_marks_of_both_places_are_those_of_the_recording(tmp_path: Path) -> None
     watch.close()
 
 
-def test_of_a_file_from_before_marks_were_in_recordings_all_are_read(tmp_path: Path) -> None:
+def test_all_marks_of_a_version_1_sidecar_are_read(tmp_path: Path) -> None:
     path = a_copy(tmp_path)
     mark = a_mark(5)
     sidecar.path_of(path).write_text(

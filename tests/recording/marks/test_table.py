@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks are written into a recording when nothing is in the way, and then all of them or none."""
+"""Marks written into a recording: all or none, and only if it is safe."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def watch(path: Path) -> Iterator[RecorderLockProbe]:
     watch.close()
 
 
-def test_marks_are_kept_changed_and_taken_back(path: Path, watch: RecorderLockProbe) -> None:
+def test_marks_are_stored_changed_and_removed(path: Path, watch: RecorderLockProbe) -> None:
     assert inside(path) == []
     one, other = a_mark(5, "why here?"), a_mark(9)
     assert put(path, [one, other], watch) == {one.key, other.key}
@@ -56,12 +56,12 @@ def test_marks_are_kept_changed_and_taken_back(path: Path, watch: RecorderLockPr
     changed = one._replace(comment="because", made_ns=2)
     put(path, [changed, a_mark(9, made_ns=2, gone=True)], watch)
     assert inside(path) == [changed]
-    # The one file, which any reader opens, and which is as secret as before.
+    # No companion is left, and the file's mode is unchanged.
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     assert path.stat().st_mode & 0o777 == a_copy(path.parent.parent).stat().st_mode & 0o777
 
 
-def test_the_newer_one_of_two_counts(path: Path, watch: RecorderLockProbe) -> None:
+def test_an_older_mark_does_not_replace_a_newer_one(path: Path, watch: RecorderLockProbe) -> None:
     put(path, [a_mark(5, "newer", 10)], watch)
     put(path, [a_mark(5, "older", 9)], watch)
     put(path, [a_mark(5, made_ns=9, gone=True)], watch)
@@ -74,7 +74,7 @@ def test_a_mark_of_another_recording_is_not_written(path: Path, watch: RecorderL
     assert inside(path) == [one]
 
 
-def test_events_are_what_they_were(path: Path, watch: RecorderLockProbe) -> None:
+def test_events_are_unchanged(path: Path, watch: RecorderLockProbe) -> None:
     before = events_of(path)
     put(path, [a_mark(5, "x" * MAX_COMMENT)], watch)
     assert events_of(path) == before
@@ -82,14 +82,18 @@ def test_events_are_what_they_were(path: Path, watch: RecorderLockProbe) -> None
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_what_was_taken_back_is_gone_from_the_file(path: Path, watch: RecorderLockProbe) -> None:
+def test_a_removed_mark_s_text_is_erased_from_the_file(
+    path: Path, watch: RecorderLockProbe
+) -> None:
     put(path, [a_mark(5, "not for everybody")], watch)
     assert b"not for everybody" in path.read_bytes()
     put(path, [a_mark(5, made_ns=2, gone=True)], watch)
     assert b"not for everybody" not in path.read_bytes()
 
 
-def test_a_reader_that_has_the_recording_open_goes_on(path: Path, watch: RecorderLockProbe) -> None:
+def test_an_open_reader_continues_while_marks_are_written(
+    path: Path, watch: RecorderLockProbe
+) -> None:
     with Recording.open(path) as recording:
         events = recording.events()
         first = next(events)
@@ -98,7 +102,7 @@ def test_a_reader_that_has_the_recording_open_goes_on(path: Path, watch: Recorde
         assert marks_in(recording) == [a_mark(5)]
 
 
-def test_nothing_is_written_while_somebody_records(path: Path, watch: RecorderLockProbe) -> None:
+def test_marks_are_not_written_during_recording(path: Path, watch: RecorderLockProbe) -> None:
     recorder = Recorder.open(path)
     try:
         with pytest.raises(Refused, match="being recorded"):
@@ -109,7 +113,7 @@ def test_nothing_is_written_while_somebody_records(path: Path, watch: RecorderLo
     assert inside(path) == [a_mark(5)]
 
 
-def test_another_program_that_records_is_noticed_and_not_disturbed(path: Path) -> None:
+def test_another_process_that_records_is_detected_and_not_disturbed(path: Path) -> None:
     recording = """
         import sys
         from pathlib import Path
@@ -134,12 +138,12 @@ def test_another_program_that_records_is_noticed_and_not_disturbed(path: Path) -
     assert not watch.is_recorder_active()
     assert put(path, [a_mark(5)], watch)
     watch.close()
-    # Nobody is kept from recording afterwards, though the file was asked about.
+    # The probe does not prevent a later recorder.
     Recorder.open(path).close()
     assert inside(path) == [a_mark(5)]
 
 
-def test_asking_takes_the_lock_from_nobody(path: Path) -> None:
+def test_probes_take_no_lock_from_recorders_or_each_other(path: Path) -> None:
     watches = [RecorderLockProbe(path) for _ in range(2)]
     assert [watch.is_recorder_active() for watch in watches] == [False, False]
     recorder = Recorder.open(path)
@@ -149,7 +153,7 @@ def test_asking_takes_the_lock_from_nobody(path: Path) -> None:
         watch.close()
 
 
-def test_who_begins_to_record_while_somebody_asks_is_not_refused(
+def test_a_recorder_that_starts_during_a_probe_waits_and_opens(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = os.open(path, os.O_RDONLY)
@@ -168,7 +172,7 @@ def test_who_begins_to_record_while_somebody_asks_is_not_refused(
     os.close(asked)
 
 
-def test_the_log_of_a_recorder_that_was_killed_is_taken_up(tmp_path: Path) -> None:
+def test_a_killed_recorder_s_write_ahead_log_is_merged(tmp_path: Path) -> None:
     path = tmp_path / "killed.nriscope.db"
     killed = """
         import os, sys
@@ -188,7 +192,7 @@ def test_the_log_of_a_recorder_that_was_killed_is_taken_up(tmp_path: Path) -> No
     events = events_of(path)
     watch = RecorderLockProbe(path)
     mark = Mark(events[3].id, events[3].at_ns, "here", 1)
-    # Who reads it meanwhile keeps its log; it is tidied up when that one is gone.
+    # An open reader keeps the log, which `settle` merges after the reader has closed.
     with Recording.open(path) as recording:
         assert put(path, [mark], watch) == {mark.key}
         assert marks_in(recording) == [mark]
@@ -199,7 +203,7 @@ def test_the_log_of_a_recorder_that_was_killed_is_taken_up(tmp_path: Path) -> No
     assert events_of(path) == events
 
 
-def test_a_bundle_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_bundle_is_unchanged(tmp_path: Path) -> None:
     bundle = a_bundle(tmp_path / "r.nriscope.zip")
     before = bundle.read_bytes()
     with pytest.raises(Refused):
@@ -209,7 +213,7 @@ def test_a_bundle_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o444])
-def test_a_file_marked_as_read_only_is_for_root_too(
+def test_a_read_only_file_is_not_written_to_even_by_root(
     path: Path, watch: RecorderLockProbe, mode: int
 ) -> None:
     path.chmod(mode)
@@ -220,7 +224,9 @@ def test_a_file_marked_as_read_only_is_for_root_too(
     assert path.read_bytes() == before
 
 
-def test_so_is_a_folder(path: Path, watch: RecorderLockProbe) -> None:
+def test_a_file_in_a_read_only_folder_is_not_written_to(
+    path: Path, watch: RecorderLockProbe
+) -> None:
     path.parent.chmod(0o500)
     try:
         with pytest.raises(Refused, match="not writable"):
@@ -229,7 +235,7 @@ def test_so_is_a_folder(path: Path, watch: RecorderLockProbe) -> None:
         path.parent.chmod(0o700)
 
 
-def test_neither_a_link_nor_what_is_no_file_is_written_to(path: Path, tmp_path: Path) -> None:
+def test_links_and_special_files_are_not_written_to(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.nriscope.db"
     link.symlink_to(path)
     for each in (link, tmp_path, tmp_path / "nothing"):
@@ -249,7 +255,7 @@ def test_neither_a_link_nor_what_is_no_file_is_written_to(path: Path, tmp_path: 
         "CREATE TABLE mark (event INTEGER PRIMARY KEY, made_ns, comment)",
     ],
 )
-def test_a_table_of_a_strangers_making_is_not_written_to(
+def test_a_mark_table_with_another_definition_is_not_written_to(
     path: Path, watch: RecorderLockProbe, statement: str
 ) -> None:
     alter(path, statement)
@@ -258,7 +264,7 @@ def test_a_table_of_a_strangers_making_is_not_written_to(
     assert inside(path) == []
 
 
-def test_neither_is_one_with_an_index_nor_a_recording_with_a_trigger(
+def test_a_table_with_an_index_or_a_trigger_is_not_written_to(
     path: Path, watch: RecorderLockProbe
 ) -> None:
     put(path, [a_mark(5)], watch)
@@ -283,12 +289,12 @@ def test_neither_is_one_with_an_index_nor_a_recording_with_a_trigger(
         ("5, 1, x'00'", True),
         ("5, 'soon', ''", True),
         ("5, 1, printf('%.*c', 100000, 'x')", False),
-        # Of no event that there is.
+        # Missing events.
         ("1000000, 1, ''", False),
         ("-5, 1, ''", False),
     ],
 )
-def test_rows_that_nobody_wrote_do_no_harm(
+def test_invalid_rows_do_no_harm(
     path: Path, watch: RecorderLockProbe, row: str, is_damaged: bool
 ) -> None:
     put(path, [a_mark(9)], watch)
@@ -302,7 +308,7 @@ def test_rows_that_nobody_wrote_do_no_harm(
         assert all(len(mark.comment) <= MAX_COMMENT for mark in marks)
 
 
-def test_a_lock_that_stays_is_not_waited_for_for_ever(
+def test_a_lasting_lock_times_out(
     path: Path, watch: RecorderLockProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.recording.marks.table._BUSY_MS", 20)
@@ -314,7 +320,7 @@ def test_a_lock_that_stays_is_not_waited_for_for_ever(
     assert put(path, [a_mark(5)], watch)
 
 
-def test_many_who_mark_at_once_lose_nothing(path: Path) -> None:
+def test_concurrent_marks_are_all_stored(path: Path) -> None:
     events = events_of(path)[:24]
     watches = [RecorderLockProbe(path) for _ in range(4)]
 
@@ -335,9 +341,7 @@ def test_many_who_mark_at_once_lose_nothing(path: Path) -> None:
 @pytest.mark.parametrize(
     ("when", "kept"), [("INSERT", False), ("COMMIT", False), ("PRAGMA journal_mode", True)]
 )
-def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
-    path: Path, when: str, kept: bool
-) -> None:
+def test_a_killed_writer_leaves_all_marks_or_none(path: Path, when: str, kept: bool) -> None:
     killed = """
         import os, sys
         from pathlib import Path
@@ -352,7 +356,7 @@ def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
                 os.kill(os.getpid(), 9)
         def with_an_end(connection, file):
             set_up(connection, file)
-            # So that pages are written to the file long before the end.
+            # Write pages to the file long before the commit.
             connection.execute("PRAGMA cache_size = 1")
             connection.set_trace_callback(die_when)
         table._set_up = with_an_end
@@ -369,7 +373,7 @@ def test_who_is_killed_meanwhile_leaves_a_recording_with_all_marks_or_with_none(
     assert is_settled(path)
 
 
-def test_a_recorder_that_goes_on_keeps_marks(tmp_path: Path) -> None:
+def test_a_continued_recording_keeps_its_marks(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path, lifecycles(2))
     event = events_of(path)[2]
@@ -383,7 +387,7 @@ def test_a_recorder_that_goes_on_keeps_marks(tmp_path: Path) -> None:
 
 class TestWhereOthersCanWrite:
     @pytest.mark.parametrize("mode", [0o777, 0o1777])
-    def test_nothing_is_written(self, path: Path, watch: RecorderLockProbe, mode: int) -> None:
+    def test_marks_are_not_written(self, path: Path, watch: RecorderLockProbe, mode: int) -> None:
         before = path.read_bytes()
         path.parent.chmod(mode)
         with pytest.raises(Refused, match="not writable"):
@@ -391,7 +395,9 @@ class TestWhereOthersCanWrite:
         settle(path)
         assert path.read_bytes() == before
 
-    def test_an_interrupted_write_is_not_undone(self, path: Path, watch: RecorderLockProbe) -> None:
+    def test_an_interrupted_write_is_not_rolled_back(
+        self, path: Path, watch: RecorderLockProbe
+    ) -> None:
         victim = path.with_name("victim")
         victim.touch()
         journal = path.with_name(f"{path.name}-journal")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks stay with a recording, and nothing that lies beside it does any harm."""
+"""Marks of a user, stored in a recording or in its sidecar."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVENT = an_event(7, 1.5)
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Of no recording that can be written: marks are beside it."""
+    """Return the path of a missing recording, whose marks are stored in its sidecar."""
     return tmp_path / "r.nriscope.db"
 
 
@@ -46,13 +46,13 @@ def recording(tmp_path: Path) -> Path:
 
 
 def again(file: Path) -> Marks:
-    """As somebody who opens the recording later finds them."""
+    """Return the marks that a new session loads."""
     found = Marks(file)
     found.load()
     return found
 
 
-def test_marks_and_comments_are_found_again(file: Path) -> None:
+def test_marks_and_comments_are_loaded_again(file: Path) -> None:
     marks = again(file)
     assert (marks.notice, len(marks)) == ("", 0)
     assert marks.toggle(EVENT)
@@ -67,7 +67,7 @@ def test_marks_and_comments_are_found_again(file: Path) -> None:
     assert found.notice == marks.notice == ""
 
 
-def test_a_mark_can_be_taken_away(file: Path) -> None:
+def test_a_mark_can_be_removed(file: Path) -> None:
     marks = again(file)
     marks.toggle(EVENT)
     marks.save()
@@ -76,7 +76,7 @@ def test_a_mark_can_be_taken_away(file: Path) -> None:
     assert len(again(file)) == 0
 
 
-def test_only_the_owner_can_read_them(file: Path) -> None:
+def test_the_sidecar_is_private_to_its_owner(file: Path) -> None:
     marks = again(file)
     marks.toggle(EVENT)
     marks.save()
@@ -85,7 +85,7 @@ def test_only_the_owner_can_read_them(file: Path) -> None:
     assert [one.name for one in file.parent.iterdir()] == [marks.path.name]
 
 
-def test_an_event_of_another_recording_is_not_marked_and_its_mark_stays(file: Path) -> None:
+def test_a_mark_of_another_recording_s_event_is_not_shown_and_kept(file: Path) -> None:
     marks = again(file)
     marks.toggle(EVENT)
     marks.save()
@@ -97,7 +97,7 @@ def test_an_event_of_another_recording_is_not_marked_and_its_mark_stays(file: Pa
     assert {mark.at_ns for mark in again(file).all()} == {EVENT.at_ns, other.at_ns}
 
 
-def test_two_who_mark_at_the_same_time_lose_nothing(file: Path) -> None:
+def test_two_concurrent_users_keep_each_other_s_marks(file: Path) -> None:
     one, other = again(file), again(file)
     one.toggle(an_event(1))
     other.toggle(an_event(2))
@@ -106,7 +106,7 @@ def test_two_who_mark_at_the_same_time_lose_nothing(file: Path) -> None:
     assert [mark.event for mark in again(file).all()] == [1, 2]
 
 
-def test_whatever_a_comment_says_it_is_kept(file: Path) -> None:
+def test_any_comment_is_stored_unchanged(file: Path) -> None:
     marks = again(file)
     for number, name in enumerate(NAMES.values(), 1):
         marks.comment(an_event(number), name[:2_000])
@@ -116,7 +116,7 @@ def test_whatever_a_comment_says_it_is_kept(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "problem"),
     [
         (b"", "not JSON"),
         (b"\xff\xfe", "not JSON"),
@@ -145,21 +145,21 @@ def test_whatever_a_comment_says_it_is_kept(file: Path) -> None:
         ),
     ],
 )
-def test_a_bad_file_is_named_in_one_line_and_left_as_it_is(
-    file: Path, content: bytes, said: str
+def test_an_invalid_sidecar_is_reported_in_one_line_and_unchanged(
+    file: Path, content: bytes, problem: str
 ) -> None:
     path = Marks(file).path
     path.write_bytes(content)
     marks = again(file)
-    assert said in marks.notice and str(path) in marks.notice and "\n" not in marks.notice
+    assert problem in marks.notice and str(path) in marks.notice and "\n" not in marks.notice
     assert marks.toggle(EVENT)
     marks.save()
     assert marks.of(EVENT) is not None
-    assert said in marks.notice
+    assert problem in marks.notice
     assert path.read_bytes() == content
 
 
-def test_a_link_or_a_pipe_is_not_followed(file: Path, tmp_path: Path) -> None:
+def test_a_sidecar_that_is_not_a_regular_file_is_not_read(file: Path, tmp_path: Path) -> None:
     path = Marks(file).path
     target = tmp_path / "elsewhere.json"
     target.write_text('{"schema_version": 1, "marks": []}')
@@ -173,10 +173,10 @@ def test_a_link_or_a_pipe_is_not_followed(file: Path, tmp_path: Path) -> None:
     assert "is not a regular file" in again(file).notice
 
 
-def test_where_nothing_can_be_written_marks_are_kept_meanwhile_and_that_is_said(
+def test_marks_that_cannot_be_saved_stay_in_memory_with_a_notice(
     tmp_path: Path,
 ) -> None:
-    # A folder that is gone refuses root, too.
+    # Even root cannot write to a missing folder.
     marks = Marks(tmp_path / "gone" / "r.nriscope.db")
     marks.load()
     assert marks.notice == ""
@@ -190,7 +190,7 @@ def test_where_nothing_can_be_written_marks_are_kept_meanwhile_and_that_is_said(
     assert len(again(tmp_path / "gone" / "r.nriscope.db")) == 1
 
 
-def test_there_is_an_end_to_marks(file: Path) -> None:
+def test_the_number_of_marks_is_limited(file: Path) -> None:
     marks = again(file)
     for number in range(1, MAX_MARKS + 1):
         marks.toggle(an_event(number))
@@ -206,7 +206,7 @@ def test_filters_marked_events(file: Path) -> None:
         assert list(recording.events(where=marks.filter())) == []
         for event in (events[2], events[9]):
             marks.toggle(event)
-        # Of another recording that had the same name.
+        # A mark of another recording that had the same name.
         marks.toggle(replace(events[4], at_ns=1))
         where = marks.filter()
         assert list(recording.events(where=where)) == [events[2], events[9]]
@@ -233,14 +233,14 @@ async def test_the_store_shows_marked_events_as_a_view(file: Path) -> None:
         await store.close()
 
 
-def test_the_version_is_the_one_of_the_file(file: Path) -> None:
+def test_the_sidecar_has_the_current_schema_version(file: Path) -> None:
     marks = again(file)
     marks.toggle(EVENT)
     marks.save()
     assert json.loads(marks.path.read_text())["schema_version"] == SCHEMA_VERSION
 
 
-def test_in_a_recording_that_can_be_written_they_are_in_it(recording: Path) -> None:
+def test_marks_are_stored_in_a_writable_recording(recording: Path) -> None:
     marks = again(recording)
     five, seven = (event for event in events_of(recording) if event.id in (5, 7))
     marks.comment(five, "in it")
@@ -255,7 +255,7 @@ def test_in_a_recording_that_can_be_written_they_are_in_it(recording: Path) -> N
     assert [each.name for each in recording.parent.iterdir()] == [recording.name]
 
 
-def test_what_was_marked_during_recording_is_beside_and_goes_on_from_there(
+def test_marks_made_during_recording_are_stored_in_the_sidecar_and_merged_later(
     recording: Path,
 ) -> None:
     five, seven, nine = (event for event in events_of(recording) if event.id in (5, 7, 9))
@@ -268,7 +268,7 @@ def test_what_was_marked_during_recording_is_beside_and_goes_on_from_there(
     marks = again(recording)
     marks.comment(seven, "beside")
     marks.comment(nine, "beside")
-    # What is in the recording cannot be taken out of it now.
+    # A mark in the recording cannot be removed from it now; the sidecar stores the removal.
     assert not marks.toggle(five)
     marks.save()
     assert (marks.notice, marks.is_kept) == ("", True)
@@ -279,7 +279,7 @@ def test_what_was_marked_during_recording_is_beside_and_goes_on_from_there(
     recorder.close()
     later = again(recording)
     assert [one.event for one in later.all()] == [7, 9]
-    # Newer marks take their place, wherever they are; the others stay where they are.
+    # Newer marks replace older ones in both places; other marks are not moved.
     assert later.toggle(five)
     assert not later.toggle(nine)
     later.save()
@@ -292,7 +292,7 @@ def test_what_was_marked_during_recording_is_beside_and_goes_on_from_there(
     later.close()
 
 
-def test_what_is_wrong_with_the_file_beside_it_does_not_matter_to_a_recording(
+def test_an_invalid_sidecar_does_not_prevent_marks_in_the_recording(
     recording: Path,
 ) -> None:
     path = Marks(recording).path
@@ -308,7 +308,7 @@ def test_what_is_wrong_with_the_file_beside_it_does_not_matter_to_a_recording(
     marks.close()
 
 
-def test_marks_in_a_recording_that_nobody_wrote_are_named(recording: Path) -> None:
+def test_damaged_marks_in_a_recording_are_reported(recording: Path) -> None:
     marks = again(recording)
     marks.toggle(events_of(recording)[3])
     marks.save()
@@ -321,7 +321,7 @@ def test_marks_in_a_recording_that_nobody_wrote_are_named(recording: Path) -> No
     assert len(found) == 0
 
 
-def test_in_a_read_only_recording_they_are_beside_it(recording: Path) -> None:
+def test_marks_of_a_read_only_recording_are_stored_in_the_sidecar(recording: Path) -> None:
     recording.chmod(0o400)
     before = recording.read_bytes()
     marks = again(recording)
@@ -334,9 +334,7 @@ def test_in_a_read_only_recording_they_are_beside_it(recording: Path) -> None:
     marks.close()
 
 
-def test_marks_of_a_link_are_in_the_recording_that_it_leads_to(
-    recording: Path, tmp_path: Path
-) -> None:
+def test_marks_through_a_link_are_stored_in_its_target(recording: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.nriscope.db"
     link.symlink_to(recording)
     marks = again(link)
@@ -346,7 +344,7 @@ def test_marks_of_a_link_are_in_the_recording_that_it_leads_to(
     assert len(inside(recording)) == 1 and link.is_symlink()
 
 
-def test_a_clock_that_was_set_back_makes_no_mark_older(
+def test_a_mark_replaces_an_earlier_one_after_the_clock_was_set_back(
     recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = events_of(recording)[3]
@@ -376,24 +374,24 @@ _STEPS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(_STEPS)
-def test_whatever_is_done_in_whatever_order_what_was_marked_last_is_found(
+def test_the_last_mark_is_found_after_any_sequence_of_steps(
     steps: list[tuple[str, int]],
 ) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, ExitStack() as recorder:
         path = a_copy(Path(folder))
         events = events_of(path)[4:8]
-        wanted: dict[int, str] = {}
+        expected: dict[int, str] = {}
         marks = again(path)
         for count, (step, which) in enumerate(steps):
             event = events[which]
             match step:
                 case "toggle":
                     marks.toggle(event)
-                    if wanted.pop(event.id, None) is None:
-                        wanted[event.id] = ""
+                    if expected.pop(event.id, None) is None:
+                        expected[event.id] = ""
                 case "comment":
                     marks.comment(event, f"{count}")
-                    wanted[event.id] = f"{count}"
+                    expected[event.id] = f"{count}"
                 case "recorder begins":
                     recorder.close()
                     recorder.enter_context(_locked(path))
@@ -404,17 +402,17 @@ def test_whatever_is_done_in_whatever_order_what_was_marked_last_is_found(
                     if step == "again":
                         marks.close()
                         marks = again(path)
-            assert {mark.event: mark.comment for mark in marks.all()} == wanted
+            assert {mark.event: mark.comment for mark in marks.all()} == expected
         marks.save()
         marks.close()
-        assert {mark.event: mark.comment for mark in again(path).all()} == wanted
+        assert {mark.event: mark.comment for mark in again(path).all()} == expected
         with Recording.open(path) as recording:
-            assert {mark.event: mark.comment for mark in marks_of(recording)} == wanted
+            assert {mark.event: mark.comment for mark in marks_of(recording)} == expected
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """As by a recorder in another program."""
+    """Lock the recording like a recorder in another process."""
     lock = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
