@@ -19,7 +19,7 @@ from nri_scope.share.output_files import Outputs
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777, 0o777])
 @pytest.mark.parametrize("force", [False, True])
-def test_drafts_are_elsewhere_where_others_could_exchange_their_folder(
+def test_drafts_are_not_in_folders_that_other_users_can_write_to(
     tmp_path: Path, mode: int, force: bool
 ) -> None:
     tmp_path.chmod(mode)
@@ -36,7 +36,7 @@ def test_drafts_are_elsewhere_where_others_could_exchange_their_folder(
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
 
 
-def test_what_came_meanwhile_is_not_written_over(tmp_path: Path) -> None:
+def test_a_file_created_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     target = tmp_path / "out"
     with Outputs(target, tmp_path / "source", force=False) as outputs:
@@ -49,7 +49,7 @@ def test_what_came_meanwhile_is_not_written_over(tmp_path: Path) -> None:
 
 
 def _place(outputs: Outputs, contents: list[str], failing: int | None = None) -> None:
-    """Place drafts; the disk refuses one of them."""
+    """Place drafts; for draft number ``failing`` the disk is full."""
     drafts = []
     for content in contents:
         drafts.append(outputs.new(""))
@@ -71,7 +71,7 @@ def _place(outputs: Outputs, contents: list[str], failing: int | None = None) ->
 @given(
     there=st.lists(st.sampled_from(["", "file", "link"]), min_size=2, max_size=4), data=st.data()
 )
-def test_where_one_cannot_be_placed_all_is_as_before(
+def test_a_failed_placement_restores_all_previous_files(
     mode: int, links: bool, there: list[str], data: st.DataObject
 ) -> None:
     failing = data.draw(st.integers(0, len(there) - 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles made for tests: sound ones, and zips of any kind."""
+"""Bundles for tests: valid ones, and arbitrary zip files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def a_manifest(recording: bytes, readme: bytes = TEXT) -> Manifest:
 
 
 def a_bundle(path: Path, recording: bytes | None = None) -> Path:
-    """A sound bundle of ``recording``, by default a real one's bytes."""
+    """Write a valid bundle of ``recording``, by default the bytes of `SAMPLE`."""
     content = SAMPLE.read_bytes() if recording is None else recording
     files = {MANIFEST: to_bytes(a_manifest(content)), README: TEXT, RECORDING: content}
     pack(path, dict(files))
@@ -48,14 +48,14 @@ def a_bundle(path: Path, recording: bytes | None = None) -> Path:
 
 
 def with_manifest(path: Path, change: dict[str, Plain], recording: bytes = b"x" * 100) -> Path:
-    """A bundle whose manifest says something else at the top."""
+    """Write a bundle with changed top-level members of the manifest."""
     document = json.loads(to_bytes(a_manifest(recording))) | change
     pack(path, {MANIFEST: json.dumps(document).encode(), README: TEXT, RECORDING: recording})
     return path
 
 
 def a_zip(path: Path, *files: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
-    """Any zip."""
+    """Write a zip file with any members."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in files:
             archive.writestr(name, content)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording, or a part of it, packed; and nothing else, whatever happens."""
+"""Export of recordings and parts as bundles: content, leaks, and no files after an error."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ KEY = bytes(32)
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    """Where the user's key is."""
+    """Folder of the user's key."""
     return tmp_path / "key"
 
 
-def listed(folder: Path) -> list[str]:
+def file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -58,13 +58,13 @@ def redacted(path: Path, key: Path, source: Path = SAMPLE, **more: Any) -> Expor
 
 
 class TestBundle:
-    def test_holds_a_manifest_a_page_and_the_recording(self, tmp_path: Path) -> None:
+    def test_contains_a_manifest_a_page_and_the_recording(self, tmp_path: Path) -> None:
         exported = pack(tmp_path / "x.nriscope.zip", note="It fails here")
         (bundle,) = exported.bundles
         assert bundle.path == tmp_path / "x.nriscope.zip"
         assert stat.S_IMODE(bundle.path.stat().st_mode) == 0o600
         assert bundle.size == bundle.path.stat().st_size
-        assert listed(tmp_path) == ["x.nriscope.zip"]
+        assert file_names(tmp_path) == ["x.nriscope.zip"]
         with zipfile.ZipFile(bundle.path) as file:
             assert file.namelist() == [MANIFEST, README, RECORDING]
             assert "It fails here" in file.read(README).decode()
@@ -94,7 +94,7 @@ class TestBundle:
             tokens.append(set(re.findall(rb"redacted-[a-z2-7]{12}", messages)))
         assert tokens[0] and tokens[1] and not tokens[0] & tokens[1]
 
-    def test_a_part_says_what_was_chosen_and_left_out(self, tmp_path: Path) -> None:
+    def test_manifest_of_a_part_lists_selection_and_counts(self, tmp_path: Path) -> None:
         selection = Selection(where=parse("event:CreateContainer"), pod="shop/web")
         (bundle,) = pack(tmp_path / "x.zip", selection).bundles
         assert bundle.manifest.selection == {
@@ -103,9 +103,9 @@ class TestBundle:
         }
         counts = bundle.manifest.counts
         with Recording.open(bundle.path) as recording, Recording.open(SAMPLE) as whole:
-            there = len(list(recording.events()))
-            assert there + counts.left_out == len(list(whole.events()))
-        assert counts.events == 2 and counts.context == there - 2 and counts.gaps == 0
+            written = len(list(recording.events()))
+            assert written + counts.left_out == len(list(whole.events()))
+        assert counts.events == 2 and counts.context == written - 2 and counts.gaps == 0
 
     def test_a_bundle_can_be_packed_again(self, tmp_path: Path, key: Path) -> None:
         pack(tmp_path / "x.zip")
@@ -114,7 +114,7 @@ class TestBundle:
 
     @pytest.mark.filterwarnings("ignore::nri_scope.errors.RecordingCut")
     @pytest.mark.parametrize("is_redacted", [False, True])
-    def test_of_what_nobody_would_record_can_be_opened(
+    def test_bundle_of_an_extreme_recording_can_be_opened(
         self, is_redacted: bool, tmp_path: Path, key: Path
     ) -> None:
         source = tmp_path / "r.db"
@@ -144,13 +144,13 @@ class TestBundle:
         assert len(manifest.runtimes) == 20 and len(manifest.chain) == 200
         assert manifest.first_ns is not None and manifest.first_ns < 0
 
-    def test_that_nobody_could_open_is_not_written(
+    def test_bundle_that_could_not_be_opened_is_not_written(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("nri_scope.recording.bundle.manifest.MAX_MANIFEST", 500)
         with pytest.raises(UsageError, match=r"cannot be opened: .* too large; select fewer"):
             pack(tmp_path / "x.zip")
-        assert listed(tmp_path) == []
+        assert file_names(tmp_path) == []
 
     def test_redacting_twice_changes_nothing(self, tmp_path: Path, key: Path) -> None:
         once = redacted(tmp_path / "x.zip", key).bundles[0]
@@ -160,26 +160,26 @@ class TestBundle:
             assert list(one.exchanges()) == list(other.exchanges())
 
 
-class TestNothingIsLeft:
+class TestNoFileAfterAnError:
     def _refused(self, folder: Path, path: Path, words: str, **more: Any) -> None:
         before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
         with pytest.raises(UsageError, match=words):
             pack(path, **more)
         assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
 
-    def test_where_a_file_exists(self, tmp_path: Path) -> None:
+    def test_target_exists(self, tmp_path: Path) -> None:
         path = tmp_path / "x.zip"
         path.write_text("mine")
         self._refused(tmp_path, path, "exists; name another file, or replace it with --force")
         pack(path, force=True)
         assert zipfile.is_zipfile(path)
 
-    def test_where_a_link_leads_nowhere(self, tmp_path: Path) -> None:
+    def test_target_is_a_dangling_link(self, tmp_path: Path) -> None:
         path = tmp_path / "x.zip"
         path.symlink_to(tmp_path / "nowhere")
         self._refused(tmp_path, path, "exists")
 
-    def test_in_the_place_of_what_is_read(self, tmp_path: Path) -> None:
+    def test_target_is_the_input_file(self, tmp_path: Path) -> None:
         path = pack(tmp_path / "x.zip").bundles[0].path
         with Recording.open(path) as recording:
             with pytest.raises(UsageError, match="is the input file"):
@@ -189,16 +189,16 @@ class TestNothingIsLeft:
         ("place", "words"),
         [("nowhere/x.zip", "no such folder"), ("file/x.zip", "no such folder"), ("", "a folder")],
     )
-    def test_where_there_is_no_place(self, place: str, words: str, tmp_path: Path) -> None:
+    def test_target_folder_is_missing(self, place: str, words: str, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         self._refused(tmp_path, tmp_path / place, words)
 
-    def test_where_nothing_is_chosen(self, tmp_path: Path) -> None:
+    def test_selection_is_empty(self, tmp_path: Path) -> None:
         self._refused(
             tmp_path, tmp_path / "x.zip", "no event", selection=Selection(where=parse("ns:nope"))
         )
 
-    def test_where_it_would_be_too_large(self, tmp_path: Path) -> None:
+    def test_bundle_is_too_large(self, tmp_path: Path) -> None:
         self._refused(
             tmp_path,
             tmp_path / "x.zip",
@@ -206,12 +206,12 @@ class TestNothingIsLeft:
             max_bytes=5_000,
         )
 
-    def test_where_even_one_event_is_too_large(self, tmp_path: Path) -> None:
+    def test_one_event_is_too_large_for_a_part(self, tmp_path: Path) -> None:
         self._refused(
             tmp_path, tmp_path / "x.zip", "and its context need", max_bytes=5_000, split=True
         )
 
-    def test_where_one_event_has_no_room_to_be_numbered(self, tmp_path: Path) -> None:
+    def test_part_number_makes_one_event_too_large(self, tmp_path: Path) -> None:
         sizes = [
             pack(tmp_path / f"{number}.zip", Selection(numbers=(number,))).bundles[0].size
             for number in (5, 9)
@@ -226,9 +226,7 @@ class TestNothingIsLeft:
         taken, wanted = re.findall("([0-9.]+) KiB", str(refused.value))
         assert float(taken) > float(wanted)
 
-    def test_where_it_would_be_too_many(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_too_many_parts(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("nri_scope.share.bundle.bundle_export._MAX_PARTS", 1)
         self._refused(
             tmp_path,
@@ -238,10 +236,10 @@ class TestNothingIsLeft:
             split=True,
         )
 
-    def test_where_the_note_is_long(self, tmp_path: Path) -> None:
+    def test_note_is_too_long(self, tmp_path: Path) -> None:
         self._refused(tmp_path, tmp_path / "x.zip", "longer than 10,000 ch", note="x" * 10_001)
 
-    def test_where_the_disk_is_full(self, tmp_path: Path) -> None:
+    def test_disk_is_full(self, tmp_path: Path) -> None:
         recording = Recording.open(_large(tmp_path / "large.db"))
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
@@ -251,9 +249,9 @@ class TestNothingIsLeft:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
             recording.close()
-        assert listed(tmp_path) == ["large.db"]
+        assert file_names(tmp_path) == ["large.db"]
 
-    def test_when_it_is_interrupted(self, tmp_path: Path) -> None:
+    def test_export_is_interrupted(self, tmp_path: Path) -> None:
         def interrupt(share: float) -> None:
             raise KeyboardInterrupt
 
@@ -261,16 +259,16 @@ class TestNothingIsLeft:
             pack(tmp_path / "x.zip", on_progress=interrupt)
         assert not any(tmp_path.iterdir())
 
-    def test_when_somebody_else_does_not_like_it(self, tmp_path: Path) -> None:
-        seen: list[Path] = []
+    def test_inspection_rejects_the_draft(self, tmp_path: Path) -> None:
+        inspected: list[Path] = []
 
         def inspect(path: Path) -> None:
-            seen.append(unpack(path, path.parent))
+            inspected.append(unpack(path, path.parent))
             raise UsageError("no")
 
         with pytest.raises(UsageError, match=r"^no$"):
             pack(tmp_path / "x.zip", inspect=inspect)
-        assert seen and not any(tmp_path.iterdir())
+        assert inspected and not any(tmp_path.iterdir())
 
 
 def _large(path: Path) -> Path:
@@ -288,11 +286,11 @@ def _large(path: Path) -> Path:
 
 
 class TestSplit:
-    def test_parts_have_every_event_once_and_are_numbered(self, tmp_path: Path, key: Path) -> None:
+    def test_numbered_parts_contain_every_event_once(self, tmp_path: Path, key: Path) -> None:
         exported = redacted(tmp_path / "x.nriscope.zip", key, max_bytes=11_000, split=True)
         count = len(exported.bundles)
         assert count > 2
-        assert [name for name in listed(tmp_path) if name != "key"] == [
+        assert [name for name in file_names(tmp_path) if name != "key"] == [
             f"x-{number}.nriscope.zip" for number in range(1, count + 1)
         ]
         with Recording.open(SAMPLE) as recording:
@@ -308,25 +306,25 @@ class TestSplit:
             with Recording.open(bundle.path) as recording:
                 assert not {event.id for event in recording.events()} - set(wanted)
 
-    def test_all_is_learned_from_once_and_before_any_part_is_written(self, tmp_path: Path) -> None:
-        redactor = _Pupil(Rules.DEFAULT, KEY)
+    def test_every_event_is_learned_once_before_a_part_is_written(self, tmp_path: Path) -> None:
+        redactor = _RecordingRedactor(Rules.DEFAULT, KEY)
         with Recording.open(SAMPLE) as recording:
             wanted = sorted(event.method for event in recording.events())
             path = tmp_path / "x.nriscope.zip"
             exported = export(recording, path, redactor=redactor, max_bytes=11_000, split=True)
         assert len(exported.bundles) > 2
-        # What Synchronize told belongs to the sessions, which are looked at each time.
-        assert sorted(redactor.seen) == [one for one in wanted if one != "Synchronize"]
+        # The state of a session, from Synchronize, is learned again for each part.
+        assert sorted(redactor.learned) == [one for one in wanted if one != "Synchronize"]
 
-    def test_one_that_is_small_enough_is_one(self, tmp_path: Path) -> None:
+    def test_a_small_bundle_is_not_split(self, tmp_path: Path) -> None:
         exported = pack(tmp_path / "x.nriscope.zip", split=True)
         assert [one.path.name for one in exported.bundles] == ["x.nriscope.zip"]
 
-    def test_one_of_them_that_exists_leaves_all_others_unwritten(self, tmp_path: Path) -> None:
+    def test_an_existing_part_prevents_all_parts(self, tmp_path: Path) -> None:
         (tmp_path / "x-3.nriscope.zip").write_text("mine")
         with pytest.raises(UsageError, match=r"x-3\.nriscope\.zip exists"):
             pack(tmp_path / "x.nriscope.zip", max_bytes=11_000, split=True)
-        assert listed(tmp_path) == ["x-3.nriscope.zip"]
+        assert file_names(tmp_path) == ["x-3.nriscope.zip"]
 
 
 # ------------------------------------------------------------------------------------ secrets
@@ -340,7 +338,7 @@ _secrets = st.lists(
 
 
 def _planted(path: Path, secrets: list[str]) -> None:
-    """A recording that has a secret in each of the places where there may be one."""
+    """Record secrets in all places where secrets occur."""
     env, argument, annotation, mount, hook, packed, url, home, error = secrets
     pod = a_pod()
     pod.annotations["example.com/password"] = annotation
@@ -374,8 +372,8 @@ def _planted(path: Path, secrets: list[str]) -> None:
     )
 
 
-def _everything(path: Path) -> Iterator[bytes]:
-    """All bytes that somebody could get out of a bundle, by means of the test's own."""
+def _readable_contents(path: Path) -> Iterator[bytes]:
+    """Yield all bytes that can be read from a bundle, with independent readers."""
     yield path.name.encode()
     yield path.read_bytes()
     with zipfile.ZipFile(path) as file:
@@ -395,7 +393,7 @@ def _everything(path: Path) -> Iterator[bytes]:
 
 @settings(max_examples=8)
 @given(_secrets)
-def test_no_secret_is_left_anywhere(secrets: list[str]) -> None:
+def test_no_secret_is_readable_in_a_redacted_bundle(secrets: list[str]) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         folder = Path(name)
         _planted(folder / "r.db", secrets)
@@ -406,13 +404,13 @@ def test_no_secret_is_left_anywhere(secrets: list[str]) -> None:
                 redactor=Redactor(Rules.DEFAULT, KEY),
                 note=f"It says {secrets[0]}",
             ).bundles[0]
-        for content in _everything(bundle.path):
+        for content in _readable_contents(bundle.path):
             for secret in secrets:
                 packed = base64.b64encode(b"  " + secret.encode())[4:-4]
                 assert secret.encode() not in content and packed not in content
 
 
-def test_no_secret_is_left_in_names_that_callers_chose(tmp_path: Path, key: Path) -> None:
+def test_secrets_in_names_of_methods_and_services_are_redacted(tmp_path: Path, key: Path) -> None:
     secret = "hunter2-of-shop"
     pod = a_pod(1)
     container = a_container(pod)
@@ -428,7 +426,7 @@ def test_no_secret_is_left_in_names_that_callers_chose(tmp_path: Path, key: Path
         ],
     )
     path = redacted(tmp_path / "x.zip", key, tmp_path / "r.db").bundles[0].path
-    for content in _everything(path):
+    for content in _readable_contents(path):
         assert secret.encode() not in content and b"swordfish-7" not in content
     with Recording.open(path) as recording:
         events = list(recording.events())
@@ -441,21 +439,21 @@ def test_no_secret_is_left_in_names_that_callers_chose(tmp_path: Path, key: Path
     assert "redacted-" in str(services[0][0]) and services[1] == ("some.future.Service",)
 
 
-class _Pupil(Redactor):
-    """Keeps what it was shown."""
+class _RecordingRedactor(Redactor):
+    """Stores the methods of learned events except Synchronize."""
 
     def __init__(self, rules: Rules, key: bytes) -> None:
         super().__init__(rules, key)
-        self.seen: list[str] = []
+        self.learned: list[str] = []
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
         if method != "Synchronize":
-            self.seen.append(method)
+            self.learned.append(method)
         super().learn(method, request, reply, service=service)
 
 
-class _Careless(Redactor):
-    """Forgets to replace something."""
+class _LeakingRedactor(Redactor):
+    """Returns requests without replacing anything."""
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
         super().request(method, message, service=service)
@@ -471,7 +469,7 @@ class TestLeaks:
         return caught.value.place
 
     def test_in_a_message_stops_the_export(self, tmp_path: Path) -> None:
-        place = self._leak(tmp_path / "x.zip", _Careless(Rules.DEFAULT, KEY))
+        place = self._leak(tmp_path / "x.zip", _LeakingRedactor(Rules.DEFAULT, KEY))
         assert re.fullmatch(r"object \d+ \(event \d+\)", place)
 
     @pytest.mark.parametrize("table", ["session.end_reason", "note.text", "name.text"])
@@ -480,7 +478,7 @@ class TestLeaks:
     ) -> None:
         name, _, column = table.partition(".")
 
-        def also(path: Path) -> None:
+        def insert_leak(path: Path) -> None:
             with closing(sqlite3.connect(path)) as connection:
                 if name == "note":
                     connection.execute("INSERT INTO note VALUES (1, NULL, 2, '')")
@@ -489,13 +487,13 @@ class TestLeaks:
                 )
                 connection.commit()
 
-        _after_rebuild(monkeypatch, also)
+        _after_rebuild(monkeypatch, insert_leak)
         assert self._leak(tmp_path / "x.zip", Redactor(Rules.DEFAULT, KEY)).startswith(table)
 
     def test_in_a_page_without_content_stops_the_export(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def also(path: Path) -> None:
+        def insert_leak(path: Path) -> None:
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("PRAGMA secure_delete = OFF")
                 connection.execute("CREATE TABLE later (x)")
@@ -505,7 +503,7 @@ class TestLeaks:
                 connection.commit()
             assert b"hunter2" in path.read_bytes()
 
-        _after_rebuild(monkeypatch, also)
+        _after_rebuild(monkeypatch, insert_leak)
         place = self._leak(tmp_path / "x.zip", Redactor(Rules.DEFAULT, KEY))
         assert place == "the recording's file, outside of its tables"
 
@@ -513,16 +511,20 @@ class TestLeaks:
         place = self._leak(tmp_path / "of-hunter2.zip", Redactor(Rules.DEFAULT, KEY))
         assert place == "the file's name"
 
-    def test_says_what_to_do(self, tmp_path: Path) -> None:
+    def test_message_contains_the_remedy(self, tmp_path: Path) -> None:
         for name, redactor, words in (
             ("of-hunter2.zip", Redactor(Rules.DEFAULT, KEY), "name; choose another name"),
-            ("x.zip", _Careless(Rules.DEFAULT, KEY), "; please report it, and leave this part out"),
+            (
+                "x.zip",
+                _LeakingRedactor(Rules.DEFAULT, KEY),
+                "; please report it, and leave this part out",
+            ),
         ):
             with Recording.open(SAMPLE) as recording:
                 with pytest.raises(RedactionLeak, match=words):
                     export(recording, tmp_path / name, redactor=redactor)
 
-    def test_what_is_a_word_of_ours_is_no_leak(self, tmp_path: Path) -> None:
+    def test_words_of_the_format_are_no_leaks(self, tmp_path: Path) -> None:
         pod = a_pod()
         container = a_container(pod, variables=0)
         for number, value in enumerate(

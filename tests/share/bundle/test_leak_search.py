@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Originals are found in whatever form they are written."""
+"""Originals are found in all encodings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _values = st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size
 
 
 @given(value=_values, before=st.binary(max_size=5), behind=st.binary(max_size=5), data=st.data())
-def test_a_value_is_found_in_any_form(
+def test_a_value_is_found_in_all_encodings(
     value: str, before: bytes, behind: bytes, data: st.DataObject
 ) -> None:
     plain = value.encode()
@@ -44,18 +44,20 @@ def test_a_value_is_found_in_any_form(
 
 
 @given(st.lists(_values, min_size=1, max_size=5), st.binary(max_size=200))
-def test_nothing_is_found_where_nothing_is(values: list[str], content: bytes) -> None:
+def test_a_value_is_found_only_in_content_that_contains_it(
+    values: list[str], content: bytes
+) -> None:
     needles = Needles(map(an_original, values))
     found = needles.find(content)
     assert (found is None) == (not any(form in content for form in needles._originals))
 
 
-def test_what_is_short_or_common_is_not_looked_for() -> None:
+def test_values_that_are_not_searchable_are_not_found() -> None:
     assert Needles([an_original("true", searchable=False)]).find(b"true") is None
 
 
 @pytest.mark.parametrize("size", [10, 299, 300, 5_000])
-def test_long_ones_are_found_too(size: int) -> None:
+def test_long_values_are_found(size: int) -> None:
     value = ("0123456789abcdef" * size)[:size]
     needles = Needles([an_original(value), an_original("something else")])
     assert needles.longest >= size
@@ -65,7 +67,7 @@ def test_long_ones_are_found_too(size: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1_000, 3_000])
-def test_many_are_found_each(count: int) -> None:
+def test_each_of_many_values_is_found(count: int) -> None:
     values = [f"value-{number:04d}-of-many" for number in range(count)]
     needles = Needles(map(an_original, values))
     assert (len(needles) >= MANY) == (count == 3_000)
@@ -78,7 +80,7 @@ def test_many_are_found_each(count: int) -> None:
 @given(
     st.lists(_values, min_size=1, max_size=5), st.binary(max_size=50), st.integers(0), st.booleans()
 )
-def test_it_makes_no_difference_how_many_there_are(
+def test_few_and_many_values_give_the_same_result(
     values: list[str], content: bytes, which: int, there: bool
 ) -> None:
     needles = Needles(map(an_original, values))
@@ -94,7 +96,7 @@ def test_it_makes_no_difference_how_many_there_are(
         assert any(content.startswith(form, many.start) for form in needles._originals)
 
 
-def test_many_long_ones_are_found() -> None:
+def test_each_of_many_long_values_is_found() -> None:
     values = [f"{number:04d}".join(["a long one"] * 100) for number in range(100)]
     needles = Needles(map(an_original, values))
     for value in values[::9]:
@@ -103,7 +105,7 @@ def test_many_long_ones_are_found() -> None:
 
 
 @given(st.lists(st.text("ab", min_size=6, max_size=12), min_size=1, max_size=20), st.text("ab"))
-def test_those_that_begin_alike_are_found_each(values: list[str], text: str) -> None:
+def test_values_with_common_prefixes_are_found(values: list[str], text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nri_scope.share.bundle.leak_search.MANY", 0)
         needles = Needles(map(an_original, values))
@@ -112,7 +114,7 @@ def test_those_that_begin_alike_are_found_each(values: list[str], text: str) -> 
     assert found is None or text.startswith(found.original.value, found.start)
 
 
-def test_however_many_begin_alike_a_place_is_looked_at_once() -> None:
+def test_many_values_with_a_common_prefix_are_searched_in_linear_time() -> None:
     values = [f"secret{'a' * number}{number:04d}" for number in range(3_000)]
     needles = Needles(map(an_original, values))
     assert needles.find(f"secret{'a' * 3_000}b".encode() * 100) is None
@@ -120,7 +122,7 @@ def test_however_many_begin_alike_a_place_is_looked_at_once() -> None:
     assert found is not None and found.original.value == values[1_234]
 
 
-def test_without_leaves_out_what_is_in_a_text() -> None:
+def test_without_removes_values_that_a_text_contains() -> None:
     needles = Needles([an_original("CREATE TABLE"), an_original("hunter22")])
     fewer = needles.without(b"CREATE TABLE event")
     assert fewer.find(b"CREATE TABLE") is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle is opened as a recording is, and leaves nothing behind."""
+"""Bundles open like recordings, and leave no temporary files."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from tests.share.bundle.bundles import SAMPLE, a_bundle
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files go."""
+    """Folder of temporary files."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
 
 
-def test_a_bundle_reads_as_the_recording_in_it(tmp_path: Path, temporary: Path) -> None:
+def test_a_bundle_has_the_events_and_sessions_of_its_recording(
+    tmp_path: Path, temporary: Path
+) -> None:
     with Recording.open(SAMPLE) as one, Recording.open(a_bundle(tmp_path / "x.zip")) as other:
-        # While it is open, too.
+        # Not even while the bundle is open.
         assert not any(temporary.iterdir())
         assert list(one.exchanges()) == list(other.exchanges())
         assert one.sessions() == other.sessions()
         assert other.path == tmp_path / "x.zip"
 
 
-def test_its_name_does_not_matter(tmp_path: Path) -> None:
+def test_a_bundle_with_any_suffix_can_be_opened(tmp_path: Path) -> None:
     with Recording.open(a_bundle(tmp_path / "x.nriscope.db")) as recording:
         assert recording.event(1) is not None
 
 
-def test_one_that_takes_its_place_is_read_next(tmp_path: Path) -> None:
+def test_a_replaced_bundle_is_read_again(tmp_path: Path) -> None:
     path = a_bundle(tmp_path / "x.zip")
     with Recording.open(path) as recording:
         assert recording.sessions()
@@ -70,7 +72,7 @@ def _changed(path: Path, *statements: str) -> bytes:
         ("DROP TABLE note", "no id in its table note"),
     ],
 )
-def test_a_database_that_is_no_recording_is_refused_under_the_bundles_name(
+def test_an_invalid_database_is_rejected_with_the_bundles_path(
     statement: str, words: str, tmp_path: Path, temporary: Path
 ) -> None:
     path = a_bundle(tmp_path / "x.zip", _changed(tmp_path / "r.db", statement))
@@ -83,7 +85,9 @@ def test_a_database_that_is_no_recording_is_refused_under_the_bundles_name(
 @pytest.mark.parametrize(
     "content", [b"", b"no database", b"PK\x03\x04", SAMPLE.read_bytes()[:9999]]
 )
-def test_what_is_no_database_is_refused(content: bytes, tmp_path: Path, temporary: Path) -> None:
+def test_content_that_is_no_database_is_rejected(
+    content: bytes, tmp_path: Path, temporary: Path
+) -> None:
     path = a_bundle(tmp_path / "x.zip", content)
     with pytest.raises(RecordingError) as caught:
         Recording.open(path)
@@ -91,7 +95,7 @@ def test_what_is_no_database_is_refused(content: bytes, tmp_path: Path, temporar
     assert not any(temporary.iterdir())
 
 
-def test_the_way_out_of_a_damaged_one_begins_with_the_zip(tmp_path: Path) -> None:
+def test_the_remedy_for_a_damaged_recording_begins_with_unzip(tmp_path: Path) -> None:
     path = a_bundle(tmp_path / "x.zip", SAMPLE.read_bytes()[:9999])
     with pytest.raises(RecordingError, match=r"short; unzip it, and `sqlite3 recording\.nriscope"):
         Recording.open(path)
@@ -100,7 +104,7 @@ def test_the_way_out_of_a_damaged_one_begins_with_the_zip(tmp_path: Path) -> Non
     assert caught.value.path == str(path)
 
 
-def test_a_place_for_temporary_files_that_cannot_be_used_is_named(
+def test_an_unusable_temporary_folder_is_reported_with_tmpdir(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = a_bundle(tmp_path / "x.zip")

@@ -62,7 +62,7 @@ def a_recording(path: Path, secrets: list[str]) -> Path:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_formats_say_themselves_is_no_leak(name: str, tmp_path: Path) -> None:
+def test_fixed_words_of_a_format_are_no_leaks(name: str, tmp_path: Path) -> None:
     path = a_recording(tmp_path / "r.db", WORDS[name])
     redactor = Redactor(Rules.DEFAULT, KEY)
     draft = tmp_path / "draft"
@@ -72,7 +72,7 @@ def test_what_formats_say_themselves_is_no_leak(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_comes_from_elsewhere_is_one(name: str, tmp_path: Path) -> None:
+def test_a_secret_in_the_file_name_is_a_leak(name: str, tmp_path: Path) -> None:
     path = a_recording(tmp_path / "r.db", ["hunter2-hunter2"])
     target = tmp_path / "of-hunter2-hunter2"
     with Recording.open(path) as recording:
@@ -84,7 +84,7 @@ def test_what_comes_from_elsewhere_is_one(name: str, tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_a_redacted_recording_may_have_them(tmp_path: Path) -> None:
+def test_a_redacted_recording_may_contain_fixed_words(tmp_path: Path) -> None:
     secrets = ["SQLite format 3", "CREATE TABLE", "StartContainer", "environment"]
     path = a_recording(tmp_path / "r.db", secrets)
     with Recording.open(path) as recording:
@@ -96,7 +96,7 @@ def test_a_redacted_recording_may_have_them(tmp_path: Path) -> None:
     "word", ["microseconds", "spreadsheet", "passing", "hexadecimal", "deliberately"]
 )
 @pytest.mark.parametrize("name", own_words())
-def test_words_of_our_comments_are_leaks(name: str, word: str) -> None:
+def test_words_of_source_comments_are_leaks(name: str, word: str) -> None:
     scan = Scan([Original(word, "a-rule", True)], Path("x"), words=own_words()[name])
     with pytest.raises(RedactionLeak, match="the written file"):
         scan.text(f"DB_PASSWORD={word}".encode(), "the written file")
@@ -119,7 +119,7 @@ SECRETS = ["microseconds", "container", "CreateContainer", "environment", "schem
         *("namespace", "status message", "metadata", "note", "output"),
     ],
 )
-def test_a_word_that_was_left_in_a_recording_is_found_in_every_place(
+def test_a_fixed_word_left_in_a_recording_is_a_leak_in_any_place(
     place: str, secret: str, tmp_path: Path
 ) -> None:
     _planted(tmp_path / "r.db", place, secret)
@@ -169,7 +169,7 @@ def _planted(path: Path, place: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name.split(".n")[0])
-def test_each_word_of_an_output_is_listed_or_of_the_recording(path: Path, tmp_path: Path) -> None:
+def test_each_word_of_an_output_is_listed_or_recorded(path: Path, tmp_path: Path) -> None:
     """An unlisted word that is also a secret would keep the output from being written."""
     copy = tmp_path / "r.db"
     with Recording.open(path) as recording:

@@ -31,15 +31,15 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def spoil(path: Path, *statements: str) -> None:
+def damage_rows(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         for statement in statements:
             connection.execute(statement)
         connection.commit()
 
 
-def test_what_comes_before_the_damage_is_kept_and_that_is_said(path: Path, tmp_path: Path) -> None:
-    spoil(
+def test_events_before_the_damage_are_kept_with_a_gap(path: Path, tmp_path: Path) -> None:
+    damage_rows(
         path,
         "UPDATE object SET data = x'00' WHERE id = "
         "(SELECT container_object FROM event WHERE id = 28)",
@@ -55,10 +55,10 @@ def test_what_comes_before_the_damage_is_kept_and_that_is_said(path: Path, tmp_p
     assert (result.counts.events, result.counts.left_out) == (27, 0)
 
 
-def test_all_before_a_page_that_is_damaged_is_kept(tmp_path: Path) -> None:
+def test_events_before_a_damaged_page_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     record(path, lifecycles(200))
-    last = _spoil_a_leaf_of_events(path)
+    last = _damage_a_leaf_of_events(path)
     selections = (Selection(), Selection(where=parse("event:*")), Selection(pod="shop/web-3"))
     for number, selection in enumerate(selections):
         with Recording.open(path) as whole:
@@ -73,7 +73,7 @@ def test_all_before_a_page_that_is_damaged_is_kept(tmp_path: Path) -> None:
             assert numbers == list(range(1, last + 1))
 
 
-def _spoil_a_leaf_of_events(path: Path) -> int:
+def _damage_a_leaf_of_events(path: Path) -> int:
     """Make a page in the middle unreadable; return the last event before it."""
     with closing(sqlite3.connect(path)) as connection:
         (root,) = connection.execute(
@@ -89,7 +89,7 @@ def _spoil_a_leaf_of_events(path: Path) -> int:
         at = start + int.from_bytes(content[pointer : pointer + 2], "big")
         key, child = content[at + 4 : at + 6], bytes(content[at : at + 4])
         if cell == middle - 1:
-            # A number of SQLite's in two bytes of seven bits.
+            # SQLite's variable-length integer: two bytes of seven bits each.
             last = (key[0] & 0x7F) << 7 | key[1]
     page = int.from_bytes(child, "big")
     content[(page - 1) * 4096] = 0
@@ -97,15 +97,15 @@ def _spoil_a_leaf_of_events(path: Path) -> int:
     return last
 
 
-def test_damage_that_a_part_does_not_meet_is_no_matter(path: Path, tmp_path: Path) -> None:
-    spoil(path, "UPDATE object SET data = x'00' WHERE id = (SELECT max(id) FROM object)")
+def test_damage_outside_of_the_part_is_ignored(path: Path, tmp_path: Path) -> None:
+    damage_rows(path, "UPDATE object SET data = x'00' WHERE id = (SELECT max(id) FROM object)")
     with Recording.open(path) as whole:
         result = extract(whole, tmp_path / "new.db", Selection(pod="shop/web-0"))
     assert (result.damage, result.counts.events > 5) == ("", True)
 
 
-def test_what_was_not_learned_from_is_not_written(path: Path, tmp_path: Path) -> None:
-    spoil(
+def test_a_part_is_not_written_if_learning_failed(path: Path, tmp_path: Path) -> None:
+    damage_rows(
         path,
         "UPDATE object SET data = x'00' WHERE id = "
         "(SELECT container_object FROM event WHERE id = 9)",
@@ -119,13 +119,13 @@ def test_what_was_not_learned_from_is_not_written(path: Path, tmp_path: Path) ->
     assert not (tmp_path / "new.db").exists()
 
 
-def test_a_state_that_is_damaged_is_not_said_to_be_whole(path: Path, tmp_path: Path) -> None:
-    spoil(path, "UPDATE state SET object = 99999 WHERE position = 4")
+def test_a_damaged_state_is_an_error(path: Path, tmp_path: Path) -> None:
+    damage_rows(path, "UPDATE state SET object = 99999 WHERE position = 4")
     chosen = Selection(numbers=[5, 6, 7])
     with Recording.open(path) as whole:
         with pytest.raises(RecordingError, match="object 99999 is missing"):
             extract(whole, tmp_path / "new.db", Selection())
-        # Nothing of it is needed here, but to know what was told.
+        # The selected events need nothing of the state, but its pods must be known.
         with pytest.raises(RecordingError, match="object 99999 is missing"):
             extract(whole, tmp_path / "new.db", chosen)
     assert not (tmp_path / "new.db").exists()
@@ -153,8 +153,10 @@ def test_a_state_that_is_damaged_is_not_said_to_be_whole(path: Path, tmp_path: P
         "UPDATE container SET id = 'same'",
     ],
 )
-def test_a_column_may_hold_anything(statement: str, path: Path, tmp_path: Path) -> None:
-    spoil(path, statement)
+def test_invalid_columns_give_a_valid_recording_or_an_error(
+    statement: str, path: Path, tmp_path: Path
+) -> None:
+    damage_rows(path, statement)
     selections = (Selection(), Selection(numbers=[5, 7, 9]), Selection(pod="shop/web-1"))
     for number, selection in enumerate(selections):
         attempt(path, tmp_path / f"{number}.db", selection)
@@ -166,11 +168,11 @@ def attempt(path: Path, output: Path, selection: Selection) -> None:
         with Recording.open(path) as whole:
             extract(whole, output, selection)
     except (RecordingError, UsageError) as error:
-        told = str(error)
+        message = str(error)
     else:
-        told = ""
-    if told:
-        assert "\n" not in told
+        message = ""
+    if message:
+        assert "\n" not in message
         assert not output.exists()
         return
     with Recording.open(output) as part:
@@ -178,7 +180,7 @@ def attempt(path: Path, output: Path, selection: Selection) -> None:
         assert part.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         for listing in (part.sessions, part.gaps, part.notes, part.pods, part.containers):
             listing()
-        # What was read once can be read again, whatever it says.
+        # All messages of the output can be read.
         list(part.exchanges())
     output.unlink()
 
@@ -203,7 +205,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @settings(max_examples=40, deadline=None)
 @given(damage=_damage)
-def test_damage_anywhere_gives_a_sound_recording_or_none(
+def test_damage_anywhere_gives_a_valid_recording_or_none(
     original: bytes, damage: list[tuple[str, float, int]]
 ) -> None:
     content = bytearray(original)
@@ -229,9 +231,9 @@ def test_damage_anywhere_gives_a_sound_recording_or_none(
             attempt(path, Path(folder) / "new.db", selection)
 
 
-def _makes_endless(path: Path) -> None:
+def _add_page_cycle(path: Path) -> None:
     """Make pages of the event table refer to each other."""
-    spoil(path, "CREATE TABLE filler (x)")
+    damage_rows(path, "CREATE TABLE filler (x)")
     with closing(sqlite3.connect(path)) as connection:
         (root,) = connection.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
@@ -243,19 +245,19 @@ def _makes_endless(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_rows_without_end_come_to_one(tmp_path: Path) -> None:
+def test_a_cycle_of_pages_ends(tmp_path: Path) -> None:
     path = tmp_path / "endless.db"
     record(path, lifecycles(200))
-    _makes_endless(path)
+    _add_page_cycle(path)
     for selection in (Selection(), Selection(where=parse("took:>1s"))):
         with suppress(RecordingError, UsageError), Recording.open(path) as whole:
             extract(whole, tmp_path / "new.db", selection)
         (tmp_path / "new.db").unlink(missing_ok=True)
 
 
-def test_traps_in_the_schema_do_not_travel(path: Path, tmp_path: Path) -> None:
+def test_unknown_tables_are_not_copied(path: Path, tmp_path: Path) -> None:
     known = {table.name for table in TABLES}
-    spoil(path, "CREATE TABLE more (x)", "INSERT INTO more VALUES ('stowaway')")
+    damage_rows(path, "CREATE TABLE more (x)", "INSERT INTO more VALUES ('stowaway')")
     with Recording.open(path) as whole:
         extract(whole, tmp_path / "new.db")
     with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
@@ -265,7 +267,7 @@ def test_traps_in_the_schema_do_not_travel(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["version-1.nriscope.db"])
-def test_older_recordings_become_new_ones(file: str, tmp_path: Path) -> None:
+def test_recordings_of_older_versions_are_converted(file: str, tmp_path: Path) -> None:
     folder = Path(__file__).parents[2] / "data" / "recordings"
     with Recording.open(folder / file) as old:
         extract(old, tmp_path / "new.db")

@@ -75,17 +75,17 @@ def path(tmp_path: Path) -> Path:
     items += lifecycles(1, first=2)
     for item in items:
         recorder.capture(session, item)
-    asked = recorder.begin_session(started("-cri", Role.CRI))
+    cri_session = recorder.begin_session(started("-cri", Role.CRI))
     container_id = a_container(a_pod(2), "app-0").id
     recorder.capture(
-        asked,
+        cri_session,
         an_item(
             CONTAINER_STATUS, status_request(container_id), b'{"info": 1}', service=CRI_SERVICE
         ),
     )
     recorder.note_gap(session, NOW, NOW + 5, "a gap", 3)
     recorder.note_gap(None, NOW, NOW + 5, "a gap of all", None)
-    recorder.note(asked, NOW, "of the CRI")
+    recorder.note(cri_session, NOW, "of the CRI")
     recorder.note(None, NOW, "of nobody")
     recorder.end_session(session, "over", NOW + 10**12)
     recorder.close()
@@ -126,18 +126,18 @@ def dump(recording: Recording, table: str) -> list[tuple[object, ...]]:
     return recording.rows(f"SELECT * FROM {table}")
 
 
-def told_in(recording: Recording) -> list[tuple[object, ...]]:
+def state_rows(recording: Recording) -> list[tuple[object, ...]]:
     """Return the table ``state`` without object numbers, which differ between files."""
     return [(*row[:-1], recording.object(row[-1])) for row in recording.rows("SELECT * FROM state")]
 
 
-class TestTheWhole:
-    def test_is_the_same_again(self, whole: Recording) -> None:
+class TestWhole:
+    def test_has_the_same_content(self, whole: Recording) -> None:
         result, copy = rebuilt(whole)
         assert list(copy.exchanges()) == list(whole.exchanges())
         for table in _TABLES:
             assert dump(copy, table) == dump(whole, table), table
-        assert told_in(copy) == told_in(whole)
+        assert state_rows(copy) == state_rows(whole)
         services = "SELECT e.id, n.text FROM event AS e JOIN name AS n ON n.id = e.service"
         assert copy.rows(services) == whole.rows(services) != []
         events = len(list(whole.events()))
@@ -149,7 +149,7 @@ class TestTheWhole:
         assert (result.counts.sessions, result.counts.gaps, result.damage) == (2, 2, "")
         assert (result.counts.pods, result.counts.containers) == (7, 7)
 
-    def test_is_the_same_bytes_each_time(self, whole: Recording) -> None:
+    def test_is_deterministic(self, whole: Recording) -> None:
         for selection in (Selection(), Selection(pod="shop/web-1")):
             contents = set()
             for name in ("a.db", "b.db", "c.db"):
@@ -159,12 +159,12 @@ class TestTheWhole:
                 output.unlink()
             assert len(contents) == 1
 
-    def test_of_the_whole_again_is_the_same_file(self, whole: Recording) -> None:
+    def test_second_extract_is_the_same_file(self, whole: Recording) -> None:
         _, once = rebuilt(whole, name="once.db")
         _, twice = rebuilt(once, name="twice.db")
         assert once.path.read_bytes() == twice.path.read_bytes()
 
-    def test_has_nothing_of_rows_that_were_deleted(self, path: Path) -> None:
+    def test_omits_deleted_rows(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA secure_delete = OFF")
             connection.execute("INSERT INTO note VALUES (77, NULL, 1, 'once-a-secret')")
@@ -176,7 +176,7 @@ class TestTheWhole:
             _, copy = rebuilt(whole)
         assert b"once-a-secret" not in copy.path.read_bytes()
 
-    def test_of_a_recording_without_events_is_one(self, tmp_path: Path) -> None:
+    def test_recording_without_events_can_be_extracted(self, tmp_path: Path) -> None:
         record(tmp_path / "empty.db", [])
         with Recording.open(tmp_path / "empty.db") as empty:
             result, copy = rebuilt(empty)
@@ -185,7 +185,7 @@ class TestTheWhole:
 
     @settings(max_examples=25, deadline=None)
     @given(seed=st.integers(0, 2**32))
-    def test_holds_whatever_peers_send(self, seed: int) -> None:
+    def test_random_messages_are_preserved(self, seed: int) -> None:
         chance = random.Random(seed)
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
             path = Path(folder) / "whole.db"
@@ -200,11 +200,11 @@ class TestTheWhole:
                 assert list(copy.exchanges()) == list(whole.exchanges())
                 for table in _TABLES:
                     assert dump(copy, table) == dump(whole, table), table
-                assert told_in(copy) == told_in(whole)
+                assert state_rows(copy) == state_rows(whole)
 
 
-class TestAPart:
-    def test_keeps_numbers_places_and_times(self, whole: Recording) -> None:
+class TestPart:
+    def test_events_are_unchanged(self, whole: Recording) -> None:
         _, part = rebuilt(whole, Selection(pod="shop/web-1"))
         every = {event.id: event for event in whole.events()}
         kept = list(part.events())
@@ -212,14 +212,14 @@ class TestAPart:
         assert len(kept) < len(every)
         assert {event.pod for event in kept} == {"", "web-1"}
 
-    def test_has_the_messages_that_were_on_the_wire(self, whole: Recording) -> None:
+    def test_messages_are_unchanged(self, whole: Recording) -> None:
         _, part = rebuilt(whole, Selection(pod="shop/web-2"))
         every = {event.id: messages for event, *messages in whole.exchanges()}
         for event, *messages in part.exchanges():
             if event.method != "Synchronize":
                 assert every[event.id] == messages
 
-    def test_has_what_happened_before_to_the_same_container(self, whole: Recording) -> None:
+    def test_contains_earlier_events_of_the_same_container(self, whole: Recording) -> None:
         chosen = parse("event:PostStartContainer pod:web-1")
         result, part = rebuilt(whole, Selection(where=chosen))
         about = [event.event for event in part.events() if event.pod == "web-1"]
@@ -230,12 +230,10 @@ class TestAPart:
             "StartContainer",
             "PostStartContainer",
         ]
-        # Configure and both parts of Synchronize, too.
+        # The context includes Configure and both parts of Synchronize.
         assert (result.counts.events, result.counts.context) == (1, 7)
 
-    def test_has_no_more_of_other_things_than_that_they_are_left_out(
-        self, whole: Recording
-    ) -> None:
+    def test_other_pods_are_only_counted_as_left_out(self, whole: Recording) -> None:
         result, part = rebuilt(whole, Selection(pod="shop/web-1"))
         assert [lookup.pod_name(pod) for pod in part.pods()] == ["shop/web-1"]
         assert [one.pod and one.pod.name for one in part.containers()] == ["web-1"]
@@ -245,41 +243,41 @@ class TestAPart:
         assert state.pods == state.containers == ()
         events = len(list(whole.events()))
         assert result.counts.left_out == events - result.counts.events - result.counts.context > 0
-        told = [gap for gap in part.gaps() if gap.is_left_out]
-        assert sum(gap.lost or 0 for gap in told) == result.counts.left_out
+        left_out = [gap for gap in part.gaps() if gap.is_left_out]
+        assert sum(gap.lost or 0 for gap in left_out) == result.counts.left_out
         assert "part of a recording" in part.notes()[-1].text
 
-    def test_knows_what_existed_of_what_it_is_about(self, whole: Recording) -> None:
+    def test_state_contains_only_the_selected_pod(self, whole: Recording) -> None:
         _, part = rebuilt(whole, Selection(pod="shop/web-51"))
         state = part.state(1)
         assert state.complete
-        told = whole.state(1)
-        assert (state.pods, state.containers) == (told.pods[1:2], told.containers[1:2])
+        expected = whole.state(1)
+        assert (state.pods, state.containers) == (expected.pods[1:2], expected.containers[1:2])
         (_, request, _) = next(iter(part.exchanges(where=parse("event:Synchronize"))))
         message = api.SynchronizeRequest.FromString(request)
         assert message.more
         assert [pod.name for pod in message.pods] == ["web-51"]
 
-    def test_keeps_what_a_chosen_synchronize_told(self, whole: Recording) -> None:
+    def test_a_selected_synchronize_is_unchanged(self, whole: Recording) -> None:
         first = next(iter(whole.events(where=parse("event:Synchronize")))).id
         _, part = rebuilt(whole, Selection(numbers=[first]))
         assert part.request(first) == whole.request(first)
         assert {pod.name for pod in part.pods()} == {"web-50", "web-51"}
-        # The second part was not chosen, and says nothing that is asked for.
+        # The second part was not selected, and contains no pod of the selection.
         assert api.SynchronizeRequest.FromString(part.request(first + 1)).pods == []
 
-    def test_has_sessions_that_saw_something_of_it(self, whole: Recording) -> None:
+    def test_contains_sessions_that_observed_the_pod(self, whole: Recording) -> None:
         assert [s.id for s in rebuilt(whole, Selection(pod="shop/web-1"))[1].sessions()] == [1]
         _, part = rebuilt(whole, Selection(pod="shop/web-2"), "with-cri.db")
         assert [session.id for session in part.sessions()] == [1, 2]
         assert [note.text for note in part.notes()][:2] == ["of the CRI", "of nobody"]
 
-    def test_keeps_gaps_of_its_sessions_and_of_all(self, whole: Recording) -> None:
+    def test_contains_gaps_of_its_sessions_and_of_the_recording(self, whole: Recording) -> None:
         _, part = rebuilt(whole, Selection(where=parse("session:2 pod:web-2")))
         reasons = {gap.reason for gap in part.gaps()}
         assert {"a gap", "a gap of all", LEFT_OUT} == reasons
 
-    def test_keeps_the_raw_bytes_of_what_nobody_understands(self, whole: Recording) -> None:
+    def test_raw_bytes_of_marked_events_are_unchanged(self, whole: Recording) -> None:
         marked = [event for event in whole.events() if event.mark]
         assert len(marked) == 3
         _, part = rebuilt(whole, Selection(numbers=[event.id for event in marked]))
@@ -288,18 +286,18 @@ class TestAPart:
         for event in marked:
             assert part.request(event.id) == whole.request(event.id)
 
-    def test_is_chosen_by_time_and_by_words_at_once(self, whole: Recording) -> None:
+    def test_time_and_expression_are_combined(self, whole: Recording) -> None:
         every = list(whole.events())
         since, until = every[10].at_ns, every[20].at_ns
         result, part = rebuilt(
             whole, Selection(where=parse("pod:web-0"), since_ns=since, until_ns=until)
         )
-        wanted = [e for e in every if e.pod == "web-0" and since <= e.at_ns <= until]
-        assert result.counts.events == len(wanted) > 0
-        assert (result.first_ns, result.last_ns) == (wanted[0].at_ns, wanted[-1].at_ns)
-        assert set(wanted) <= set(part.events())
+        selected = [e for e in every if e.pod == "web-0" and since <= e.at_ns <= until]
+        assert result.counts.events == len(selected) > 0
+        assert (result.first_ns, result.last_ns) == (selected[0].at_ns, selected[-1].at_ns)
+        assert set(selected) <= set(part.events())
 
-    def test_of_a_part_is_no_worse_than_of_the_whole(self, whole: Recording) -> None:
+    def test_extract_of_a_part_equals_extract_of_the_whole(self, whole: Recording) -> None:
         _, once = rebuilt(whole, Selection(where=parse("pod:web-0 OR pod:web-1")), "once.db")
         _, twice = rebuilt(once, Selection(pod="shop/web-1"), "twice.db")
         _, direct = rebuilt(whole, Selection(pod="shop/web-1"), "direct.db")
@@ -310,7 +308,7 @@ class TestAPart:
                 whole, event
             )
 
-    def test_tells_what_was_left_out_from_what_was_lost(self, tmp_path: Path) -> None:
+    def test_left_out_and_lost_events_are_distinguished(self, tmp_path: Path) -> None:
         path = tmp_path / "lossy.db"
         recorder = Recorder.open(path, keep=lambda event: event.event != "StartContainer")
         session = recorder.begin_session(started())
@@ -327,7 +325,7 @@ class TestAPart:
             for event in part.events():
                 assert lookup.has_recorded_predecessor(part, event) == followed[event.id]
 
-    def test_has_few_gaps_however_scattered_it_is(self, tmp_path: Path) -> None:
+    def test_scattered_selection_has_few_gaps(self, tmp_path: Path) -> None:
         path = tmp_path / "long.db"
         unknown = [an_item("FutureEvent", bytes([n % 256]), wall_ns=NOW + n) for n in range(3000)]
         record(path, unknown)
@@ -339,15 +337,15 @@ class TestAPart:
         assert dump(part, "left_out") == [(n, n - 1, 1) for n in range(3, 3001, 2)]
 
 
-class TestNothing:
-    def test_chosen_is_said(self, whole: Recording) -> None:
+class TestEmptySelection:
+    def test_no_selected_event_is_an_error(self, whole: Recording) -> None:
         output = whole.path.with_name("part.db")
         for selection in (Selection(where=parse("pod:nobody")), Selection(numbers=[999])):
             with pytest.raises(UsageError, match=r"no event in .*whole\.db is selected"):
                 extract(whole, output, selection)
         assert not output.exists()
 
-    def test_under_that_name_is_said_with_what_is_near(self, whole: Recording) -> None:
+    def test_unknown_pod_error_names_the_nearest(self, whole: Recording) -> None:
         output = whole.path.with_name("part.db")
         with pytest.raises(UsageError, match="the nearest is shop/web-1"):
             extract(whole, output, Selection(pod="shop/web-1x"))
@@ -355,8 +353,8 @@ class TestNothing:
             extract(whole, output, Selection(pod="shop/web-1/app-0"))
 
 
-class TestOneThatIsWritten:
-    def test_is_taken_as_it_is_now(self, tmp_path: Path) -> None:
+class TestLiveRecording:
+    def test_events_recorded_meanwhile_are_omitted(self, tmp_path: Path) -> None:
         path = tmp_path / "live.db"
         recorder = Recorder.open(path)
         session = recorder.begin_session(started())
@@ -366,7 +364,7 @@ class TestOneThatIsWritten:
         _wait(path, 20)
         with Recording.open(path) as live:
 
-            def more(done: float) -> None:
+            def record_more(done: float) -> None:
                 if done < 1 and len(items) > 20:
                     for item in items[20:]:
                         recorder.capture(session, item)
@@ -374,7 +372,9 @@ class TestOneThatIsWritten:
                     _wait(path, 21)
 
             output = tmp_path / "part.db"
-            result = extract(live, output, Selection(numbers=range(1, 1000)), on_progress=more)
+            result = extract(
+                live, output, Selection(numbers=range(1, 1000)), on_progress=record_more
+            )
             assert (result.counts.events, result.counts.left_out) == (20, 0)
             assert len(items) == 20
             assert len(list(live.events())) > 20
@@ -384,7 +384,7 @@ class TestOneThatIsWritten:
             assert (one.ended_ns, one.end_reason) == (None, "")
             assert len(list(part.exchanges())) == 20
 
-    def test_keeps_what_a_ring_removes_meanwhile(self, tmp_path: Path) -> None:
+    def test_events_removed_by_the_ring_meanwhile_are_kept(self, tmp_path: Path) -> None:
         path = tmp_path / "ring.db"
         chance = random.Random(1)
         items = [an_item("FutureEvent", chance.randbytes(4096)) for _ in range(600)]
@@ -397,16 +397,16 @@ class TestOneThatIsWritten:
         with Recording.open(path) as live:
             before = [(event.id, request) for event, request, _ in live.exchanges()]
 
-            def more(done: float) -> None:
+            def record_more(done: float) -> None:
                 for item in rest:
                     recorder.capture(session, item)
                 if rest:
                     rest.clear()
                     _wait(path, 0, gone=30)
 
-            # Which is told of progress before anything was copied.
+            # The first report of progress comes before anything is copied.
             chosen = Selection(numbers=range(1, 1000))
-            result = extract(live, tmp_path / "part.db", chosen, on_progress=more)
+            result = extract(live, tmp_path / "part.db", chosen, on_progress=record_more)
             assert (result.counts.events, result.damage) == (30, "")
             assert all(event.id > 30 for event in live.events())
         recorder.close()

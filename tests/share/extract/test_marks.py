@@ -26,7 +26,7 @@ _SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD2fG4hJ6"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """With marks of three events in it, and of one beside it."""
+    """Recording with marks of three events inside, and of one in the sidecar."""
     path = a_copy(tmp_path)
     watch = RecorderLockProbe(path)
     put(path, [a_mark(5, f"uses {_SECRET}", 2), a_mark(9, "here", 2), a_mark(30, "end", 2)], watch)
@@ -39,11 +39,11 @@ def _redactor() -> Redactor:
     return Redactor(Rules.DEFAULT, bytes(32))
 
 
-def test_a_whole_recording_has_all_of_them(path: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made.nriscope.db"
+def test_an_extract_of_the_whole_contains_all_marks(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "made.nriscope.db"
     with Recording.open(path) as recording:
-        extract(recording, made)
-    assert inside(made) == [
+        extract(recording, copy)
+    assert inside(copy) == [
         a_mark(5, f"uses {_SECRET}", 2),
         a_mark(9, "here", 2),
         a_mark(15, f"{_SECRET} again", 3),
@@ -52,42 +52,42 @@ def test_a_whole_recording_has_all_of_them(path: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.nriscope.db"
     with Recording.open(path) as recording:
         extract(recording, again)
-    assert again.read_bytes() == made.read_bytes()
+    assert again.read_bytes() == copy.read_bytes()
 
 
-def test_a_part_has_those_of_its_events(path: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made.nriscope.db"
+def test_a_part_contains_the_marks_of_its_events(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "made.nriscope.db"
     with Recording.open(path) as recording:
-        extract(recording, made, Selection(numbers=[9]))
-    with Recording.open(made) as recording:
+        extract(recording, copy, Selection(numbers=[9]))
+    with Recording.open(copy) as recording:
         kept = {event.id for event in recording.events()}
-    # The context of what was chosen has its marks, too.
-    assert [mark.event for mark in inside(made)] == sorted({5, 9, 15, 30} & kept)
+    # Events of the context keep their marks, too.
+    assert [mark.event for mark in inside(copy)] == sorted({5, 9, 15, 30} & kept)
     assert 30 not in kept and 9 in kept
 
 
-def test_whoever_knows_them_better_gives_them(path: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made.nriscope.db"
+def test_marks_passed_by_the_caller_replace_the_recorded_ones(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "made.nriscope.db"
     with Recording.open(path) as recording:
-        extract(recording, made, marks=[a_mark(7, "not saved yet"), Mark(9, 1)])
-    assert inside(made) == [a_mark(7, "not saved yet")]
+        extract(recording, copy, marks=[a_mark(7, "not saved yet"), Mark(9, 1)])
+    assert inside(copy) == [a_mark(7, "not saved yet")]
 
 
-def test_comments_are_redacted_wherever_they_are_kept(path: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made.nriscope.db"
+def test_comments_inside_and_in_the_sidecar_are_redacted(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "made.nriscope.db"
     with Recording.open(path) as recording:
-        redact(recording, made, redactor := _redactor())
-    comments = [mark.comment for mark in inside(made)]
+        redact(recording, copy, redactor := _redactor())
+    comments = [mark.comment for mark in inside(copy)]
     assert comments[1] == "here" and comments[3] == "end"
     assert re.fullmatch(r"uses \S+", comments[0]) and _SECRET not in comments[0]
-    # Tokens in different comments tell nothing about each other.
+    # The same secret has different tokens in different comments.
     assert re.fullmatch(r"redacted-\S+ again", comments[2])
     assert comments[2] != f"{comments[0].removeprefix('uses ')} again"
-    assert _SECRET.encode() not in made.read_bytes()
+    assert _SECRET.encode() not in copy.read_bytes()
     assert any(one.place == "mark.comment" for one in redactor.tally)
 
 
-def test_what_is_left_in_a_comment_is_found(
+def test_a_secret_left_in_a_comment_is_a_leak(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = Redactor.text
@@ -105,7 +105,7 @@ def test_what_is_left_in_a_comment_is_found(
         redact(recording, tmp_path / "made.nriscope.db", _redactor())
 
 
-def test_a_bundle_has_them_and_shows_them(path: Path, tmp_path: Path) -> None:
+def test_a_bundle_contains_marks_and_counts_redacted_comments(path: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "made.nriscope.zip"
     selection = Selection(where=parse("pod:web"))
     with Recording.open(path) as recording:
@@ -118,11 +118,9 @@ def test_a_bundle_has_them_and_shows_them(path: Path, tmp_path: Path) -> None:
     assert any(one.place == "mark.comment" for one in redaction.replaced)
 
 
-def test_a_recording_with_marks_that_nobody_wrote_is_packed_without_harm(
-    path: Path, tmp_path: Path
-) -> None:
+def test_an_invalid_sidecar_is_ignored(path: Path, tmp_path: Path) -> None:
     sidecar.path_of(path).write_text("[" * 1000)
-    made = tmp_path / "made.nriscope.db"
+    copy = tmp_path / "made.nriscope.db"
     with Recording.open(path) as recording:
-        extract(recording, made)
-    assert [mark.event for mark in inside(made)] == [5, 9, 30]
+        extract(recording, copy)
+    assert [mark.event for mark in inside(copy)] == [5, 9, 30]

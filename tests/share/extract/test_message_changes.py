@@ -108,10 +108,10 @@ def path(tmp_path: Path) -> Path:
     ]
     for item in items:
         recorder.capture(session, item)
-    asked = recorder.begin_session(started("-cri", Role.CRI))
+    cri_session = recorder.begin_session(started("-cri", Role.CRI))
     answer = b'{"runtimeSpec": {"process": {"env": ["A=secret"]}}}'
     question = status_request("secret-id")
-    recorder.capture(asked, an_item(CONTAINER_STATUS, question, answer, service=CRI_SERVICE))
+    recorder.capture(cri_session, an_item(CONTAINER_STATUS, question, answer, service=CRI_SERVICE))
     recorder.note_gap(session, NOW, NOW, "a secret gap", 1)
     recorder.note_gap(None, NOW, NOW, RING_REMOVED, 1)
     recorder.note(session, NOW, "a secret note")
@@ -120,7 +120,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def everything(recording: Recording) -> bytes:
+def readable_content(recording: Recording) -> bytes:
     """Return all texts and messages of a recording."""
     messages = [message for _, *both in recording.exchanges() for message in both]
     state = recording.state(1)
@@ -130,18 +130,18 @@ def everything(recording: Recording) -> bytes:
     return b"\n".join([*messages, *state.pods, *state.containers, *objects, *rows])
 
 
-def test_nothing_gets_past_it(path: Path, tmp_path: Path) -> None:
+def test_all_texts_and_messages_are_changed(path: Path, tmp_path: Path) -> None:
     with Recording.open(path) as whole:
-        assert everything(whole).count(_SECRET) > 20
+        assert readable_content(whole).count(_SECRET) > 20
         extract(whole, tmp_path / "new.db", change=Masking())
         with Recording.open(tmp_path / "new.db") as new:
-            assert _SECRET not in everything(new)
+            assert _SECRET not in readable_content(new)
             created = next(iter(new.events(where=parse("event:CreateContainer"))))
             assert created.changed == ("/process/env/******",)
             assert created.owners == ("10-******",)
             assert (created.namespace, created.container) == ("******-ns", "******-app")
             assert created.container_id == "******-id"
-            # What stays as it was: how large it was on the wire, and what was not about it.
+            # Unchanged: sizes on the wire, and texts without the word.
             assert [event.size for event in new.events()] == [e.size for e in whole.events()]
             assert [gap.reason for gap in new.gaps()] == ["a ****** gap", RING_REMOVED]
             assert new.request(6) == whole.request(6)
@@ -149,19 +149,19 @@ def test_nothing_gets_past_it(path: Path, tmp_path: Path) -> None:
     assert _SECRET not in content
 
 
-def test_it_sees_everything_before_anything_is_changed(path: Path, tmp_path: Path) -> None:
+def test_the_change_learns_all_data_before_the_first_change(path: Path, tmp_path: Path) -> None:
     change = Masking()
     with Recording.open(path) as whole:
         extract(whole, tmp_path / "new.db", Selection(pod="shop/web-7"), change=change)
-        seen = [learned for learned in change.learned if learned[0] != "Synchronize"]
+        learned_events = [learned for learned in change.learned if learned[0] != "Synchronize"]
         every = [
             (event.method, request, reply)
             for event, request, reply in whole.exchanges()
             if event.method != "Synchronize"
         ]
-    # Also what is not in the part: it may say what else is a secret.
-    assert [learned[:3] for learned in seen] == every
-    assert seen[-1][3] == CRI_SERVICE
+    # Events outside of the part are learned too: they may identify other secrets.
+    assert [learned[:3] for learned in learned_events] == every
+    assert learned_events[-1][3] == CRI_SERVICE
     assert {"the secret was refused", "a secret gap", "a secret note", "it secretly ended"} <= set(
         change.texts
     )

@@ -29,7 +29,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_only_its_owner_can_read_it_whatever_the_umask_is(whole: Recording) -> None:
+def test_the_file_is_private_with_any_umask(whole: Recording) -> None:
     output = whole.path.with_name("new.db")
     before = os.umask(0)
     try:
@@ -41,7 +41,7 @@ def test_only_its_owner_can_read_it_whatever_the_umask_is(whole: Recording) -> N
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "folder", "the original"])
-def test_nothing_is_written_over(kind: str, whole: Recording, tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(kind: str, whole: Recording, tmp_path: Path) -> None:
     output = tmp_path / "new.db"
     match kind:
         case "file":
@@ -62,7 +62,7 @@ def test_nothing_is_written_over(kind: str, whole: Recording, tmp_path: Path) ->
     assert whole.path.read_bytes() == content
 
 
-def test_nor_over_what_comes_meanwhile(whole: Recording, tmp_path: Path) -> None:
+def test_a_file_created_meanwhile_is_not_overwritten(whole: Recording, tmp_path: Path) -> None:
     output = tmp_path / "new.db"
 
     def another_program(_: float) -> None:
@@ -75,7 +75,7 @@ def test_nor_over_what_comes_meanwhile(whole: Recording, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
-def test_what_another_file_left_is_not_taken_for_its_own(
+def test_a_journal_of_another_database_is_an_error(
     suffix: str, whole: Recording, tmp_path: Path
 ) -> None:
     (tmp_path / f"new.db{suffix}").write_bytes(b"of a recording that was deleted")
@@ -83,25 +83,25 @@ def test_what_another_file_left_is_not_taken_for_its_own(
         extract(whole, tmp_path / "new.db")
 
 
-def test_a_long_name_is_no_matter(whole: Recording, tmp_path: Path) -> None:
+def test_names_up_to_the_systems_limit_are_accepted(whole: Recording, tmp_path: Path) -> None:
     output = tmp_path / f"{'ü' * 126}.db"
     assert extract(whole, output).path == output
     with pytest.raises(RecordingError, match="file name too long; choose a shorter one"):
         extract(whole, tmp_path / f"{'ü' * 127}.db")
 
 
-def test_a_folder_that_is_not_there_is_named(whole: Recording, tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(whole: Recording, tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"no such folder: .*/none; create it first"):
         extract(whole, tmp_path / "none" / "new.db")
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that takes no files")
-def test_a_folder_that_takes_no_files_is_named(whole: Recording) -> None:
+def test_a_folder_that_rejects_files_is_named(whole: Recording) -> None:
     with pytest.raises(RecordingError, match=r"/proc/new\.db: cannot be written: "):
         extract(whole, Path("/proc/new.db"))
 
 
-def test_a_full_disk_leaves_nothing_behind(whole: Recording, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_file(whole: Recording, tmp_path: Path) -> None:
     with file_size_limit(96 << 10), pytest.raises(RecordingError, match="cannot be written: "):
         extract(whole, tmp_path / "new.db")
     assert _files(tmp_path) == ["whole.db"]
@@ -109,33 +109,33 @@ def test_a_full_disk_leaves_nothing_behind(whole: Recording, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("selection", [Selection(), Selection(pod="shop/web-99")])
-def test_who_watches_the_progress_can_end_it(
+def test_an_exception_of_the_progress_callback_leaves_no_file(
     error: type[BaseException], selection: Selection, whole: Recording, tmp_path: Path
 ) -> None:
-    told: list[float] = []
+    reported: list[float] = []
 
     def stop(done: float) -> None:
-        told.append(done)
-        if len(told) == 2:
+        reported.append(done)
+        if len(reported) == 2:
             raise error
 
     with pytest.raises(error):
         extract(whole, tmp_path / "new.db", selection, on_progress=stop)
     assert _files(tmp_path) == ["whole.db"]
-    # The original can still be used, and it works the next time.
+    # The original can still be used, and a second attempt succeeds.
     assert extract(whole, tmp_path / "new.db", selection).counts.events > 0
 
 
-def test_progress_goes_from_nothing_to_all(whole: Recording, tmp_path: Path) -> None:
+def test_progress_rises_to_1(whole: Recording, tmp_path: Path) -> None:
     for name, selection in (("a.db", Selection()), ("b.db", Selection(pod="shop/web-3"))):
-        told: list[float] = []
-        extract(whole, tmp_path / name, selection, on_progress=told.append)
-        assert told == sorted(told)
-        assert told[-1] == 1.0
-        assert 0 <= told[0] < 1
+        reported: list[float] = []
+        extract(whole, tmp_path / name, selection, on_progress=reported.append)
+        assert reported == sorted(reported)
+        assert reported[-1] == 1.0
+        assert 0 <= reported[0] < 1
 
 
-def test_no_other_program_is_needed_to_read_it(whole: Recording, tmp_path: Path) -> None:
+def test_the_file_can_be_read_with_sqlite_alone(whole: Recording, tmp_path: Path) -> None:
     extract(whole, tmp_path / "new.db", Selection(pod="shop/web-3"))
     before = _files(tmp_path)
     sqlite = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]))"

@@ -49,13 +49,13 @@ ANNOTATED = EXAMPLES / "recordings" / "annotated.nriscope.db"
 
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Three probes, and two plugins with their replies."""
+    """Recordings of all captures, by name."""
     folder = tmp_path_factory.mktemp("captures")
     return {name: of_capture(name, folder / f"{name}.nriscope.db") for name in NAMES}
 
 
 def check_rounds(whole: Path, selection: Selection) -> int:
-    """That every round of the part is one of the whole; returns how many there are."""
+    """Check that every round of the part is one of the whole; return their number."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, Recording.open(whole) as recording:
         every = {one.event: one for one in recorded.rounds(recording)}
         output = Path(folder) / "part.db"
@@ -63,7 +63,7 @@ def check_rounds(whole: Path, selection: Selection) -> int:
         with Recording.open(output) as part:
             found = list(recorded.rounds(part))
             for one in found:
-                # Owners and evidence of every change, and who missed it.
+                # Equality includes owners and evidence of every change, and plugins that missed it.
                 assert one == every[one.event]
             assert {one.event for one in found} <= set(every)
     return len(found)
@@ -76,7 +76,7 @@ _SEEDS = st.tuples(st.integers(0, 2**32), st.sampled_from([1, 2, 3, 5, 8, 20]))
 @settings(max_examples=6, deadline=None)
 @given(seed=_SEEDS)
 @example(seed=(1, 1))
-def test_no_round_of_a_part_tells_anything_else(
+def test_rounds_of_a_part_equal_those_of_the_whole(
     name: str, captures: dict[str, Path], seed: tuple[int, int]
 ) -> None:
     with Recording.open(captures[name]) as recording:
@@ -88,12 +88,14 @@ def test_no_round_of_a_part_tells_anything_else(
 @pytest.mark.parametrize(
     "where", ["event:UpdateContainer", "container:sidecar", "session:2", "event:RunPodSandbox"]
 )
-def test_nor_does_one_that_is_chosen_by_words(where: str, captures: dict[str, Path]) -> None:
+def test_rounds_of_a_part_selected_by_expression_equal_those_of_the_whole(
+    where: str, captures: dict[str, Path]
+) -> None:
     for name in NAMES[1:3]:
         assert check_rounds(captures[name], Selection(where=parse(where))) > 2
 
 
-def test_who_missed_an_event_is_told_though_it_saw_nothing_else(tmp_path: Path) -> None:
+def test_a_plugin_that_missed_an_event_is_named_without_events_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     recorder = Recorder.open(path)
     first, second = (
@@ -116,26 +118,26 @@ def test_who_missed_an_event_is_told_though_it_saw_nothing_else(tmp_path: Path) 
     assert check_rounds(path, Selection(numbers=[5])) == 3
 
 
-def test_what_the_cri_tells_next_is_part_of_what_became_of_it(tmp_path: Path) -> None:
+def test_the_next_cri_status_belongs_to_the_context(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     events = list(lifecycle(0))
-    # A pod, its container until it runs, and what the CRI says then; twice, before it goes.
+    # Record the CRI's status after three events of the container's life.
     asked_about = a_container(a_pod(0), "app-0").id
     answer = an_item(CONTAINER_STATUS, status_request(asked_about), b"{}", service=CRI_SERVICE)
     recorder = Recorder.open(path)
-    seen = recorder.begin_session(replace(a_start(), mask=0))
-    told = recorder.begin_session(replace(a_start("-cri"), role=Role.CRI))
+    observed = recorder.begin_session(replace(a_start(), mask=0))
+    cri = recorder.begin_session(replace(a_start("-cri"), role=Role.CRI))
     for number, item in enumerate(events):
-        recorder.capture(seen, item)
+        recorder.capture(observed, item)
         if number in (4, 6, 8):
-            recorder.capture(told, answer)
+            recorder.capture(cri, answer)
     recorder.close()
     with Recording.open(path) as whole:
         every = [event.event for event in whole.events()]
         assert every[5] == every[8] == CONTAINER_STATUS
         extract(whole, tmp_path / "part.db", Selection(where=parse("event:CreateContainer")))
     with Recording.open(tmp_path / "part.db") as part:
-        # What comes after the update is about the update.
+        # The status after the update belongs to the update.
         assert [event.event for event in part.events()] == every[:6]
 
 
@@ -145,7 +147,7 @@ def a_creation() -> api.CreateContainerRequest:
 
 
 @pytest.mark.parametrize("name", NAMES[2:])
-def test_a_recording_from_before_effects_were_kept_is_looked_through(
+def test_a_recording_without_effect_table_gives_the_same_part(
     name: str, captures: dict[str, Path], tmp_path: Path
 ) -> None:
     old = tmp_path / "old.db"
@@ -164,22 +166,22 @@ def test_a_recording_from_before_effects_were_kept_is_looked_through(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_owners_are_those_of_the_whole(
+def test_owners_in_a_part_equal_those_in_the_whole(
     name: str, captures: dict[str, Path], tmp_path: Path
 ) -> None:
     with Recording.open(captures[name]) as whole:
         extract(whole, tmp_path / "part.db", Selection(pod="shop/web"))
         with Recording.open(tmp_path / "part.db") as part:
-            shown = [c for c in part.containers() if c.pod is not None and c.pod.name == "web"]
-            assert shown
-            for container in shown:
+            containers = [c for c in part.containers() if c.pod is not None and c.pod.name == "web"]
+            assert containers
+            for container in containers:
                 there, here = recorded.blame(whole, container), recorded.blame(part, container)
                 assert here.spec == there.spec
                 assert here.steps == there.steps != []
 
 
 @pytest.mark.parametrize("name", NAMES[:2])
-def test_a_window_of_time_blames_nobody_else(
+def test_rounds_of_a_time_window_equal_those_of_the_whole(
     name: str, captures: dict[str, Path], tmp_path: Path
 ) -> None:
     with Recording.open(captures[name]) as whole:
@@ -205,7 +207,7 @@ class Limits(BasePlugin):
 
 
 def device_injector() -> object:
-    """The example plugin in Python."""
+    """Return the example plugin in Python."""
     file = EXAMPLES / "python-device-injector" / "device_injector.py"
     spec = importlib.util.spec_from_file_location("example_device_injector", file)
     assert spec is not None
@@ -216,7 +218,7 @@ def device_injector() -> object:
 
 
 def verdicts(result: Replayed) -> Mapping[int, object]:
-    """What a replay came to, by the events of the recording."""
+    """Return the outcome of a replay by event of the recording."""
     return {
         one.event_id: (
             one.event,
@@ -256,7 +258,7 @@ def test_a_replay_of_a_part_has_the_verdicts_of_the_whole(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_so_it_has_with_several_probes_and_plugins(
+def test_verdicts_of_captures_with_several_plugins_equal_those_of_the_whole(
     name: str, captures: dict[str, Path], tmp_path: Path
 ) -> None:
     output = tmp_path / "part.db"
@@ -282,7 +284,7 @@ def test_the_log_shows_where_events_are_left_out(tmp_path: Path) -> None:
         number = item.id if isinstance(item, Event) else number + (item.lost or 0)
         if isinstance(item, Event):
             assert every[0] <= item.id <= every[-1]
-    # Every event is shown or counted, in its place.
+    # Every event is shown or counted in a gap, in order.
     assert number == every[-1]
     places = iter(every)
     for item in shown:

@@ -47,7 +47,7 @@ def gap(part: Recording) -> Gap:
         ("diff", "part of a recording: 13 events were left out\n"),
     ],
 )
-def test_commands_tell_it(command: str, words: str, part: Recording) -> None:
+def test_commands_report_left_out_events(command: str, words: str, part: Recording) -> None:
     done = CliRunner().invoke(cli, [command, str(part.path)])
     assert done.exit_code in (0, 1)
     assert words in done.output
@@ -55,16 +55,16 @@ def test_commands_tell_it(command: str, words: str, part: Recording) -> None:
     assert "not seen by" not in done.output
 
 
-def test_numbers_keep_it_apart(part: Recording) -> None:
+def test_statistics_count_left_out_events_separately(part: Recording) -> None:
     assert GapStats.of(part.gaps()) == GapStats(0, 0, 0, left_out=13)
     facts = facts_of(part.path, look(part, SessionTables()), events=19, damage="", live=False)
     assert (facts.gaps, facts.lost, facts.lost_unknown) == (0, 0, False)
 
 
-def test_screens_and_reports_tell_it(part: Recording, gap: Gap) -> None:
+def test_screens_and_reports_mention_left_out_events(part: Recording, gap: Gap) -> None:
     row = marker_text(GapMarker(Key(1, 0), gap))
     assert row.endswith("events left out of this part of the recording: 7")
     assert "were recorded, and are not in it: 7" in gap_words(gap)
     assert wording.lost(gap) == "none; 7 left out"
-    told = " ".join(one.text for line in summary.of_gap(part, gap) for one in line)
-    assert "lost" not in told
+    summary_text = " ".join(one.text for line in summary.of_gap(part, gap) for one in line)
+    assert "lost" not in summary_text
