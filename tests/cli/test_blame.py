@@ -17,7 +17,7 @@ from nri_scope.recording.reader import Recording
 from tests.cli.command import NRI_SCOPE
 from tests.replay.recordings import BUNDLED, life, of_capture, recording, run_pod
 from tests.replay.recordings import container as a_container
-from tests.report.made import SECRET, secret
+from tests.report.problem_recordings import SECRET, secret
 
 CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
 WITH_OWNERS = CAPTURES[2:]

@@ -32,7 +32,7 @@ from tests.replay.recordings import (
     write_session,
 )
 from tests.replay.recordings import container as a_container
-from tests.report.made import SECRET, secret
+from tests.report.problem_recordings import SECRET, secret
 
 CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
 

@@ -15,7 +15,7 @@ from nri_scope.cli.main import cli, run
 from nri_scope.report import output_file as report_file
 from tests.replay import recordings
 from tests.replay.recordings import RECORDING
-from tests.report import made
+from tests.report import problem_recordings
 from tests.tui.hostile import assert_harmless, hostile_recording
 
 
@@ -51,37 +51,39 @@ def test_one_container(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
 @pytest.mark.parametrize("what", [(), ("shop/web/first",), ("shop/web",), ("3",)])
 def test_a_redacted_report_has_no_secret(name: str, what: tuple[str, ...], tmp_path: Path) -> None:
-    recording, path = made.secret(tmp_path), tmp_path / name
+    recording, path = problem_recordings.secret(tmp_path), tmp_path / name
     done = report(recording, *what, "-o", path)
     assert "values as in the recording; --redact removes secrets" in done.stderr
-    assert made.SECRET in path.read_text()
+    assert problem_recordings.SECRET in path.read_text()
     done = report(recording, *what, "--redact", "-o", path, "--force")
     assert done.exit_code == 0
     assert "values replaced (" in done.stderr
     text = path.read_text()
-    assert made.SECRET not in text
+    assert problem_recordings.SECRET not in text
     assert "Secret and personal values were replaced by tokens" in text
     assert "API_TOKEN" in text
     assert recording.name in text
 
 
 def test_the_recordings_name_is_redacted_too(tmp_path: Path) -> None:
-    recording = made.secret(tmp_path).rename(tmp_path / f"of-{made.SECRET}.nriscope.db")
+    recording = problem_recordings.secret(tmp_path).rename(
+        tmp_path / f"of-{problem_recordings.SECRET}.nriscope.db"
+    )
     done = report(recording, "--redact", "-o", tmp_path / "report.md")
     assert done.exit_code == 0
-    assert made.SECRET not in (tmp_path / "report.md").read_text()
-    assert made.SECRET not in report(recording, "--redact", "--diagnose").stdout
+    assert problem_recordings.SECRET not in (tmp_path / "report.md").read_text()
+    assert problem_recordings.SECRET not in report(recording, "--redact", "--diagnose").stdout
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
 def test_what_was_written_is_looked_through(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recording = made.secret(tmp_path)
+    recording = problem_recordings.secret(tmp_path)
     draw = report_file.write
 
     def write(path: Path, parts: Iterable[str]) -> int:
-        return draw(path, [*parts, f"<b>{made.SECRET.replace('2', '&#50;')}</b>"])
+        return draw(path, [*parts, f"<b>{problem_recordings.SECRET.replace('2', '&#50;')}</b>"])
 
     monkeypatch.setattr(report_file, "write", write)
     assert run(["report", str(recording), "-o", str(tmp_path / name), "--redact"]) == 2
@@ -98,8 +100,11 @@ def test_words_of_ours_are_no_secrets_and_names_of_files_are(
     recording = recordings.recording(tmp_path / "x.nriscope.db", recordings.life(container))
     asked = ["report", str(recording), "--redact", "-o"]
     assert run([*asked, str(tmp_path / f"report{suffix}")]) == 0
-    recording = made.secret(tmp_path)
-    assert run(["report", str(recording), "--redact", "-o", f"{made.SECRET}{suffix}"]) == 2
+    recording = problem_recordings.secret(tmp_path)
+    assert (
+        run(["report", str(recording), "--redact", "-o", f"{problem_recordings.SECRET}{suffix}"])
+        == 2
+    )
     assert "the file's name; choose another name" in capsys.readouterr().err
 
 
@@ -133,7 +138,7 @@ def test_what_is_read_has_to_be_there_whatever_is_written_over(
 
 
 def test_findings_can_be_redacted(tmp_path: Path) -> None:
-    recording = made.conflict(tmp_path)
+    recording = problem_recordings.conflict(tmp_path)
     done = report(recording, "--diagnose", "--redact")
     assert done.exit_code == 1
     assert "Conflict: plugins" in done.stdout
@@ -146,7 +151,7 @@ def test_nothing_wrong_is_status_0() -> None:
 
 
 def test_something_wrong_is_status_1(tmp_path: Path) -> None:
-    done = report(made.conflict(tmp_path), "--diagnose")
+    done = report(problem_recordings.conflict(tmp_path), "--diagnose")
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
     assert lines[0].startswith("problem  Conflict: plugins ")
@@ -156,7 +161,7 @@ def test_something_wrong_is_status_1(tmp_path: Path) -> None:
 
 
 def test_json(tmp_path: Path) -> None:
-    done = report(made.conflict(tmp_path), "--diagnose", "--format", "json")
+    done = report(problem_recordings.conflict(tmp_path), "--diagnose", "--format", "json")
     assert done.exit_code == 1
     told = json.loads(done.stdout)
     (finding,) = told.pop("findings")

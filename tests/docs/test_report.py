@@ -15,7 +15,7 @@ from nri_scope.report import limits
 from nri_scope.report.finding import FindingKind, Level
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
-from tests.report import made
+from tests.report import problem_recordings
 
 TEXT = (ROOT / "docs" / "report.md").read_text()
 
@@ -28,7 +28,7 @@ def commands() -> list[str]:
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Pods and containers have the names used on the page.
-    return made.unified(tmp_path_factory.mktemp("report"))
+    return problem_recordings.unified(tmp_path_factory.mktemp("report"))
 
 
 @pytest.mark.parametrize("line", commands())

@@ -16,7 +16,7 @@ from nri_scope.report.html import html
 from nri_scope.report.report_data import Facts, Mark
 from tests.replay.recordings import RECORDING, of_capture
 
-from . import made
+from . import problem_recordings
 
 
 def facts_of(path: Path, reference: str | None = None) -> Facts:
@@ -115,14 +115,14 @@ def test_an_event_includes_all_connections(chain: Path) -> None:
 
 
 def test_slow_and_failing_events_are_listed(tmp_path: Path) -> None:
-    (failed, *_) = facts_of(made.failed(tmp_path)).troubles
+    (failed, *_) = facts_of(problem_recordings.failed(tmp_path)).troubles
     assert failed.kind is Mark.FAILED
     assert failed.subject == "shop/web/first"
     assert "not today" in failed.words
 
 
 def test_gaps_count_what_they_lost(tmp_path: Path) -> None:
-    facts = facts_of(made.with_gap(tmp_path))
+    facts = facts_of(problem_recordings.with_gap(tmp_path))
     assert [gap.reason for gap in facts.gaps] == ["the disk was full"]
     assert facts.lost == 7
     assert facts.timeline is not None
@@ -130,7 +130,7 @@ def test_gaps_count_what_they_lost(tmp_path: Path) -> None:
 
 
 def test_an_empty_recording(tmp_path: Path) -> None:
-    facts = facts_of(made.empty(tmp_path))
+    facts = facts_of(problem_recordings.empty(tmp_path))
     assert facts.timeline is None
     assert facts.events == 0
     assert facts.findings == ()

@@ -16,7 +16,7 @@ from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
 from nri_scope.share.extract import Selection, extract
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
 
-from . import made
+from . import problem_recordings
 
 Make = Callable[[Path], Path]
 
@@ -94,26 +94,29 @@ def test_fields_dropped_by_a_real_runtime_too_old_for_a_plugin_are_findings(
 
 
 def test_plugins_without_conflict_have_no_findings(tmp_path: Path) -> None:
-    assert found(made.healthy(tmp_path)) == ()
+    assert found(problem_recordings.healthy(tmp_path)) == ()
 
 
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (made.near, [(FindingKind.DEADLINE, Level.WARNING)]),
+        (problem_recordings.near, [(FindingKind.DEADLINE, Level.WARNING)]),
         (
-            made.late,
+            problem_recordings.late,
             [(FindingKind.DEADLINE, Level.PROBLEM), (FindingKind.DISCONNECTED, Level.PROBLEM)],
         ),
-        (made.conflict, [(FindingKind.CONFLICT, Level.PROBLEM)]),
-        (made.failed, [(FindingKind.FAILED, Level.PROBLEM)]),
-        (made.dropped, [(FindingKind.DROPPED, Level.WARNING)]),
-        (made.unified, [(FindingKind.UNIFIED, Level.WARNING), (FindingKind.ORDER, Level.NOTE)]),
-        (made.twins, [(FindingKind.DUPLICATE, Level.PROBLEM)]),
-        (made.missed, [(FindingKind.MISSED, Level.WARNING)]),
-        (made.pod_first, [(FindingKind.ORDER, Level.NOTE)]),
-        (made.repeated, [(FindingKind.ORDER, Level.NOTE)]),
-        (made.same_index, [(FindingKind.ORDER, Level.NOTE)]),
+        (problem_recordings.conflict, [(FindingKind.CONFLICT, Level.PROBLEM)]),
+        (problem_recordings.failed, [(FindingKind.FAILED, Level.PROBLEM)]),
+        (problem_recordings.dropped, [(FindingKind.DROPPED, Level.WARNING)]),
+        (
+            problem_recordings.unified,
+            [(FindingKind.UNIFIED, Level.WARNING), (FindingKind.ORDER, Level.NOTE)],
+        ),
+        (problem_recordings.twins, [(FindingKind.DUPLICATE, Level.PROBLEM)]),
+        (problem_recordings.missed, [(FindingKind.MISSED, Level.WARNING)]),
+        (problem_recordings.pod_first, [(FindingKind.ORDER, Level.NOTE)]),
+        (problem_recordings.repeated, [(FindingKind.ORDER, Level.NOTE)]),
+        (problem_recordings.same_index, [(FindingKind.ORDER, Level.NOTE)]),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -122,7 +125,7 @@ def test_each_kind_is_found_with_its_events(
 ) -> None:
     path = make(tmp_path)
     findings = found(path)
-    if make is made.near:
+    if make is problem_recordings.near:
         # Under load the plugin may be even later.
         assert {one.kind for one in findings} >= {FindingKind.DEADLINE}
     else:
@@ -139,7 +142,7 @@ def test_each_kind_is_found_with_its_events(
 def test_a_late_plugin_is_named_with_the_containers_created_without_it(
     tmp_path: Path,
 ) -> None:
-    _, disconnected = found(made.late(tmp_path))
+    _, disconnected = found(problem_recordings.late(tmp_path))
     assert disconnected.title == "10-stuck was disconnected, and containers were created without it"
     assert disconnected.containers == ("shop/web/first", "shop/web/second")
     assert "did not reply in time (CreateContainer" in disconnected.detail
@@ -147,13 +150,13 @@ def test_a_late_plugin_is_named_with_the_containers_created_without_it(
 
 
 def test_a_conflict_names_both_plugins_and_the_field(tmp_path: Path) -> None:
-    (conflict,) = found(made.conflict(tmp_path))
+    (conflict,) = found(problem_recordings.conflict(tmp_path))
     for word in ("10-one", "20-two", "MODE"):
         assert word in conflict.title
 
 
 def test_a_dropped_field_has_the_reason(tmp_path: Path) -> None:
-    (dropped,) = found(made.dropped(tmp_path))
+    (dropped,) = found(problem_recordings.dropped(tmp_path))
     assert (
         dropped.title
         == "/linux/resources/memory/reservation, requested by 10-reserving, was not applied"
@@ -163,13 +166,15 @@ def test_a_dropped_field_has_the_reason(tmp_path: Path) -> None:
 
 
 def test_unified_settings_are_no_finding_if_the_container_ran(tmp_path: Path) -> None:
-    unified, _ = found(made.unified(tmp_path))
+    unified, _ = found(problem_recordings.unified(tmp_path))
     # All four containers have the settings; one of them never started.
     assert unified.containers == ("jobs/batch/broken",)
 
 
 def test_unified_settings_are_no_finding_on_cgroup_v2(tmp_path: Path) -> None:
-    assert FindingKind.UNIFIED not in {one.kind for one in found(made.unified_on_v2(tmp_path))}
+    assert FindingKind.UNIFIED not in {
+        one.kind for one in found(problem_recordings.unified_on_v2(tmp_path))
+    }
 
 
 @pytest.mark.parametrize("pod", ["shop/web", "jobs/batch"])
@@ -197,7 +202,7 @@ def test_an_extract_by_time_has_no_findings(tmp_path: Path) -> None:
 
 
 def test_findings_are_limited_to_the_selected_subject(tmp_path: Path) -> None:
-    path = made.dropped(tmp_path)
+    path = problem_recordings.dropped(tmp_path)
     (first,) = found(path, "shop/web/first")
     assert first.containers == ("shop/web/first",)
     assert len(first.events) == 1
@@ -206,12 +211,12 @@ def test_findings_are_limited_to_the_selected_subject(tmp_path: Path) -> None:
 
 
 def test_a_healthy_container_has_no_findings(tmp_path: Path) -> None:
-    path = made.unified(tmp_path)
+    path = problem_recordings.unified(tmp_path)
     assert found(path, "shop/web/app") == ()
 
 
 def test_an_event_in_the_wrong_order_is_named(tmp_path: Path) -> None:
-    (order,) = found(made.backwards(tmp_path))
+    (order,) = found(problem_recordings.backwards(tmp_path))
     assert order.title == "An event arrived after one that usually follows it"
     assert "PostStartContainer arrived after StopContainer." in order.detail
 
@@ -219,7 +224,7 @@ def test_an_event_in_the_wrong_order_is_named(tmp_path: Path) -> None:
 def test_a_pause_as_long_as_a_deadline_between_two_probes_is_a_disconnected_plugin(
     tmp_path: Path,
 ) -> None:
-    late, disconnected = found(made.silence(tmp_path, 1.01))
+    late, disconnected = found(problem_recordings.silence(tmp_path, 1.01))
     assert (late.kind, late.level) == (FindingKind.DEADLINE, Level.PROBLEM)
     assert late.title == (
         "Plugins at 01–49 (between 00-probe and 50-probe) took longer than one plugin's deadline"
@@ -231,24 +236,24 @@ def test_a_pause_as_long_as_a_deadline_between_two_probes_is_a_disconnected_plug
 
 
 def test_a_longer_pause_may_be_several_plugins_within_their_deadlines(tmp_path: Path) -> None:
-    (late,) = found(made.silence(tmp_path, 1.8))
+    (late,) = found(problem_recordings.silence(tmp_path, 1.8))
     assert late.kind is FindingKind.DEADLINE
 
 
 def test_creations_missing_from_the_recording_are_no_missed_creations(tmp_path: Path) -> None:
     # The creation is missing from the recording itself, so the plugin has no finding.
-    assert found(made.missed(tmp_path)) != ()
-    assert found(made.with_hole(tmp_path / "hole")) == ()
+    assert found(problem_recordings.missed(tmp_path)) != ()
+    assert found(problem_recordings.with_hole(tmp_path / "hole")) == ()
 
 
 def test_a_restart_of_the_runtime_is_no_finding(tmp_path: Path) -> None:
-    assert found(made.restarted(tmp_path)) == ()
+    assert found(problem_recordings.restarted(tmp_path)) == ()
 
 
 def test_a_plugin_no_longer_listed_for_validators_was_disconnected(
     tmp_path: Path,
 ) -> None:
-    disconnected, order = found(made.left_the_chain(tmp_path))
+    disconnected, order = found(problem_recordings.left_the_chain(tmp_path))
     assert order.title == NEVER_RAN
     assert (disconnected.kind, disconnected.level) == (FindingKind.DISCONNECTED, Level.WARNING)
     assert disconnected.title.startswith("20-device-injector was disconnected")
@@ -256,6 +261,6 @@ def test_a_plugin_no_longer_listed_for_validators_was_disconnected(
 
 
 def test_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
-    findings = found(made.many_errors(tmp_path))
+    findings = found(problem_recordings.many_errors(tmp_path))
     assert len(findings) == FINDINGS_OF_KIND_MAX + 1
     assert findings[-1].title == "20 more findings of the kind failed"

@@ -17,7 +17,7 @@ from nri_scope.report.html import html
 from tests.replay.recordings import RECORDING, of_capture
 from tests.tui.hostile import CANARY, INVISIBLE, assert_harmless, hostile_recording
 
-from . import made
+from . import problem_recordings
 
 TAGS = frozenset(
     (
@@ -195,7 +195,9 @@ def test_markup_in_a_recording_is_shown_as_text(hostile: str) -> None:
 
 def test_hostile_html_in_names_is_shown_as_text(tmp_path: Path) -> None:
     evil = "</code></td></style></script><script>alert(1)</script><img src=x onerror=alert(1)>"
-    text = page_of(made.named(tmp_path, f"{evil}\"' onload=x <!-- {{{{7*7}}}} {{% raw %}}"))
+    text = page_of(
+        problem_recordings.named(tmp_path, f"{evil}\"' onload=x <!-- {{{{7*7}}}} {{% raw %}}")
+    )
     found = Page(text)
     assert found.tags <= TAGS
     assert set(found.attributes) <= ATTRIBUTES
@@ -222,20 +224,20 @@ def test_changes_have_their_owners(healthy: str) -> None:
 
 
 def test_a_finding_has_advice(tmp_path: Path) -> None:
-    text = Page(page_of(made.conflict(tmp_path))).text
+    text = Page(page_of(problem_recordings.conflict(tmp_path))).text
     assert "both tried to set" in text
     assert "Let only one of the two plugins set that field" in text
     assert "events 5, 6, 7 and 8" in text
 
 
 def test_gaps_are_drawn_and_listed(tmp_path: Path) -> None:
-    text = page_of(made.with_gap(tmp_path))
+    text = page_of(problem_recordings.with_gap(tmp_path))
     assert 'class="gap"' in text
     assert "the disk was full" in Page(text).text
 
 
 def test_an_empty_recording_makes_a_page(tmp_path: Path) -> None:
-    found = Page(page_of(made.empty(tmp_path)))
+    found = Page(page_of(problem_recordings.empty(tmp_path)))
     assert "no events" in found.text
     assert "Timeline" not in found.text
 

@@ -20,7 +20,7 @@ from nri_scope.report.report_data import Facts
 from tests.replay.recordings import of_capture
 from tests.tui.hostile import INVISIBLE, hostile_recording
 
-from . import made
+from . import problem_recordings
 
 OURS = re.compile(r"</?(?:details|summary|sub|code)>|<details><summary>|</summary>", re.IGNORECASE)
 PARSER = MarkdownIt("gfm-like")
@@ -85,7 +85,7 @@ def test_a_hostile_recording_is_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_markdown_in_names_is_text(evil: str, tmp_path: Path) -> None:
-    assert_is_only_text(markdown(facts_of(made.named(tmp_path, evil))))
+    assert_is_only_text(markdown(facts_of(problem_recordings.named(tmp_path, evil))))
 
 
 @settings(
@@ -94,7 +94,7 @@ def test_markdown_in_names_is_text(evil: str, tmp_path: Path) -> None:
 @given(st.text("`|@#<>[]()*_~\\\n&-! abG1./:h", min_size=1, max_size=30))
 def test_generated_names_are_text(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     folder = tmp_path_factory.mktemp("named")
-    assert_is_only_text(markdown(facts_of(made.named(folder, name))))
+    assert_is_only_text(markdown(facts_of(problem_recordings.named(folder, name))))
 
 
 def test_a_long_report_is_cut_between_parts_and_lists_the_omitted(tmp_path: Path) -> None:
@@ -110,13 +110,13 @@ def test_a_long_report_is_cut_between_parts_and_lists_the_omitted(tmp_path: Path
 
 
 def test_many_containers_stay_within_the_limit(tmp_path: Path) -> None:
-    text = markdown(facts_of(made.many_changes(tmp_path)))
+    text = markdown(facts_of(problem_recordings.many_changes(tmp_path)))
     assert len(text) <= MARKDOWN_MAX
     assert "× container's changes" in text
     assert_is_only_text(text)
 
 
 def test_findings_come_first(tmp_path: Path) -> None:
-    text = markdown(facts_of(made.healthy(tmp_path)))
+    text = markdown(facts_of(problem_recordings.healthy(tmp_path)))
     assert text.index("### Findings") < text.index("### The chain") < text.index("### Sessions")
     assert "No findings." in text
