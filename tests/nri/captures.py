@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What real runtimes sent, from tests/data/captures."""
+"""Recorded exchanges of real runtimes, from tests/data/captures."""
 
 from __future__ import annotations
 

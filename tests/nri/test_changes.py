@@ -81,7 +81,7 @@ def test_every_field_of_an_adjustment_has_its_path() -> None:
     )
     for message in (adjust, adjust.linux, adjust.linux.resources):
         unset = set(message.DESCRIPTOR.fields_by_name) - {f.name for f, _ in message.ListFields()}
-        assert not unset, "the example above has to set every field there is"
+        assert not unset, "the example above must set every field"
     reply = api.CreateContainerResponse(adjust=adjust)
     changed, owners = changes_of("CreateContainer", None, reply, "10-x")
     assert owners == ("10-x",)
@@ -122,7 +122,7 @@ def test_every_field_of_an_adjustment_has_its_path() -> None:
 
 
 @pytest.mark.parametrize("group", ["memory", "cpu", "hooks", "rdt"])
-def test_each_field_of_a_group_has_a_path_of_its_own(group: str) -> None:
+def test_each_field_of_a_group_has_its_own_path(group: str) -> None:
     seen = set()
     fields = {
         "memory": api.LinuxMemory.DESCRIPTOR,
@@ -193,7 +193,7 @@ def test_unsolicited_updates_count() -> None:
     )
 
 
-def test_a_validator_is_told_owners_with_their_oddities() -> None:
+def test_owners_in_a_validation_request_are_parsed() -> None:
     request = api.ValidateContainerAdjustmentRequest()
     fields = request.owners.owners["c"]
     fields.simple[api.OciHooks] = "10-a,20-b"
@@ -207,7 +207,7 @@ def test_a_validator_is_told_owners_with_their_oddities() -> None:
     )
 
 
-def test_every_field_with_owners_has_a_path() -> None:
+def test_every_ownable_field_has_a_path() -> None:
     request = api.ValidateContainerAdjustmentRequest()
     numbers = [v.number for v in api.Field.DESCRIPTOR.values if v.number]
     for number in numbers:
@@ -216,7 +216,7 @@ def test_every_field_with_owners_has_a_path() -> None:
     assert not any(path.startswith("/nri/") for path in changed)
 
 
-def test_passive_exchanges_say_nothing() -> None:
+def test_passive_exchanges_change_nothing() -> None:
     assert changes_of("StartContainer", api.StartContainerRequest(), None, "p") == NO_CHANGES
     assert changes_of("CreateContainer", None, None, "p") == NO_CHANGES
     assert changes_of("CreateContainer", None, api.CreateContainerResponse(), "p") == NO_CHANGES

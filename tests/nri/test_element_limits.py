@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many elements a message has is bounded on its bytes; protobuf counts after us."""
+"""The number of elements of a message is bounded before decoding; checked with protobuf."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FULL = [(kind, path) for kind in KINDS[:3] for path in repeated_fields(kind.DESC
 
 
 def elements_of(message: Message) -> int:
-    """The elements of a decoded message, as protobuf gives them."""
+    """Return the number of elements of a decoded message."""
     count = len(UnknownFieldSet(message))
     for field, value in message.ListFields():
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -60,30 +60,30 @@ def elements_of(message: Message) -> int:
 
 @settings(deadline=None, max_examples=amount(200, 60))
 @given(st.sampled_from(KINDS), st.integers(0, 1 << 32), st.integers(1, 60))
-def test_a_message_has_at_most_so_many_and_is_as_it_was_where_it_has(
-    kind: type[Message], seed: int, most: int
+def test_a_message_over_the_limit_is_cut_and_others_are_unchanged(
+    kind: type[Message], seed: int, limit: int
 ) -> None:
     content = random_message(kind, random.Random(seed)).SerializeToString()
-    whole, kept = kind.FromString(content), bounded(kind, content, most)
+    whole, kept = kind.FromString(content), bounded(kind, content, limit)
     message = kind.FromString(kept)
     if kept == content:
-        assert elements_of(message) <= 2 * most
+        assert elements_of(message) <= 2 * limit
     else:
         assert kept.endswith(CUT.encode())
         unknown = UnknownFieldSet(message)
         assert unknown[len(unknown) - 1].field_number == CUT_FIELD
-        assert elements_of(message) <= most + 2 < elements_of(whole) * 3 + 3
+        assert elements_of(message) <= limit + 2 < elements_of(whole) * 3 + 3
 
 
 @settings(deadline=None, max_examples=amount(200, 60))
 @given(st.sampled_from(KINDS), st.binary(max_size=40), st.integers(0, 255), st.integers(1, 60))
-def test_any_bytes_are_bounded(kind: type[Message], data: bytes, times: int, most: int) -> None:
-    kept = bounded(kind, data * times, most)
+def test_any_bytes_are_bounded(kind: type[Message], data: bytes, times: int, limit: int) -> None:
+    kept = bounded(kind, data * times, limit)
     try:
         message = kind.FromString(kept)
     except DecodeError:
         return
-    assert elements_of(message) <= 2 * most + 2
+    assert elements_of(message) <= 2 * limit + 2
 
 
 @pytest.mark.parametrize(("kind", "path"), FULL, ids=lambda value: str(value)[-30:])
@@ -94,7 +94,7 @@ def test_every_repeated_field_is_bounded(kind: type[Message], path: tuple[int, .
     assert elements_of(kind.FromString(kept)) <= 102 < elements_of(kind.FromString(content))
 
 
-def test_what_runtimes_send_is_never_cut() -> None:
+def test_a_realistic_large_message_is_not_cut() -> None:
     pod = a_pod()
     container = a_container(pod, variables=7_000)
     container.annotations.update({f"example.org/{n}": "x" * 20 for n in range(6_000)})
@@ -103,12 +103,12 @@ def test_what_runtimes_send_is_never_cut() -> None:
     content = container.SerializeToString()
     assert len(content) > 2 * MAX_ELEMENTS
     assert bounded(api.Container, content) is content
-    told = api.SynchronizeRequest(pods=[pod] * 700, containers=[a_container(pod)] * 700)
-    decoded = decode_request("Synchronize", told.SerializeToString())
-    assert decoded.message == told
+    request = api.SynchronizeRequest(pods=[pod] * 700, containers=[a_container(pod)] * 700)
+    decoded = decode_request("Synchronize", request.SerializeToString())
+    assert decoded.message == request
 
 
-def test_one_with_too_many_is_named_and_left_as_it_came() -> None:
+def test_an_oversized_request_is_marked_and_keeps_its_subject() -> None:
     pod, container = a_pod(), a_container(a_pod())
     request = api.CreateContainerRequest(pod=pod, container=container).SerializeToString()
     many = of_many(api.CreateContainerRequest.DESCRIPTOR, (2, 8), 2 * MAX_RECORDED + 100)
@@ -121,7 +121,7 @@ def test_one_with_too_many_is_named_and_left_as_it_came() -> None:
     assert reply is not None and elements_of(reply) <= MAX_ELEMENTS + 2
 
 
-def test_what_is_shown_of_it_says_so() -> None:
+def test_a_cut_message_shows_that_elements_are_omitted() -> None:
     shown = plain_bytes(
         api.Container, b"\x0a\x02c1" + of_many(api.Container.DESCRIPTOR, (8,), 1 << 20)
     )

@@ -33,12 +33,12 @@ def test_event_n_is_bit_n_minus_1() -> None:
 
 
 @given(st.frozensets(st.sampled_from(Event)))
-def test_a_mask_gives_its_events_back(events: frozenset[Event]) -> None:
+def test_a_mask_round_trips(events: frozenset[Event]) -> None:
     assert events_in(mask_of(events)) == tuple(sorted(events))
     assert events_in(mask_of(events) | 1 << 20) == tuple(sorted(events))
 
 
-def test_pod_events_are_those_that_carry_no_container() -> None:
+def test_pod_events_are_those_without_a_container() -> None:
     fields = {event: METHODS[event.name].request.DESCRIPTOR.fields_by_name for event in Event}
     assert {event for event in Event if "container" not in fields[event]} == POD_EVENTS
 
@@ -62,17 +62,17 @@ def test_pod_and_container_events_are_all_passive_ones() -> None:
         ("all,ValidateContainerAdjustment", set(Event)),
     ],
 )
-def test_choices(text: str, events: set[Event]) -> None:
+def test_event_selections_are_parsed(text: str, events: set[Event]) -> None:
     assert parse_events(text) == events
 
 
 @pytest.mark.parametrize("text", ["", " , ", "pod,-pod", "-all"])
-def test_an_empty_choice_is_refused(text: str) -> None:
+def test_an_empty_selection_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="is empty"):
         parse_events(text)
 
 
-def test_a_wrong_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_event_name_suggests_the_nearest() -> None:
     with pytest.raises(UsageError, match="'CreateContiner'; did you mean CreateContainer"):
         parse_events("pod,CreateContiner")
     with pytest.raises(UsageError, match="events are RunPodSandbox"):

@@ -13,7 +13,7 @@ NAMES = st.from_regex(r"[A-Za-z0-9_.+-]+", fullmatch=True)
 
 
 @given(INDICES, NAMES)
-def test_a_file_name_gives_index_and_name_back(index: str, name: str) -> None:
+def test_a_plugin_file_name_round_trips(index: str, name: str) -> None:
     assert check_index(index) == index
     assert check_name(name) == name
     assert parse_plugin_file(plugin_id(index, name)) == (index, name)
@@ -25,18 +25,18 @@ def test_an_index_is_exactly_two_ascii_digits(index: str) -> None:
         check_index(index)
 
 
-def test_a_single_digit_gets_its_zero_suggested() -> None:
+def test_a_single_digit_suggests_a_leading_zero() -> None:
     with pytest.raises(UsageError, match="write 07"):
         check_index("7")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "a\n", "x:y"])
-def test_other_characters_make_no_name(name: str) -> None:
+def test_other_characters_in_a_name_are_rejected(name: str) -> None:
     with pytest.raises(UsageError, match="name"):
         check_name(name)
 
 
 @pytest.mark.parametrize("name", ["logger", "1-logger", "aa-x", "00_x", "00", "00-", "-00-x", ""])
-def test_a_file_without_index_and_name_is_refused(name: str) -> None:
+def test_a_file_name_without_index_and_name_is_rejected(name: str) -> None:
     with pytest.raises(UsageError, match="not a name for a plugin file"):
         parse_plugin_file(name)

@@ -6,7 +6,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS, STATE_CHANGE_EVENTS
 
 
-def test_the_table_is_that_of_the_services() -> None:
+def test_the_method_table_equals_the_api_s_services() -> None:
     declared = {
         (service.full_name, method.name): (
             method.input_type.full_name,
@@ -15,19 +15,19 @@ def test_the_table_is_that_of_the_services() -> None:
         for service in map(api.DESCRIPTOR.services_by_name.__getitem__, ("Plugin", "Runtime"))
         for method in service.methods
     }
-    ours = {
+    known = {
         (method.service, method.name): (
             method.request.DESCRIPTOR.full_name,
             method.reply.DESCRIPTOR.full_name,
         )
         for method in METHODS.values()
     }
-    assert ours == declared
+    assert known == declared
 
 
-def test_every_event_has_a_method_of_its_name() -> None:
+def test_every_event_has_the_method_of_its_name() -> None:
     assert {m.event: m.name for m in METHODS.values() if m.event} == {e: e.name for e in Event}
 
 
-def test_nine_events_travelled_as_state_change() -> None:
+def test_nine_events_were_sent_as_state_change() -> None:
     assert {int(event) for event in STATE_CHANGE_EVENTS} == {1, 2, 3, 5, 6, 7, 9, 11, 13}

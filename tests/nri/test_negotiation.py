@@ -29,7 +29,7 @@ CONFIGURES = st.builds(
 
 
 @given(CONFIGURES, st.none() | st.frozensets(st.sampled_from(Event)), st.booleans())
-def test_a_mask_is_never_0_nor_beyond_what_the_runtime_knows(
+def test_a_mask_is_never_0_and_has_only_known_events(
     request: api.ConfigureRequest, chosen: frozenset[Event] | None, validate: bool
 ) -> None:
     try:
@@ -54,29 +54,29 @@ def test_a_mask_is_never_0_nor_beyond_what_the_runtime_knows(
         (NAMES[3], "0.12.0", False, 0x1FFF),
     ],
 )
-def test_real_runtimes(name: str, version: str, inferred: bool, mask: int) -> None:
+def test_negotiation_with_real_runtimes(name: str, version: str, inferred: bool, mask: int) -> None:
     first = next(exchange for exchange in exchanges(name) if exchange.method == "Configure")
     result = negotiate(api.ConfigureRequest.FromString(first.request))
     assert (str(result.version), result.inferred, result.mask) == (version, inferred, mask)
     assert result.warnings == ()
 
 
-def test_an_unknown_runtime_gets_what_all_know() -> None:
+def test_an_unknown_runtime_has_the_events_common_to_all() -> None:
     result = negotiate(configure("mystery", "7.0"))
     assert (result.version, result.inferred, result.mask) == (None, False, 0x07FF)
 
 
-def test_a_build_without_module_information_is_inferred() -> None:
+def test_the_version_of_a_build_without_module_information_is_inferred() -> None:
     result = negotiate(configure("containerd", "2.3.1", "0.0.0-unknown"))
     assert (str(result.version), result.inferred) == ("0.12.0", True)
 
 
-def test_a_runtime_that_says_no_version_is_older_than_the_field() -> None:
+def test_a_runtime_without_nri_version_is_older_than_that_field() -> None:
     result = negotiate(configure("containerd", "2.3.1"))
     assert (str(result.version), result.inferred) == ("0.11.0", True)
 
 
-def test_validation_has_to_be_asked_for_expressly() -> None:
+def test_validation_requires_an_explicit_request() -> None:
     chosen = frozenset({Event.CreateContainer, Event.ValidateContainerAdjustment})
     without = negotiate(NEW, chosen)
     assert without.events == (Event.CreateContainer,)
@@ -85,7 +85,7 @@ def test_validation_has_to_be_asked_for_expressly() -> None:
     assert negotiate(NEW, validate=True).mask == 0x3FFF
 
 
-def test_events_that_this_runtime_lacks_are_named_and_the_rest_is_taken() -> None:
+def test_events_that_the_runtime_lacks_are_omitted_with_a_warning() -> None:
     result = negotiate(OLD, {Event.RunPodSandbox, Event.UpdatePodSandbox})
     assert result.events == (Event.RunPodSandbox,)
     assert result.warnings == (
@@ -94,7 +94,7 @@ def test_events_that_this_runtime_lacks_are_named_and_the_rest_is_taken() -> Non
     assert "has no ValidateContainerAdjustment" in negotiate(OLD, validate=True).warnings[0]
 
 
-def test_nothing_left_to_subscribe_to_is_an_error_rather_than_everything() -> None:
+def test_an_empty_subscription_is_an_error() -> None:
     with pytest.raises(UsageError, match="none of the chosen events; choose others"):
         negotiate(OLD, {Event.UpdatePodSandbox})
     with pytest.raises(UsageError):

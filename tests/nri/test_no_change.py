@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The law of passive replies: each one, read by the strictest runtime, asks for nothing.
+"""Passive replies request no change, even when read by the strictest runtime.
 
-The parties of this law are all that answer a runtime on our own behalf. `strict` stands for iSulad,
-which unwraps ``adjust``, ends at any update, and for Go, which wants ``more`` echoed.
+The parties are all components of nri-scope that reply to a runtime. `strict` combines iSulad, which
+unwraps ``adjust`` and exits on any update, with Go, which requires ``more`` to be echoed.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ VERSIONS = ["0.2.0", "0.6.1", "0.8.0", "0.9.0", "0.10.0", "0.11.0", "0.12.0", "0
 
 
 def strict(method: str, request: Message, payload: bytes) -> None:
-    """Read a reply as the most demanding runtime does."""
+    """Assert that a reply is valid for every runtime and requests nothing."""
     reply = METHODS[method].reply.FromString(payload)
     assert not getattr(reply, "update", ()) and not getattr(reply, "evict", ())
     if isinstance(reply, api.ConfigureResponse):
         assert reply.events, "0 subscribes to everything"
-        assert not reply.events & ~CONSERVATIVE_MASK, "iSulad never says a word again"
+        assert not reply.events & ~CONSERVATIVE_MASK, "iSulad sends no events at all"
     elif isinstance(reply, api.SynchronizeResponse):
         assert isinstance(request, api.SynchronizeRequest)
         assert reply.more == request.more
     elif isinstance(reply, api.CreateContainerResponse):
-        assert reply.HasField("adjust"), "this ends an isulad"
+        assert reply.HasField("adjust"), "iSulad exits without it"
         assert reply.adjust == api.ContainerAdjustment()
     else:
         assert reply == METHODS[method].reply()
@@ -66,8 +66,8 @@ SILENT = dict.fromkeys(("configure", "synchronize", *EVENT_HANDLERS.values()), n
 """Handlers for everything."""
 
 
-class SilentTasks:
-    """The same, asynchronous."""
+class AsyncSilent:
+    """Asynchronous handlers that return nothing."""
 
     async def create_container(self, pod: object, container: object) -> None:
         await asyncio.sleep(0)
@@ -82,15 +82,15 @@ class SilentTasks:
         await asyncio.sleep(0)
 
 
-class Deaf:
-    """One handler, so that most methods have none."""
+class OneHandler:
+    """Plugin with a single handler."""
 
     def remove_pod_sandbox(self, pod: object) -> None:
         pass
 
 
 class WithLists:
-    """Lists without anything in them."""
+    """Handlers that return empty lists."""
 
     def create_container(self, pod: object, container: object) -> list[object]:
         return []
@@ -126,24 +126,24 @@ PARTIES: dict[str, Callable[[], Start]] = {
     "probe": lambda: session(Logger(ListSink(), ME, role=Role.PROBE)),
     "launched logger": lambda: session(LaunchedPlugin(ME)),
     "doctor": lambda: register,
-    "library, no handlers called": lambda: library(Deaf()),
+    "library, no handlers called": lambda: library(OneHandler()),
     "library, all handlers": lambda: library(type("Silent", (), SILENT)()),
-    "library, asynchronous": lambda: library(SilentTasks()),
+    "library, asynchronous": lambda: library(AsyncSilent()),
     "library, empty lists": lambda: library(WithLists()),
     "emulated plugin of the tests": lambda: small,
 }
 
 
-async def asked(party: Start, calls: list[tuple[str, Message]]) -> list[bytes]:
-    """What a party answers to these calls, over a real connection."""
+async def replies_of(party: Start, calls: list[tuple[str, Message]]) -> list[bytes]:
+    """Return a party's replies to these calls, over a real connection."""
     ours, theirs = socket.socketpair()
     registered = asyncio.Event()
 
     def on_request(link: Link, request: RequestReceived, arrived_ns: int) -> None:
-        # Nothing is asked of a runtime unasked: an UpdateContainers ends an isulad.
+        # A passive party must not call UpdateContainers: iSulad exits on it.
         assert request.method == "RegisterPlugin"
-        told = api.RegisterPluginRequest.FromString(request.payload)
-        assert check_index(told.plugin_idx) and check_name(told.plugin_name)
+        registration = api.RegisterPluginRequest.FromString(request.payload)
+        assert check_index(registration.plugin_idx) and check_name(registration.plugin_name)
         link.respond(request.stream_id)
         registered.set()
 
@@ -165,7 +165,7 @@ async def asked(party: Start, calls: list[tuple[str, Message]]) -> list[bytes]:
 
 
 def every_call() -> list[tuple[str, Message]]:
-    """Each method once, StateChange for every event, with bodies that a runtime may send."""
+    """Return calls of every plugin method, with StateChange for every event."""
     pod, container = api.PodSandbox(id="p"), api.Container(id="c", pod_sandbox_id="p")
     calls: list[tuple[str, Message]] = []
     for method in PLUGIN_METHODS:
@@ -188,13 +188,15 @@ SETUP: list[tuple[str, Message]] = [
 
 
 @pytest.mark.parametrize("party", PARTIES)
-async def test_whatever_is_asked_nothing_is_wanted(party: str) -> None:
+async def test_no_reply_of_any_party_requests_a_change(party: str) -> None:
     calls = [*SETUP, *every_call(), ("Synchronize", api.SynchronizeRequest())]
-    for (method, request), payload in zip(calls, await asked(PARTIES[party](), calls), strict=True):
+    for (method, request), payload in zip(
+        calls, await replies_of(PARTIES[party](), calls), strict=True
+    ):
         strict(method, request, payload)
 
 
-def test_the_table_has_every_method_of_a_plugin_but_those_that_ask_back() -> None:
+def test_the_table_has_every_plugin_method_except_configure_and_synchronize() -> None:
     names = {method.name for method in PLUGIN_METHODS}
     assert names - NO_CHANGE.keys() == {"Configure", "Synchronize"}
     for method in NO_CHANGE:
@@ -202,19 +204,17 @@ def test_the_table_has_every_method_of_a_plugin_but_those_that_ask_back() -> Non
 
 
 @given(st.text(), st.binary(max_size=64), st.sampled_from([PLUGIN_SERVICE, "other.Service"]))
-def test_what_we_have_never_heard_of_gets_the_empty_message(
-    method: str, payload: bytes, service: str
-) -> None:
+def test_unknown_methods_get_an_empty_reply(method: str, payload: bytes, service: str) -> None:
     if method not in METHODS or service != PLUGIN_SERVICE:
         assert no_change(method, payload, service) == b""
 
 
-def test_another_service_s_methods_are_not_ours() -> None:
+def test_methods_of_another_service_get_an_empty_reply() -> None:
     assert no_change("CreateContainer", b"", "other.Service") == b""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_runtime_merges_an_empty_adjustment_to_what_no_reply_merges_to(version: str) -> None:
+def test_merging_an_empty_adjustment_changes_nothing(version: str) -> None:
     container = api.Container(id="c", name="x", annotations={"a": "1"}, args=["sh"])
     request = api.CreateContainerRequest(pod=api.PodSandbox(id="p"), container=container)
     without = merging.Creation(request, version=NriVersion.parse(version))
@@ -241,5 +241,5 @@ def test_a_runtime_merges_an_empty_adjustment_to_what_no_reply_merges_to(version
         (api.CreateContainerResponse.FromString(b"\x0a\x03\xf8\x07\x01"), False),
     ],
 )
-def test_what_says_nothing(reply: Message, empty: bool) -> None:
+def test_empty_replies_are_recognized(reply: Message, empty: bool) -> None:
     assert is_empty_reply(reply) is empty

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as plain values: the API's names, nothing lost."""
+"""Messages as plain values with the API's field names."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_fields_have_the_api_s_names_and_kinds() -> None:
     }
 
 
-def test_a_map_is_in_the_order_of_its_keys() -> None:
+def test_a_map_is_sorted_by_its_keys() -> None:
     pod = PodSandbox(labels=dict.fromkeys("zebra", ""))
     labels = plain(pod)["labels"]
     assert isinstance(labels, dict) and list(labels) == sorted("zebra")
 
 
-def test_what_is_set_to_nothing_is_still_there() -> None:
+def test_an_empty_submessage_is_kept() -> None:
     assert plain(Container(linux=LinuxContainer())) == {"linux": {}}
     assert plain(Container()) == {}
 
@@ -80,10 +80,10 @@ def test_unknown_fields_are_shown() -> None:
     }
 
 
-def test_every_request_of_real_runtimes_can_be_shown_whole() -> None:
+def test_every_request_of_real_runtimes_has_all_fields() -> None:
     for capture in ("containerd-1.7.24", "containerd-2.4-beta", "cri-o-1.37"):
         for _, item in captured(capture):
             message = decode_request(item.method, item.request).message
             assert message is not None
-            told = plain(message)
-            assert set(told) == {field.name for field, _ in message.ListFields()}
+            shown = plain(message)
+            assert set(shown) == {field.name for field, _ in message.ListFields()}

@@ -22,7 +22,7 @@ UNKNOWN_FIELD = b"\xfa\x3f\x01x"  # field 1023, a string
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_real_runtimes_sent_decodes_and_keeps_its_meaning(name: str) -> None:
+def test_requests_of_real_runtimes_round_trip(name: str) -> None:
     seen = set()
     for exchange in exchanges(name):
         decoded = decode_request(exchange.method, exchange.request, PLUGIN_SERVICE)
@@ -36,7 +36,7 @@ def test_what_real_runtimes_sent_decodes_and_keeps_its_meaning(name: str) -> Non
             again = type(message).FromString(written)
             assert again == message
             assert again.SerializeToString(deterministic=True) == written
-            # Nothing is lost but the order of map entries.
+            # Only the order of map entries differs.
             assert sorted(written) == sorted(raw)
         if decoded.event not in ("Configure", "Synchronize"):
             assert decoded.pod is not None and decoded.pod.id
@@ -82,7 +82,7 @@ def test_a_state_change_is_named_after_its_event() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 15, 99, -1])
-def test_a_state_change_with_a_number_from_the_future_shows_it(number: int) -> None:
+def test_a_state_change_with_an_unknown_number_shows_it(number: int) -> None:
     message = api.StateChangeEvent(event=api.Event.ValueType(number), pod=api.PodSandbox(id="p"))
     decoded = decode_request("StateChange", message.SerializeToString())
     assert decoded.event == f"StateChange({number})"
@@ -90,17 +90,17 @@ def test_a_state_change_with_a_number_from_the_future_shows_it(number: int) -> N
     assert decoded.mark == ""
 
 
-def test_a_malformed_state_change_is_just_that() -> None:
+def test_a_malformed_state_change_is_marked() -> None:
     decoded = decode_request("StateChange", b"\x08")
     assert (decoded.event, decoded.mark) == ("StateChange", MALFORMED)
     assert event_name("StateChange", None) == "StateChange"
 
 
-def test_text_that_is_no_utf8_is_malformed() -> None:
+def test_invalid_utf8_is_malformed() -> None:
     assert decode_request("StopPodSandbox", b"\x0a\x03\x0a\x01\xff").mark == MALFORMED
 
 
-def test_a_pod_of_a_mere_id_is_a_pod() -> None:
+def test_a_pod_with_only_an_id_is_a_pod() -> None:
     request = api.StopContainerRequest(container=api.Container(id="c", pod_sandbox_id="p"))
     assert decode_request("StopContainer", request.SerializeToString()).pod is None
     request.pod.id = "p"
@@ -109,10 +109,10 @@ def test_a_pod_of_a_mere_id_is_a_pod() -> None:
     assert decoded.container is not None and decoded.container.id == "c"
 
 
-def test_what_a_plugin_calls_is_told_from_what_the_runtime_does() -> None:
+def test_a_plugins_calls_are_distinguished_from_the_runtimes() -> None:
     own = {name for name in METHODS if is_plugins_call(name, "")}
     assert own == {"RegisterPlugin", "UpdateContainers"}
     assert is_plugins_call("UpdateContainers", MALFORMED)
-    # Of another service that has a method of this name.
+    # UNKNOWN: a method of this name in another service.
     assert not is_plugins_call("UpdateContainers", UNKNOWN)
     assert not is_plugins_call("Hibernate", UNKNOWN)

@@ -9,7 +9,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
 from nri_scope.nri.session import TRANSITIONS, MessageKind, Role, Session, State, check_part_reply
 
-USUAL = [
+NORMAL_SEQUENCE = [
     (MessageKind.REGISTER, State.REGISTERING),
     (MessageKind.REGISTER_REPLY, State.REGISTERED),
     (MessageKind.CONFIGURE, State.CONFIGURING),
@@ -29,15 +29,15 @@ def at(state: State, role: Role = Role.PLUGIN) -> Session:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_the_usual_conversation(role: Role) -> None:
+def test_a_normal_session(role: Role) -> None:
     session = Session(role)
-    for kind, state in USUAL:
+    for kind, state in NORMAL_SEQUENCE:
         assert session.feed(kind) is state
     session.close()
     assert session.state is State.CLOSED
 
 
-def test_configure_may_overtake_the_answer_to_the_registration() -> None:
+def test_configure_may_precede_the_registration_reply() -> None:
     session = Session(Role.PLUGIN)
     for kind in (
         MessageKind.REGISTER,
@@ -49,7 +49,7 @@ def test_configure_may_overtake_the_answer_to_the_registration() -> None:
     assert session.state is State.CONFIGURED
 
 
-def test_synchronize_in_parts_is_over_with_the_last_one() -> None:
+def test_a_split_synchronize_ends_with_its_last_part() -> None:
     session = at(State.CONFIGURED)
     for _ in range(3):
         session.feed(MessageKind.SYNCHRONIZE_PART)
@@ -64,7 +64,7 @@ def test_synchronize_in_parts_is_over_with_the_last_one() -> None:
     "kind",
     [MessageKind.CONFIGURE, MessageKind.SYNCHRONIZE, MessageKind.EVENT, MessageKind.SHUTDOWN],
 )
-def test_a_runtime_must_not_speak_first(kind: MessageKind) -> None:
+def test_a_runtime_must_not_call_before_the_registration(kind: MessageKind) -> None:
     with pytest.raises(RemoteProtocolError, match=r"the runtime sent .* while connected"):
         Session(Role.PLUGIN).feed(kind)
     with pytest.raises(LocalProtocolError, match="while connected"):
@@ -79,7 +79,7 @@ def test_a_plugin_registers_once() -> None:
 
 
 @given(st.sampled_from(Role), st.lists(st.sampled_from(MessageKind), max_size=30))
-def test_any_order_is_followed_or_refused_and_a_refusal_changes_nothing(
+def test_any_message_is_accepted_or_rejected_without_a_state_change(
     role: Role, kinds: list[MessageKind]
 ) -> None:
     session = Session(role)
@@ -95,12 +95,12 @@ def test_any_order_is_followed_or_refused_and_a_refusal_changes_nothing(
             assert TRANSITIONS[before, kind] is after is session.state
 
 
-def test_every_state_can_be_reached_and_nothing_follows_the_end() -> None:
+def test_every_state_is_reachable_and_final_states_have_no_transition() -> None:
     assert set(TRANSITIONS.values()) == set(State) - {State.CONNECTED, State.CLOSED}
     assert not any(state in (State.SHUTTING_DOWN, State.CLOSED) for state, _ in TRANSITIONS)
 
 
-def test_a_part_is_answered_with_more_and_without_updates() -> None:
+def test_a_part_reply_must_have_more_and_no_updates() -> None:
     check_part_reply(api.SynchronizeResponse(more=True))
     with pytest.raises(RemoteProtocolError, match="in parts"):
         check_part_reply(api.SynchronizeResponse())

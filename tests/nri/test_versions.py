@@ -48,7 +48,7 @@ def test_versions_order_by_semantic_versioning() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "unknown", "(devel)", "0.0.0-unknown", "v", "1", "x.y.z"])
-def test_what_tells_nothing_is_no_version(text: str) -> None:
+def test_texts_without_a_version_are_not_parsed(text: str) -> None:
     assert NriVersion.parse(text) is None
 
 
@@ -76,16 +76,16 @@ def test_vendor_suffixes_do_not_change_the_order(suffix: str) -> None:
         ("9.0.0", 0x3FFF),
     ],
 )
-def test_masks(text: str, mask: int) -> None:
+def test_valid_masks_by_version(text: str, mask: int) -> None:
     assert valid_mask(version(text)) == mask
 
 
-def test_an_unknown_version_has_what_all_have_and_no_more() -> None:
+def test_an_unknown_version_has_only_the_common_features() -> None:
     assert valid_mask(None) == 0x07FF
     assert not any(has(None) for has in (has_split_sync, has_dedicated_rpcs, sends_nri_version))
 
 
-def test_abilities_begin_at_their_versions() -> None:
+def test_features_begin_at_their_versions() -> None:
     for has, before, since in (
         (has_split_sync, "0.6.1", "0.7.0"),
         (has_dedicated_rpcs, "0.11.0", "0.12.0"),
@@ -144,7 +144,7 @@ def test_the_version_is_inferred_from_the_runtime(
     assert (None if inferred is None else str(inferred)) == nri
 
 
-def test_runtimes_are_called_by_their_usual_names() -> None:
+def test_runtimes_have_their_usual_titles() -> None:
     assert [runtime_title(name) for name in ("containerd", "cri-o", "v2", "other")] == [
         "containerd",
         "CRI-O",

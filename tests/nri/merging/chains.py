@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short ways to make replies and to merge them."""
+"""Helpers that build and merge replies."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def nri(text: str) -> NriVersion:
     return version
 
 
-def adjusting(*do: Adjust) -> api.CreateContainerResponse:
-    """A reply whose adjustment has had these things done to it."""
+def adjusting(*modify: Adjust) -> api.CreateContainerResponse:
+    """Return a reply whose adjustment these functions have modified."""
     reply = api.CreateContainerResponse()
     reply.adjust.SetInParent()
-    for one in do:
+    for one in modify:
         one(reply.adjust)
     return reply
 
@@ -43,18 +43,18 @@ def creating(
     return creation
 
 
-def update(container_id: str, *do: Resources, ignore: bool = False) -> api.ContainerUpdate:
-    """An update in whose resources these things were done."""
-    made = api.ContainerUpdate(container_id=container_id, ignore_failure=ignore)
-    for one in do:
-        one(made.linux.resources)
-    return made
+def update(container_id: str, *modify: Resources, ignore: bool = False) -> api.ContainerUpdate:
+    """Return an update whose resources these functions have modified."""
+    message = api.ContainerUpdate(container_id=container_id, ignore_failure=ignore)
+    for one in modify:
+        one(message.linux.resources)
+    return message
 
 
 def updating(
     *replies: list[api.ContainerUpdate], version: str = "", asked: api.LinuxResources | None = None
 ) -> Updating:
-    """Merge replies to the update of container ``own``, of plugins ``10-a``, ``20-b`` …"""
+    """Merge the replies of plugins ``10-a``, ``20-b`` … to an update of container ``own``."""
     request = api.UpdateContainerRequest(
         container=api.Container(id="own"), linux_resources=asked or api.LinuxResources()
     )

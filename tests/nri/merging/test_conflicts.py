@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners: who set what last, and who may not set it again."""
+"""Owners of fields, and conflicts between plugins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTE: Adjust = lambda to: to.annotations.update({"k": "v"})  # noqa: E731
 NO_NOTE: Adjust = lambda to: to.annotations.update({"-k": ""})  # noqa: E731
 
 
-def test_setting_what_another_plugin_set_is_refused() -> None:
+def test_setting_a_field_of_another_plugin_is_rejected() -> None:
     cases: dict[str, Adjust] = {
         "Annotations k": NOTE,
         "Env HOME": ENV,
@@ -60,19 +60,19 @@ def test_removing_and_setting_replaces() -> None:
     assert creation.owners.owners["new"].compound[api.Env].owners == {"HOME": B}
 
 
-def test_who_removes_owns() -> None:
+def test_a_removal_owns_the_key() -> None:
     creation = creating(a=adjusting(ENV), b=adjusting(NO_ENV))
     assert creation.owners.owners["new"].compound[api.Env].owners == {"HOME": f"-{B}"}
     with pytest.raises(AdjustmentRefused, match='"30-c" and "20-b" both tried to set Env HOME'):
         creation.apply(adjusting(ENV), "30-c")
 
 
-def test_before_nri_0_10_a_removal_frees() -> None:
+def test_before_nri_0_10_a_removal_releases_the_key() -> None:
     creation = creating(version="0.8.0", a=adjusting(ENV), b=adjusting(NO_ENV), c=adjusting(ENV))
     assert creation.owners.owners["new"].compound[api.Env].owners == {"HOME": "30-c"}
 
 
-def test_before_nri_0_10_conflicts_are_worded_otherwise() -> None:
+def test_before_nri_0_10_conflicts_have_other_messages() -> None:
     cases: dict[str, Adjust] = {
         "annotation k": NOTE,
         "memory 'UseHierarchy'": lambda to: to.linux.resources.memory.use_hierarchy.SetInParent(),
@@ -113,7 +113,7 @@ def test_the_first_conflict_in_upstreams_order_is_reported() -> None:
         creating(a=both, b=both)
 
 
-def test_removing_an_annotation_alone_leaves_it_to_be_seen() -> None:
+def test_a_removed_annotation_is_still_shown_to_later_plugins() -> None:
     container = api.Container(id="new")
     container.annotations["k"] = "old"
     creation = creating(container, a=adjusting(NO_NOTE))

@@ -18,7 +18,7 @@ def test_the_first_plugin_sees_the_container_with_empty_messages_added() -> None
     assert container.HasField("hooks")
     assert container.linux.resources.HasField("memory")
     assert container.linux.resources.HasField("cpu")
-    assert not request.container.HasField("linux"), "what was given is left alone"
+    assert not request.container.HasField("linux"), "the argument is unchanged"
 
 
 def test_later_plugins_see_what_earlier_ones_adjusted() -> None:
@@ -97,8 +97,8 @@ def test_a_namespace_is_replaced_or_removed_by_its_type() -> None:
     seen = creation.request.container.linux.namespaces
     assert [one.type for one in seen] == ["ipc", "pid", "uts"]
     assert seen[1].path == "/proc/1/ns/pid"
-    asked = [one.type for one in creation.adjustment.linux.namespaces]
-    assert asked == ["pid", "-network", "uts"]
+    requested = [one.type for one in creation.adjustment.linux.namespaces]
+    assert requested == ["pid", "-network", "uts"]
 
 
 def test_the_container_that_is_created_cannot_be_updated() -> None:
@@ -125,10 +125,10 @@ def test_the_response_has_the_adjustment_and_the_updates() -> None:
     assert response.adjust == creation.adjustment
     assert list(response.update) == creation.updates
     response.adjust.annotations["k"] = "changed"
-    assert creation.adjustment.annotations["k"] == "v", "it is a copy"
+    assert creation.adjustment.annotations["k"] == "v", "the response is a copy"
 
 
-def test_validators_get_the_pristine_container_and_everybody_asked() -> None:
+def test_validators_receive_the_pristine_container_and_all_plugins() -> None:
     container = api.Container(id="new", env=["A=1"])
     reply = adjusting(lambda to: to.env.add(key="A", value="2"))
     creation = creating(container, a=reply, b=adjusting())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins ask for in vain is reported."""
+"""Dropped requests of plugins are reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def dropped(creation: Creation) -> list[tuple[str, str]]:
     return [(one.path, one.reason) for one in creation.dropped]
 
 
-NEWER: dict[str, tuple[str, Adjust]] = {
+NEWER_FIELDS: dict[str, tuple[str, Adjust]] = {
     "/process/rlimits/RLIMIT_CORE": ("0.3.0", lambda to: to.rlimits.add(type="RLIMIT_CORE")),
     "/linux/resources/pids/limit": (
         "0.6.1",
@@ -37,9 +37,9 @@ NEWER: dict[str, tuple[str, Adjust]] = {
 }
 
 
-@pytest.mark.parametrize("path", NEWER)
-def test_a_runtime_drops_what_its_nri_does_not_have(path: str) -> None:
-    version, do = NEWER[path]
+@pytest.mark.parametrize("path", NEWER_FIELDS)
+def test_a_runtime_drops_fields_that_its_nri_lacks(path: str) -> None:
+    version, do = NEWER_FIELDS[path]
     nothing = creating(version=version, a=adjusting(lambda to: to.linux.SetInParent()))
     creation = creating(
         version=version, a=adjusting(lambda to: to.linux.SetInParent(), do), b=adjusting(do)
@@ -50,7 +50,7 @@ def test_a_runtime_drops_what_its_nri_does_not_have(path: str) -> None:
     assert creation.response() == nothing.response()
     assert creation.request == nothing.request
     assert not creation.owners.owners
-    assert not creating(a=adjusting(do)).dropped, "the newest one has it"
+    assert not creating(a=adjusting(do)).dropped, "the newest version has the field"
 
 
 def test_removing_a_variable_that_no_plugin_set_does_nothing() -> None:
@@ -69,7 +69,7 @@ def test_removing_a_variable_that_no_plugin_set_does_nothing() -> None:
     ]
 
 
-def test_removing_what_an_earlier_plugin_set_takes_it_back() -> None:
+def test_removing_an_earlier_plugins_value_cancels_it() -> None:
     creation = creating(
         a=adjusting(lambda to: to.linux.devices.add(path="/dev/kvm")),
         b=adjusting(lambda to: to.linux.devices.add(path="-/dev/kvm")),
@@ -98,7 +98,7 @@ def test_until_nri_0_12_2_removing_a_sysctl_removes_an_annotation() -> None:
     assert not creation.dropped
 
 
-def test_nri_0_11_dies_of_a_sysctl() -> None:
+def test_nri_0_11_panics_on_a_sysctl() -> None:
     with pytest.raises(AdjustmentRefused, match=r"^panic: assignment to entry in nil map$"):
         creating(version="0.11.0", a=adjusting(lambda to: to.linux.sysctl.update({"k": "1"})))
 
@@ -116,7 +116,7 @@ def test_unsolicited_updates_are_not_merged() -> None:
         ("/linux/resources/pids/limit", "5"),
         ("/linux/resources/pids/limit", "6"),
     ]
-    assert updates[0].linux.resources.pids.limit == 5, "what was given is left alone"
+    assert updates[0].linux.resources.pids.limit == 5, "the argument is unchanged"
 
 
 def test_a_long_value_is_cut() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container after its replies looks in OCI's terms like its spec after the same replies.
+"""A container adjusted as an NRI message has the same spec as its adjusted OCI spec.
 
-The latter is proven against upstream's generator; these are two independent ways to one result.
+The two implementations are independent; the second is tested against upstream's generator.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ CASES = 1000
 
 
 def merged(case: Case) -> Creation | Updating | None:
-    """The case after its chain; None where that is refused, or the event has no effect of its own.
+    """Merge a case's replies; None if they are rejected or the event has no effect of its own.
 
-    Classes are left out: what they stand for is in no message, and a spec only keeps their names.
+    Classes are omitted: no message contains their meaning, and a spec only their names.
     """
     merging: Creation | Updating
     if isinstance(case.request, api.CreateContainerRequest):
@@ -44,7 +44,7 @@ def without_classes(resources: api.LinuxResources) -> None:
 
 
 def comparable(spec: Spec) -> Spec:
-    """Without what NRI cannot show; of several huge page limits of a size, only the last."""
+    """Return a spec without values that NRI cannot show, and one huge page limit per size."""
     spec.pop("cdiDevices", None)
     linux = spec.get("linux")
     if isinstance(linux, dict):
@@ -83,7 +83,7 @@ def pairs() -> Iterator[tuple[str, Spec, Spec]]:
         yield case.name, comparable(spec_of(shown)), comparable(made)
 
 
-def test_both_ways_lead_to_the_same_spec() -> None:
+def test_both_implementations_give_the_same_spec() -> None:
     compared = 0
     for name, shown, made in pairs():
         assert shown == made, name

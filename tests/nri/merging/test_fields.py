@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables know all of the API that the generated code has."""
+"""The field tables are complete: they have every field of the generated code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def names(message: Descriptor) -> set[str]:
 
 
 def names_of_steps(*steps: object) -> set[str]:
-    """Named in the step, or by the class of one that merges one field only."""
+    """Return the fields of steps: their name, or the class name of single-field steps."""
     return {getattr(step, "name", type(step).__name__.lower()) for step in steps}
 
 
 def test_every_field_that_can_be_owned_is_in_the_table() -> None:
     assert {field.number for field in FIELDS} - {0} == set(api.Field.values()) - {0}
-    assert len({field.path for field in FIELDS}) == len(FIELDS) - 1, "two set the RDT class"
+    assert len({field.path for field in FIELDS}) == len(FIELDS) - 1, "two fields set the RDT class"
 
 
 def test_every_member_of_the_groups_is_in_a_table() -> None:

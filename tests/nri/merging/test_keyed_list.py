@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An indexed list is edited as a plain one is, and so are long lists in adjustments."""
+"""An indexed list behaves like a plain one, and merging long lists is fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nri_scope.oci import adjust, spec_of
 from .chains import creating, updating
 
 MANY = 20_000
-"""Fit in one reply; walking a list of them for each would take minutes."""
+"""Fits in one reply; quadratic merging would take minutes."""
 
 Item = tuple[str | None, int]
 Edit = tuple[str, str, int]
@@ -24,20 +24,20 @@ items = st.tuples(st.none() | keys, st.integers())
 edits = st.lists(st.tuples(st.sampled_from(["append", "remove", "replace"]), keys, st.integers()))
 
 
-def first(of: list[Item], key: str) -> int | None:
-    return next((place for place, item in enumerate(of) if item[0] == key), None)
+def first(members: list[Item], key: str) -> int | None:
+    return next((place for place, item in enumerate(members) if item[0] == key), None)
 
 
 @given(st.lists(items), edits)
-def test_it_is_edited_as_a_plain_list_is(before: list[Item], steps: list[Edit]) -> None:
+def test_edits_equal_those_of_a_plain_list(before: list[Item], steps: list[Edit]) -> None:
     plain = list(before)
     indexed = KeyedItems(before, lambda item: item[0])
-    for what, key, number in steps:
+    for operation, key, number in steps:
         place = first(plain, key)
-        if what == "append":
+        if operation == "append":
             indexed.append((key, number))
             plain.append((key, number))
-        elif what == "remove":
+        elif operation == "remove":
             indexed.remove(key)
             if place is not None:
                 del plain[place]
@@ -48,12 +48,12 @@ def test_it_is_edited_as_a_plain_list_is(before: list[Item], steps: list[Edit]) 
     assert list(indexed) == plain
 
 
-def long_reply(kind: str, *, anew: bool = False) -> api.CreateContainerResponse:
-    """Sets mounts and devices of `kind`, after removing them if `anew`, and else more."""
+def long_reply(kind: str, *, replace: bool = False) -> api.CreateContainerResponse:
+    """Return a reply with many mounts and devices of `kind`; `replace` removes earlier ones."""
     reply = api.CreateContainerResponse()
     linux = reply.adjust.linux
     for number in range(MANY):
-        if anew:
+        if replace:
             reply.adjust.mounts.add(destination=f"-/{number}")
             linux.devices.add(path=f"-/{number}")
         else:
@@ -66,9 +66,9 @@ def long_reply(kind: str, *, anew: bool = False) -> api.CreateContainerResponse:
 
 
 def test_replies_full_of_members_are_merged() -> None:
-    merging = creating(a=long_reply("b"), b=long_reply("c", anew=True))
+    merging = creating(a=long_reply("b"), b=long_reply("c", replace=True))
     adjustment = merging.response().adjust
-    # Twice, so that all is there already the second time.
+    # Applied twice, so that the second time every member exists.
     shown = adjusted(adjusted(merging.request.container, adjustment), adjustment)
     assert [mount.type for mount in shown.mounts] == ["c"] * MANY
     assert [device.type for device in shown.linux.devices] == ["c"] * MANY

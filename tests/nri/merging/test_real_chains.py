@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains on real runtimes: what each plugin saw and what came of it is what we make of it."""
+"""Merging matches real chains: each plugin's request and the resulting container."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBE = "00-probe-a"
 
 
 def in_order(container: api.Container) -> api.Container:
-    """With namespaces sorted: runtimes have them in random order after an adjustment."""
+    """Return a copy with sorted namespaces: runtimes shuffle them after an adjustment."""
     copy = api.Container()
     copy.CopyFrom(container)
     namespaces = sorted(copy.linux.namespaces, key=lambda one: one.type)
@@ -37,7 +37,7 @@ def in_order(container: api.Container) -> api.Container:
 
 
 def injected_device(request: api.CreateContainerRequest) -> api.CreateContainerResponse:
-    """The reply of 20-device-injector, the one plugin of the chain whose traffic was not kept."""
+    """Return the reply of 20-device-injector, whose traffic is not in the captures."""
     reply = api.CreateContainerResponse()
     if f"devices.nri.io/container.{request.container.name}" in request.pod.annotations:
         reply.adjust.linux.devices.add(path="/dev/nri-null", type="c", major=1, minor=3)
@@ -45,9 +45,9 @@ def injected_device(request: api.CreateContainerRequest) -> api.CreateContainerR
 
 
 def creations(name: str) -> Iterator[tuple[api.CreateContainerRequest, Creation, list[Message]]]:
-    """Each creation after its chain, as first requested and with what followed the chain.
+    """Yield each creation after its chain, with the first request and the later messages.
 
-    Asserts on the way that every plugin was sent what it was sent then.
+    Assert that every plugin's request equals the recorded one.
     """
     started: dict[str, tuple[api.CreateContainerRequest, Creation, list[Message]]] = {}
     for exchange in exchanges(name):
@@ -73,10 +73,10 @@ def creations(name: str) -> Iterator[tuple[api.CreateContainerRequest, Creation,
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_chain_is_merged_as_the_runtime_did(name: str) -> None:
-    made = list(creations(name))
-    assert len(made) == 4
+    all_creations = list(creations(name))
+    assert len(all_creations) == 4
     validations = 0
-    for _, creation, followed in made:
+    for _, creation, followed in all_creations:
         assert not creation.dropped or name == "containerd-1.7.24"
         for request in followed:
             if isinstance(request, api.ValidateContainerAdjustmentRequest):
@@ -86,7 +86,7 @@ def test_a_real_chain_is_merged_as_the_runtime_did(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_later_events_show_what_the_runtime_showed(name: str) -> None:
+def test_the_merged_container_equals_that_in_later_events(name: str) -> None:
     compared = 0
     for request, creation, followed in creations(name):
         for later in followed:
@@ -96,11 +96,11 @@ def test_later_events_show_what_the_runtime_showed(name: str) -> None:
             shows_rlimits = name in ("containerd-2.4-beta", "cri-o-1.37")
             ours = adjusted(request.container, creation.adjustment, shows_rlimits=shows_rlimits)
             theirs = in_order(later.container)
-            # What changes by itself as a container is created.
+            # The runtime sets these fields during the creation.
             for field in ("state", "pid", "created_at"):
                 theirs.ClearField(field)
             if not theirs.linux.resources.HasField("memory"):
-                # Put there for the chain.
+                # An empty message added for the chain.
                 assert not ours.linux.resources.memory.ByteSize()
                 ours.linux.resources.ClearField("memory")
             added = set(theirs.annotations) - set(ours.annotations)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates that plugins ask for in reply to UpdateContainer and StopContainer, merged."""
+"""Merging of updates in replies to UpdateContainer and StopContainer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_next_plugin_sees_the_resources_as_updated() -> None:
     assert merging.request.linux_resources.cpu.shares.value == 5
     assert merging.request.linux_resources.memory.limit.value == 1
     assert merging.resources == merging.response().update[0].linux.resources
-    assert not asked.HasField("cpu"), "the given request is unchanged"
+    assert not asked.HasField("cpu"), "the argument is unchanged"
 
 
 def test_the_update_of_the_requests_container_is_the_last_of_the_response() -> None:
