@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real profiles for tests, with deadlines that are never missed, or are set by the test."""
+"""Profiles of runtimes with deadlines that tests always meet, or set themselves."""
 
 from __future__ import annotations
 

@@ -132,5 +132,5 @@ class SmallPlugin:
 
     @staticmethod
     def echo_more(request: RequestReceived) -> Message:
-        """Return the reply to Synchronize that every plugin must send."""
+        """Return the minimal valid reply to Synchronize."""
         return SynchronizeResponse(more=SynchronizeRequest.FromString(request.payload).more)

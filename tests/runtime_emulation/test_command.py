@@ -13,7 +13,7 @@ from nri_scope.runtime.command import command_of
 from .scripts import executable
 
 
-def test_program_is_looked_up_as_a_shell_does(
+def test_program_is_looked_up_like_in_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "bin"
@@ -34,7 +34,7 @@ def test_program_is_looked_up_as_a_shell_does(
     assert command_of(["tool"], "10", "name").path == str(in_path)
 
 
-def test_relative_program_is_found_here_and_not_where_it_runs(
+def test_relative_program_is_found_in_the_current_folder_and_not_in_cwd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = executable(tmp_path / "tool", "#!/bin/sh\n")
@@ -44,7 +44,7 @@ def test_relative_program_is_found_here_and_not_where_it_runs(
     assert command_of(["./tool"], "10", "name").cwd == str(tmp_path)
 
 
-def test_environment_is_what_a_runtime_sets_and_what_is_added() -> None:
+def test_environment_has_the_runtime_s_variables_and_added_ones() -> None:
     command = command_of(["true"], "10", "name", {"LOG": "debug", "EMPTY": ""})
     assert command.environment == {
         "NRI_PLUGIN_NAME": "name",
@@ -71,7 +71,7 @@ def test_environment_is_what_a_runtime_sets_and_what_is_added() -> None:
         (["true", "\ud800"], r"'\ud800' cannot be passed to a program"),
     ],
 )
-def test_what_is_no_program_is_a_usage_error(
+def test_command_without_a_program_is_a_usage_error(
     argv: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -92,9 +92,7 @@ def test_what_is_no_program_is_a_usage_error(
         ({"A": "\0"}, r"'\x00' cannot be passed to a program"),
     ],
 )
-def test_environment_that_cannot_be_is_a_usage_error(
-    environment: dict[str, str], words: str
-) -> None:
+def test_invalid_environment_is_a_usage_error(environment: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError) as caught:
         command_of(["true"], "10", "name", environment)
     assert words in str(caught.value)

@@ -56,7 +56,7 @@ LIFE = (
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_ordinary_life_is_told_as_it_happens(name: str) -> None:
+def test_ordinary_lifecycle_is_sent_unchanged(name: str) -> None:
     course = LifecycleState(PROFILES[name])
     for event in LIFE:
         request = about(event)
@@ -72,7 +72,7 @@ def test_ordinary_life_is_told_as_it_happens(name: str) -> None:
         ("cri-o-1.37", "cri-o"),
     ],
 )
-def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
+def test_captured_lifecycle_is_sent_unchanged(capture: str, profile: str) -> None:
     course = LifecycleState(PROFILES[profile])
     for stored, _ in exchanges(capture):
         if stored.plugin != "00-probe-a":
@@ -95,7 +95,7 @@ def test_real_runtime_tells_what_it_told(capture: str, profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
-def test_removal_of_a_container_that_never_stopped_is_told_with_its_stop(profile: Profile) -> None:
+def test_removal_of_a_running_container_adds_its_stop(profile: Profile) -> None:
     course = LifecycleState(profile)
     sent(course, *LIFE[:5])
     stop, removal = course.steps_of(Event.RemoveContainer, about(Event.RemoveContainer))
@@ -105,20 +105,20 @@ def test_removal_of_a_container_that_never_stopped_is_told_with_its_stop(profile
 
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
-def test_stop_is_told_once(profile: Profile) -> None:
+def test_stop_is_sent_once(profile: Profile) -> None:
     course = LifecycleState(profile)
     stop = Event.StopContainer
     assert sent(course, *LIFE[:5], stop, stop)[5:] == ["StopContainer", "(StopContainer)"]
 
 
 @pytest.mark.parametrize("profile", [RECORDED, ISULAD], ids=lambda profile: profile.name)
-def test_runtime_without_books_tells_all_that_happens(profile: Profile) -> None:
+def test_runtime_without_tracking_sends_every_event(profile: Profile) -> None:
     events = (Event.StopContainer, Event.StopContainer, Event.RemoveContainer,
               Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)  # fmt: skip
     assert sent(LifecycleState(profile), *events) == [event.name for event in events]
 
 
-def test_ends_of_containers_come_only_when_a_plugin_was_told_of_them() -> None:
+def test_ends_of_containers_are_sent_only_if_plugins_know_the_container() -> None:
     ends = (Event.StopContainer, Event.RemoveContainer)
     course = LifecycleState(CONTAINERD)
     assert sent(course, *ends) == ["(StopContainer)", "(RemoveContainer)"]
@@ -128,7 +128,7 @@ def test_ends_of_containers_come_only_when_a_plugin_was_told_of_them() -> None:
     assert sent(course, *ends) == ["(StopContainer)", "RemoveContainer"]
 
 
-def test_containerd_is_silent_about_pods_from_before_its_start_and_cri_o_is_not() -> None:
+def test_containerd_skips_ends_of_unknown_pods_and_cri_o_does_not() -> None:
     ends = (Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)
     assert sent(LifecycleState(CONTAINERD), *ends) == [
         "(StopPodSandbox)", "(StopPodSandbox)", "(RemovePodSandbox)",
@@ -139,14 +139,14 @@ def test_containerd_is_silent_about_pods_from_before_its_start_and_cri_o_is_not(
     ]  # fmt: skip
 
 
-def test_pods_that_were_run_before_the_plugins_came_are_told_of() -> None:
+def test_ends_of_pods_from_before_are_sent_once_noted() -> None:
     course = LifecycleState(CONTAINERD)
     course.note_pods([POD])
     ends = (Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)
     assert sent(course, *ends) == ["StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox"]
 
 
-def test_stop_after_its_pod_is_gone_tells_only_the_pods_id_on_containerd() -> None:
+def test_stop_after_its_pod_s_removal_has_only_the_pod_s_id_on_containerd() -> None:
     course = LifecycleState(CONTAINERD)
     sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
     (step,) = course.steps_of(Event.StopContainer, about(Event.StopContainer))
@@ -157,7 +157,7 @@ def test_stop_after_its_pod_is_gone_tells_only_the_pods_id_on_containerd() -> No
     assert step.request == about(Event.StopContainer)
 
 
-HAPPENING = st.lists(
+EVENT_SEQUENCES = st.lists(
     st.tuples(st.sampled_from(LIFE), st.sampled_from(["app", "sidecar"]), st.booleans()),
     max_size=30,
 )
@@ -165,15 +165,15 @@ HAPPENING = st.lists(
 
 
 @pytest.mark.parametrize("name", PROFILES)
-@given(happening=HAPPENING)
-def test_whatever_happens_no_books_are_broken(
-    name: str, happening: list[tuple[Event, str, bool]]
+@given(sequence=EVENT_SEQUENCES)
+def test_any_event_sequence_has_one_stop_and_removal_per_container(
+    name: str, sequence: list[tuple[Event, str, bool]]
 ) -> None:
     """Check that each container has one stop, then one removal; nothing is undone twice."""
     profile = PROFILES[name]
     course = LifecycleState(profile)
     live: set[str] = set()
-    for event, container_id, fails in happening:
+    for event, container_id, fails in sequence:
         container = api.Container(id=container_id, pod_sandbox_id="pod")
         request = about(event, container)
         steps = course.steps_of(event, request)
@@ -205,17 +205,20 @@ def test_whatever_happens_no_books_are_broken(
 # -- failures -------------------------------------------------------------------------------------
 
 
-def follows(course: LifecycleState, event: Event) -> list[str]:
+def added_after_failure(course: LifecycleState, event: Event) -> list[str]:
     steps = course.steps_after_failure(event, about(event))
     assert all(step.added and step.request == about(step.event) for step in steps)
     return [step.event.name for step in steps]
 
 
 @pytest.mark.parametrize("profile", [CONTAINERD, RECORDED], ids=lambda profile: profile.name)
-def test_containerd_undoes_a_failed_creation_and_nothing_else_happens(profile: Profile) -> None:
+def test_containerd_undoes_a_failed_creation_and_skips_later_events(profile: Profile) -> None:
     course = LifecycleState(profile)
     sent(course, Event.RunPodSandbox, Event.CreateContainer)
-    assert follows(course, Event.CreateContainer) == ["StopContainer", "RemoveContainer"]
+    assert added_after_failure(course, Event.CreateContainer) == [
+        "StopContainer",
+        "RemoveContainer",
+    ]
     assert sent(course, *LIFE[2:]) == [
         "(PostCreateContainer)", "(StartContainer)", "(PostStartContainer)", "(StopContainer)",
         "(RemoveContainer)", "StopPodSandbox", "RemovePodSandbox",
@@ -224,34 +227,37 @@ def test_containerd_undoes_a_failed_creation_and_nothing_else_happens(profile: P
     assert sent(course, *LIFE[:7]) == [event.name for event in LIFE[:7]]
 
 
-def test_cri_o_does_not_undo_a_creation_that_plugins_refused() -> None:
+def test_cri_o_does_not_undo_a_creation_that_plugins_rejected() -> None:
     course = LifecycleState(CRI_O)
     sent(course, Event.RunPodSandbox, Event.CreateContainer)
-    assert follows(course, Event.CreateContainer) == []
+    assert added_after_failure(course, Event.CreateContainer) == []
     assert sent(course, *LIFE[5:7]) == ["(StopContainer)", "(RemoveContainer)"]
 
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
-def test_pod_that_failed_to_run_is_stopped_and_removed_at_once(profile: Profile) -> None:
+def test_pod_that_failed_to_run_is_stopped_and_removed_immediately(profile: Profile) -> None:
     course = LifecycleState(profile)
     sent(course, Event.RunPodSandbox)
-    assert follows(course, Event.RunPodSandbox) == ["StopPodSandbox", "RemovePodSandbox"]
+    assert added_after_failure(course, Event.RunPodSandbox) == [
+        "StopPodSandbox",
+        "RemovePodSandbox",
+    ]
     assert sent(course, *LIFE[1:]) == [f"({event.name})" for event in LIFE[1:]]
 
 
-def test_failed_start_stops_the_container_and_leaves_its_removal() -> None:
+def test_failed_start_is_followed_by_a_stop_and_keeps_the_removal() -> None:
     course = LifecycleState(CONTAINERD)
     sent(course, *LIFE[:4])
-    assert follows(course, Event.StartContainer) == ["StopContainer"]
+    assert added_after_failure(course, Event.StartContainer) == ["StopContainer"]
     assert sent(course, *LIFE[4:7]) == [
         "(PostStartContainer)", "(StopContainer)", "RemoveContainer",
     ]  # fmt: skip
 
 
-def test_failed_update_is_not_followed_by_its_aftermath() -> None:
+def test_failed_update_is_not_followed_by_its_post_event() -> None:
     course = LifecycleState(CONTAINERD)
     sent(course, *LIFE[:5], Event.UpdateContainer)
-    assert follows(course, Event.UpdateContainer) == []
+    assert added_after_failure(course, Event.UpdateContainer) == []
     both = (Event.PostUpdateContainer, Event.UpdateContainer, Event.PostUpdateContainer)
     assert sent(course, *both) == [
         "(PostUpdateContainer)", "UpdateContainer", "PostUpdateContainer",
@@ -261,14 +267,14 @@ def test_failed_update_is_not_followed_by_its_aftermath() -> None:
 # -- requests -------------------------------------------------------------------------------------
 
 
-def test_isulad_creates_containers_that_have_no_id_yet() -> None:
+def test_isulad_creates_containers_without_an_id() -> None:
     request = api.CreateContainerRequest(pod=POD, container=APP)
     told = ISULAD.lifecycle_rules.adapted(Event.CreateContainer, request)
     assert told.container == api.Container(pod_sandbox_id="pod", name="app")
     assert request.container == APP
 
 
-def test_request_that_is_worded_the_same_is_not_copied() -> None:
+def test_unchanged_request_is_not_copied() -> None:
     for profile in PROFILES.values():
         request = about(Event.CreateContainer, api.Container(name="app"))
         assert profile.lifecycle_rules.adapted(Event.RunPodSandbox, request) is request

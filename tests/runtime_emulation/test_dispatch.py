@@ -47,10 +47,10 @@ async def joined(runtime: Runtime, *plugins: SmallPlugin) -> list[Plugin]:
     return [await plugin.join(runtime) for plugin in plugins]
 
 
-# -- who is asked, and how ----------------------------------------------------------------------
+# -- order and requests -------------------------------------------------------------------------
 
 
-async def test_plugins_are_asked_in_index_order_whatever_the_order_of_their_arrival() -> None:
+async def test_plugins_are_called_in_index_order_regardless_of_their_arrival() -> None:
     order: list[str] = []
 
     def remember(plugin: SmallPlugin) -> SmallPlugin:
@@ -70,7 +70,7 @@ async def test_plugins_are_asked_in_index_order_whatever_the_order_of_their_arri
     assert all(answer.error is None and answer.took_ns > 0 for answer in answers)
 
 
-async def test_only_subscribers_are_asked() -> None:
+async def test_only_subscribers_are_called() -> None:
     async with Runtime(NEW) as runtime:
         starts, creates = (
             SmallPlugin("10-starts", Event.StartContainer.bit),
@@ -99,7 +99,7 @@ async def test_reply_is_decoded() -> None:
 
 @pytest.mark.parametrize("event", Event, ids=lambda event: event.name)
 @pytest.mark.parametrize("profile", [OLD, NEW], ids=lambda profile: profile.name)
-async def test_event_travels_as_this_runtime_sends_it(profile: Profile, event: Event) -> None:
+async def test_event_is_sent_by_the_profile_s_rpc(profile: Profile, event: Event) -> None:
     plugin = SmallPlugin()
     # An emulated runtime can send events that its profile lacks.
     async with Runtime(replace(profile, mask=NEW.mask)) as runtime:
@@ -119,13 +119,13 @@ async def test_event_travels_as_this_runtime_sends_it(profile: Profile, event: E
         assert sent.payload == request_of(event).SerializeToString()
 
 
-async def test_wrong_message_for_the_event_is_our_bug() -> None:
+async def test_wrong_message_type_for_the_event_is_a_type_error() -> None:
     async with Runtime(NEW) as runtime:
         with pytest.raises(TypeError, match="takes StartContainerRequest"):
             await runtime.dispatch(Event.StartContainer, CREATE)
 
 
-async def test_deadline_is_sent_along() -> None:
+async def test_deadline_is_sent_with_the_request() -> None:
     async with Runtime(replace(NEW, request_timeout_ms=2_000)) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -134,7 +134,7 @@ async def test_deadline_is_sent_along() -> None:
     assert [one.timeout_ns for one in plugin.events] == [2_000_000_000, 1_999_934_312]
 
 
-async def test_concurrent_dispatches_take_turns() -> None:
+async def test_concurrent_dispatches_are_serialized() -> None:
     order: list[str] = []
     async with Runtime(NEW) as runtime:
         plugins = [SmallPlugin("10-a"), SmallPlugin("20-b")]
@@ -159,7 +159,7 @@ async def test_concurrent_dispatches_take_turns() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 4_095, 4_096, 4_097, 100_000, 3_000_000])
-async def test_messages_of_every_size_pass_both_ways(size: int) -> None:
+async def test_messages_of_every_size_are_sent_and_received(size: int) -> None:
     async with Runtime(NEW) as runtime:
         plugin = SmallPlugin()
         reply = api.CreateContainerResponse(
@@ -190,7 +190,7 @@ async def test_error_status_stops_the_chain_and_keeps_the_plugin() -> None:
         assert len(runtime.plugins) == 3
 
 
-async def test_late_answer_drops_the_plugin_and_the_chain_goes_on() -> None:
+async def test_late_answer_drops_the_plugin_and_the_chain_continues() -> None:
     async with Runtime(HURRIED) as runtime:
         slow, quick = SmallPlugin("10-slow"), SmallPlugin("20-quick")
         slow.on["StartContainer"] = lambda request: None
@@ -207,7 +207,7 @@ async def test_late_answer_drops_the_plugin_and_the_chain_goes_on() -> None:
         assert answer.plugin == "20-quick"
 
 
-async def test_deadline_exceeded_as_a_status_is_the_plugins_own_error() -> None:
+async def test_deadline_exceeded_status_is_the_plugin_s_own_error() -> None:
     async with Runtime(NEW) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -217,7 +217,7 @@ async def test_deadline_exceeded_as_a_status_is_the_plugins_own_error() -> None:
         assert len(runtime.plugins) == 1
 
 
-async def test_connection_lost_in_the_middle_of_a_request_is_harmless() -> None:
+async def test_connection_lost_during_a_request_does_not_stop_the_chain() -> None:
     async with Runtime(NEW) as runtime:
         dying, living = SmallPlugin("10-dying"), SmallPlugin("20-living")
 
@@ -241,7 +241,7 @@ async def test_connection_lost_in_the_middle_of_a_request_is_harmless() -> None:
     ],
     ids=["protocol error", "half a message"],
 )
-async def test_broken_stream_is_harmless(garbage: bytes, reason: str) -> None:
+async def test_broken_stream_does_not_stop_the_chain(garbage: bytes, reason: str) -> None:
     ours, theirs = socket.socketpair()
     backdoor = theirs.dup()
     async with Runtime(NEW) as runtime:
@@ -273,7 +273,7 @@ async def test_undecodable_reply_stops_the_chain_and_keeps_the_plugin() -> None:
         assert len(runtime.plugins) == 2
 
 
-async def test_request_too_large_to_send_stops_the_chain_and_keeps_the_plugin() -> None:
+async def test_request_over_the_size_limit_stops_the_chain_and_keeps_the_plugin() -> None:
     async with Runtime(NEW) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -293,7 +293,7 @@ def only_state_change(plugin: SmallPlugin) -> SmallPlugin:
     return plugin
 
 
-async def test_unimplemented_switches_all_nine_events_of_that_connection_to_state_change() -> None:
+async def test_unimplemented_switches_all_nine_events_of_a_connection_to_state_change() -> None:
     async with Runtime(NEW) as runtime:
         older, newer = only_state_change(SmallPlugin("10-older")), SmallPlugin("20-newer")
         await joined(runtime, older, newer)
@@ -329,7 +329,7 @@ async def test_other_errors_and_other_events_do_not_fall_back() -> None:
         assert "StateChange" not in plugin.methods
 
 
-async def test_state_change_that_is_unimplemented_too_is_an_error() -> None:
+async def test_unimplemented_state_change_is_an_error() -> None:
     async with Runtime(NEW) as runtime:
         plugin = only_state_change(SmallPlugin())
         plugin.on["StateChange"] = lambda request: RpcError(Code.UNIMPLEMENTED, "that neither")
@@ -348,7 +348,7 @@ async def test_one_deadline_covers_both_attempts() -> None:
         assert second.timeout_ns < first.timeout_ns == NEW.request_timeout_ms * 1_000_000
 
 
-async def test_reconnected_plugin_is_asked_the_new_way_again() -> None:
+async def test_reconnected_plugin_is_called_by_dedicated_rpc_again() -> None:
     async with Runtime(NEW) as runtime:
         plugin = only_state_change(SmallPlugin())
         await plugin.join(runtime)
@@ -364,7 +364,7 @@ async def test_reconnected_plugin_is_asked_the_new_way_again() -> None:
 # -- stored requests ----------------------------------------------------------------------------
 
 
-async def test_stored_request_is_sent_byte_for_byte_to_whom_it_is_meant() -> None:
+async def test_stored_request_is_sent_unchanged_to_the_selected_plugin() -> None:
     async with Runtime(OLD) as runtime:
         first, second = SmallPlugin("10-a"), SmallPlugin("20-b")
         await joined(runtime, first, second)
@@ -378,7 +378,7 @@ async def test_stored_request_is_sent_byte_for_byte_to_whom_it_is_meant() -> Non
         assert not first.events
 
 
-async def test_stored_request_goes_by_the_subscription() -> None:
+async def test_stored_request_is_sent_to_subscribers_only() -> None:
     async with Runtime(OLD) as runtime:
         plugin = SmallPlugin(mask=Event.StartContainer.bit)
         await plugin.join(runtime)
@@ -399,7 +399,7 @@ async def test_stored_request_goes_by_the_subscription() -> None:
     ],
     ids=["unknown method", "unknown event", "undecodable", "other service"],
 )
-async def test_what_is_no_known_event_goes_to_everyone(
+async def test_unknown_request_is_sent_to_every_plugin(
     method: str, payload: bytes, service: str
 ) -> None:
     async with Runtime(OLD) as runtime:
@@ -425,7 +425,7 @@ async def test_undecodable_request_cannot_fall_back() -> None:
 UPDATE = api.UpdateContainersRequest(update=[api.ContainerUpdate(container_id="container")])
 
 
-async def test_update_containers_is_answered_with_nothing_failed() -> None:
+async def test_update_containers_without_a_hook_has_no_failures() -> None:
     async with Runtime(NEW) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -433,13 +433,13 @@ async def test_update_containers_is_answered_with_nothing_failed() -> None:
 
 
 async def test_update_containers_is_answered_by_the_hook() -> None:
-    asked: list[tuple[str, api.UpdateContainersRequest]] = []
+    requests_received: list[tuple[str, api.UpdateContainersRequest]] = []
 
     def hook(plugin: Plugin, request: api.UpdateContainersRequest) -> api.UpdateContainersResponse:
-        asked.append((plugin.id, request))
-        if len(asked) == 2:
+        requests_received.append((plugin.id, request))
+        if len(requests_received) == 2:
             raise RpcError(Code.UNAVAILABLE, "enough")
-        if len(asked) == 3:
+        if len(requests_received) == 3:
             failed = [api.ContainerUpdate(container_id="x" * (5 << 20))]
             return api.UpdateContainersResponse(failed=failed)
         return api.UpdateContainersResponse(failed=request.update)
@@ -453,10 +453,10 @@ async def test_update_containers_is_answered_by_the_hook() -> None:
             await plugin.update_containers(UPDATE)
         with pytest.raises(RpcError, match="exceeds the limit"):
             await plugin.update_containers(UPDATE)
-    assert asked == [("10-small", UPDATE)] * 3
+    assert requests_received == [("10-small", UPDATE)] * 3
 
 
-async def test_update_containers_from_inside_a_handler_waits_for_ever() -> None:
+async def test_update_containers_inside_a_handler_deadlocks() -> None:
     """Check the deadlock of real runtimes, which use one lock for both."""
     async with Runtime(HURRIED) as runtime:
         plugin = SmallPlugin()

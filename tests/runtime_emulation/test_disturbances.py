@@ -25,7 +25,7 @@ from .test_dispatch import START, joined
 # -- restart --------------------------------------------------------------------------------------
 
 
-async def test_restart_takes_the_socket_away_and_brings_it_back(tmp_path: Path) -> None:
+async def test_restart_removes_and_recreates_the_socket(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
     async with Runtime(NEW) as runtime:
         await runtime.listen(path)
@@ -52,7 +52,7 @@ async def test_restart_takes_the_socket_away_and_brings_it_back(tmp_path: Path) 
         assert not runtime.rejections
 
 
-async def test_nobody_is_taken_in_while_the_runtime_is_away() -> None:
+async def test_plugins_are_rejected_during_a_restart() -> None:
     async with Runtime(NEW) as runtime:
         await runtime.shut_down()
         # The runtime closes the connection before the plugin can register.
@@ -62,7 +62,7 @@ async def test_nobody_is_taken_in_while_the_runtime_is_away() -> None:
         await SmallPlugin().join(runtime)
 
 
-async def test_plugin_on_its_way_in_is_lost_in_a_restart(tmp_path: Path) -> None:
+async def test_plugin_being_synchronized_is_disconnected_by_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
     async with Runtime(NEW) as runtime:
         await runtime.listen(path)
@@ -78,7 +78,7 @@ async def test_plugin_on_its_way_in_is_lost_in_a_restart(tmp_path: Path) -> None
         await plugin.connected.wait_closed()
 
 
-async def test_state_after_a_restart_is_that_of_then() -> None:
+async def test_synchronize_after_a_restart_has_the_current_state() -> None:
     setup = ProfileSetUp(NEW, [api.PodSandbox(id="first")])
     async with Runtime(setup) as runtime:
         await SmallPlugin().join(runtime)
@@ -89,14 +89,14 @@ async def test_state_after_a_restart_is_that_of_then() -> None:
     assert plugin.messages("Synchronize") == [SynchronizeRequest(pods=setup.pods)]
 
 
-async def test_runtime_that_is_away_can_end(tmp_path: Path) -> None:
+async def test_shut_down_runtime_can_be_left(tmp_path: Path) -> None:
     async with Runtime(NEW) as runtime:
         await runtime.listen(tmp_path / "s")
         await runtime.shut_down()
     assert not (tmp_path / "s").exists()
 
 
-async def test_launched_plugins_are_launched_again_before_external_ones_may_come(
+async def test_launched_plugins_are_relaunched_before_the_socket_accepts_plugins(
     tmp_path: Path,
 ) -> None:
     ready: list[str] = []
@@ -113,7 +113,7 @@ async def test_launched_plugins_are_launched_again_before_external_ones_may_come
         assert (tmp_path / "s").exists() and not runtime.rejections
 
 
-async def test_launched_plugin_that_does_not_come_again_is_told_of(tmp_path: Path) -> None:
+async def test_launched_plugin_that_cannot_be_relaunched_is_a_rejection(tmp_path: Path) -> None:
     """Check that the other plugins are launched nevertheless."""
     path = executable(tmp_path / "10-gone", f"#!{sys.executable}\n{plugin_program()[-1]}")
     async with Runtime(NEW) as runtime:
@@ -129,12 +129,12 @@ async def test_launched_plugin_that_does_not_come_again_is_told_of(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("profile", "told"),
+    ("profile", "synchronizes"),
     [(OLD, False), (SPLITTING, True), (NEW, True), (patient("isulad"), False)],
     ids=lambda one: one.name if isinstance(one, Profile) else "",
 )
-async def test_launched_plugins_get_synchronize_from_nri_0_7_on_and_never_on_isulad(
-    profile: Profile, told: bool
+async def test_launched_plugins_are_synchronized_since_nri_0_7_except_on_isulad(
+    profile: Profile, synchronizes: bool
 ) -> None:
     methods: list[str] = []
 
@@ -149,14 +149,14 @@ async def test_launched_plugins_get_synchronize_from_nri_0_7_on_and_never_on_isu
         assert [answer.plugin for answer in outcome.answers] == ["10-launched", "20-external"][
             :: -1 if profile.dispatch_rules.orders_by_name else 1
         ]
-    own_way = ["Configure", "Synchronize"] if told else ["Configure"]
+    own_way = ["Configure", "Synchronize"] if synchronizes else ["Configure"]
     assert methods[: len(own_way) + 2] == [*own_way, "Configure", "Synchronize"]
 
 
 # -- one connection -------------------------------------------------------------------------------
 
 
-async def test_one_plugin_is_dropped_by_name() -> None:
+async def test_one_plugin_is_dropped_by_id() -> None:
     async with Runtime(NEW) as runtime:
         first, second = SmallPlugin("10-a"), SmallPlugin("20-b")
         await joined(runtime, first, second)
@@ -177,7 +177,7 @@ CONTAINERS = [api.Container(id=f"container-{number}") for number in range(4)]
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["profile", "recorded"])
-async def test_small_state_comes_in_parts_if_asked_to(recorded: bool) -> None:
+async def test_small_state_is_split_at_sync_part_max(recorded: bool) -> None:
     setup = ProfileSetUp(SPLITTING, PODS, CONTAINERS)
     whole = RecordedSetUp(SPLITTING, {}, {"10-small": setup.synchronize("")})
     plugin = SmallPlugin()
@@ -193,22 +193,22 @@ async def test_small_state_comes_in_parts_if_asked_to(recorded: bool) -> None:
     assert (list(together.pods), list(together.containers)) == (PODS, CONTAINERS)
 
 
-def test_runtime_without_parts_cannot_be_asked_for_them() -> None:
+def test_sync_part_max_is_rejected_for_a_runtime_that_never_splits() -> None:
     with pytest.raises(UsageError, match="never sends Synchronize in parts"):
         Runtime(OLD, sync_part_max=40)
 
 
-async def test_updates_in_a_reply_to_synchronize_are_heard_before_anything_else() -> None:
-    heard: list[tuple[str, str]] = []
+async def test_updates_in_a_synchronize_reply_are_reported_before_the_plugin_is_ready() -> None:
+    reported: list[tuple[str, str]] = []
 
     def synchronized(plugin: Plugin, reply: api.SynchronizeResponse) -> None:
         assert not runtime.plugins
-        heard.extend((plugin.id, update.container_id) for update in reply.update)
+        reported.extend((plugin.id, update.container_id) for update in reply.update)
 
     runtime = Runtime(
         NEW,
         on_synchronized=synchronized,
-        on_ready=lambda plugin: heard.append((plugin.id, "ready")),
+        on_ready=lambda plugin: reported.append((plugin.id, "ready")),
     )
     async with runtime:
         plugin = SmallPlugin()
@@ -216,13 +216,13 @@ async def test_updates_in_a_reply_to_synchronize_are_heard_before_anything_else(
             update=[api.ContainerUpdate(container_id=one) for one in ("b", "a", "b")]
         )
         await plugin.join(runtime)
-    assert heard == [("10-small", one) for one in ("b", "a", "b", "ready")]
+    assert reported == [("10-small", one) for one in ("b", "a", "b", "ready")]
 
 
 # -- something new --------------------------------------------------------------------------------
 
 
-async def test_unknown_event_comes_as_its_own_rpc_and_then_as_state_change() -> None:
+async def test_unknown_event_is_sent_by_its_own_rpc_and_then_as_state_change() -> None:
     async with Runtime(NEW) as runtime:
         knows, falls_back, fails = SmallPlugin("10-a"), SmallPlugin("20-b"), SmallPlugin("30-c")
         falls_back.on["CheckpointContainer"] = lambda request: RpcError(Code.UNIMPLEMENTED, "no")
@@ -243,7 +243,7 @@ async def test_unknown_event_comes_as_its_own_rpc_and_then_as_state_change() -> 
         assert falls_back.events[-1].method == "StartContainer"
 
 
-async def test_unknown_event_on_an_older_runtime_is_a_state_change_to_everyone() -> None:
+async def test_unknown_event_on_an_older_runtime_is_a_state_change_to_every_plugin() -> None:
     async with Runtime(OLD) as runtime:
         failing, last = SmallPlugin("10-a"), SmallPlugin("20-b", Event.StartContainer.bit)
         failing.on["StateChange"] = lambda request: RpcError(Code.UNKNOWN, "unhandled event")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.runtime.ignored_fields import IgnoredField, without
 
-LACKS = (
+IGNORED = (
     IgnoredField("hooks.poststop", "/hooks/poststop", "no such hook"),
     IgnoredField("linux.resources.rdt_class", "/linux/intelRdt", "no RDT"),
     IgnoredField("linux.resources.memory", "/linux/resources/memory", "no memory"),
@@ -14,7 +14,7 @@ LACKS = (
 )
 
 
-def asking() -> api.CreateContainerResponse:
+def reply_with_ignored_fields() -> api.CreateContainerResponse:
     reply = api.CreateContainerResponse()
     reply.adjust.hooks.poststop.add(path="/bin/one")
     reply.adjust.hooks.poststop.add(path="/bin/two")
@@ -27,9 +27,9 @@ def asking() -> api.CreateContainerResponse:
     return reply
 
 
-def test_each_thing_is_told_with_its_plugin_container_and_reason() -> None:
-    reply = asking()
-    rest, dropped = without(LACKS, reply, "10-a", "mine")
+def test_each_dropped_field_has_its_plugin_container_and_reason() -> None:
+    reply = reply_with_ignored_fields()
+    rest, dropped = without(IGNORED, reply, "10-a", "mine")
     assert [(one.container_id, one.path, one.value, one.reason) for one in dropped] == [
         ("mine", "/hooks/poststop", "/bin/one, /bin/two", "no such hook"),
         ("mine", "/linux/intelRdt", "gold", "no RDT"),
@@ -42,11 +42,14 @@ def test_each_thing_is_told_with_its_plugin_container_and_reason() -> None:
     expected.adjust.linux.resources.SetInParent()
     expected.update.add(container_id="other").linux.resources.cpu.shares.value = 7
     assert rest == expected
-    assert reply == asking()
+    assert reply == reply_with_ignored_fields()
 
 
-def test_reply_that_asks_for_none_of_it_is_left_as_it_is() -> None:
+def test_reply_without_ignored_fields_is_unchanged() -> None:
     reply = api.StopContainerResponse()
     reply.update.add(container_id="other").linux.resources.cpu.shares.value = 7
-    assert without(LACKS, reply, "10-a", "mine") == (reply, [])
-    assert without((), asking(), "10-a", "mine") == (asking(), [])
+    assert without(IGNORED, reply, "10-a", "mine") == (reply, [])
+    assert without((), reply_with_ignored_fields(), "10-a", "mine") == (
+        reply_with_ignored_fields(),
+        [],
+    )

@@ -48,7 +48,7 @@ asyncio.run(main())
 """
 
 
-async def test_launched_plugin_gets_descriptor_3_and_nothing_else(tmp_path: Path) -> None:
+async def test_launched_plugin_gets_descriptor_3_and_three_variables_only(tmp_path: Path) -> None:
     path = executable(tmp_path / "10-launched", PLUGIN)
     report = tmp_path / "report"
     async with Runtime(OLD) as runtime:
@@ -70,7 +70,7 @@ async def test_launched_plugin_gets_descriptor_3_and_nothing_else(tmp_path: Path
         os.kill(found["pid"], 0)
 
 
-async def test_launched_plugin_that_ends_is_reaped(tmp_path: Path) -> None:
+async def test_launched_plugin_that_exits_is_reaped(tmp_path: Path) -> None:
     path = executable(tmp_path / "10-launched", PLUGIN)
     report = tmp_path / "report"
     async with Runtime(OLD) as runtime:
@@ -93,7 +93,7 @@ async def test_launched_plugin_that_never_registers_is_killed(tmp_path: Path, te
         assert [plugin.id for plugin in runtime.former] == ["10-mute"]
 
 
-async def test_file_that_is_no_plugin_is_a_usage_error(tmp_path: Path) -> None:
+async def test_invalid_plugin_file_is_a_usage_error(tmp_path: Path) -> None:
     plain = tmp_path / "10-plain"
     plain.write_text("")
     async with Runtime(OLD) as runtime:
@@ -112,7 +112,7 @@ async def test_file_that_is_no_plugin_is_a_usage_error(tmp_path: Path) -> None:
 
 
 async def test_command_becomes_a_plugin_of_the_given_name(tmp_path: Path) -> None:
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     async with Runtime(OLD) as runtime:
         plugin = await runtime.launch_command(
             plugin_program(registered='print(os.environ["MORE"], os.getcwd(), flush=True)'),
@@ -120,13 +120,13 @@ async def test_command_becomes_a_plugin_of_the_given_name(tmp_path: Path) -> Non
             "small",
             environment={"MORE": "yes"},
             cwd=tmp_path,
-            on_output=lambda stream, line, mono_ns: told.append((stream, line)),
+            on_output=lambda stream, line, mono_ns: reported.append((stream, line)),
         )
         assert plugin.id == "10-small"
         assert runtime.plugins == (plugin,)
         (answer,) = await runtime.send("StartContainer", b"")
         assert not answer.dropped
-    assert told == [("stdout", f"yes {tmp_path}")]
+    assert reported == [("stdout", f"yes {tmp_path}")]
     assert plugin.end_reason == "the runtime has ended"
     process = plugin.process
     assert process is not None
@@ -151,7 +151,9 @@ async def test_command_becomes_a_plugin_of_the_given_name(tmp_path: Path) -> Non
         ),
     ],
 )
-async def test_plugin_that_ends_early_says_why(script: str, reason: str) -> None:
+async def test_plugin_that_ends_early_is_reported_with_its_exit_and_output(
+    script: str, reason: str
+) -> None:
     async with Runtime(OLD) as runtime:
         with pytest.raises(ConnectionClosed) as caught:
             await runtime.launch_command(["sh", "-c", script], "10", "early")
@@ -162,7 +164,7 @@ async def test_plugin_that_ends_early_says_why(script: str, reason: str) -> None
         assert not plugin.process.ended_by_us
 
 
-async def test_plugin_that_fails_during_an_event_says_why() -> None:
+async def test_plugin_that_fails_during_an_event_is_reported_with_its_exit_and_output() -> None:
     command = plugin_program(
         registered='plugin.on["StartContainer"] = lambda request: plugin.connected.close()',
         ended='raise RuntimeError("no more")',
@@ -178,7 +180,7 @@ async def test_plugin_that_fails_during_an_event_says_why() -> None:
         assert plugin.end_reason.endswith(" | RuntimeError: no more")
 
 
-async def test_plugin_that_is_dropped_is_killed_at_once() -> None:
+async def test_dropped_plugin_is_killed() -> None:
     profile = patient("containerd-1.7", request_timeout_ms=200)
     async with Runtime(profile) as runtime:
         plugin = await runtime.launch_command(
@@ -194,7 +196,7 @@ async def test_plugin_that_is_dropped_is_killed_at_once() -> None:
         assert plugin.process.ended_by_us
 
 
-async def test_plugin_does_not_notice_the_end_of_its_connection_before_its_own() -> None:
+async def test_plugin_is_killed_before_its_connection_closes() -> None:
     command = plugin_program(
         registered='print("in", flush=True)', ended='print("noticed", flush=True); os._exit(5)'
     )
@@ -206,7 +208,7 @@ async def test_plugin_does_not_notice_the_end_of_its_connection_before_its_own()
         assert [line.text for line in plugin.process.output.lines] == ["in"]
 
 
-async def test_plugin_that_left_the_connection_to_a_child_goes_on() -> None:
+async def test_plugin_whose_child_keeps_the_connection_continues() -> None:
     command = [
         "sh",
         "-c",
@@ -214,23 +216,23 @@ async def test_plugin_that_left_the_connection_to_a_child_goes_on() -> None:
         "sh",
         *plugin_program(registered="print(os.getpid(), flush=True)"),
     ]
-    told: list[str] = []
+    reported: list[str] = []
     async with Runtime(OLD) as runtime:
         plugin = await runtime.launch_command(
-            command, "10", "daemon", on_output=lambda stream, line, mono_ns: told.append(line)
+            command, "10", "daemon", on_output=lambda stream, line, mono_ns: reported.append(line)
         )
         assert plugin.process is not None
         await plugin.process.wait_exit()
         (answer,) = await runtime.send("StartContainer", b"")
         assert not answer.dropped
     assert plugin.process.exit_words == "exit status 0"
-    assert not is_running(int(told[0]))
+    assert not is_running(int(reported[0]))
 
 
-async def test_restarted_runtime_launches_the_same_command_again() -> None:
+async def test_next_runtime_can_launch_the_same_command() -> None:
     command = plugin_program(registered="print(os.getpid(), flush=True)")
     counts: list[tuple[int, set[int]]] = []
-    told: list[str] = []
+    reported: list[str] = []
     for _ in range(3):
         # The profile sends Synchronize, and the plugin prints before it replies to that.
         async with Runtime(NEW) as runtime:
@@ -239,13 +241,13 @@ async def test_restarted_runtime_launches_the_same_command_again() -> None:
                     command,
                     index,
                     "again",
-                    on_output=lambda stream, line, mono_ns: told.append(line),
+                    on_output=lambda stream, line, mono_ns: reported.append(line),
                 )
             assert len(runtime.plugins) == 2
         counts.append((descriptors(), children()))
     assert counts == [(counts[0][0], set())] * 3
-    assert len(set(told)) == 6
-    assert not any(is_running(int(pid)) for pid in told)
+    assert len(set(reported)) == 6
+    assert not any(is_running(int(pid)) for pid in reported)
 
 
 async def test_command_that_cannot_be_run_is_a_usage_error(tmp_path: Path) -> None:

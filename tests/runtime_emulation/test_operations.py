@@ -61,7 +61,7 @@ def with_shares(shares: int, container: str = "other") -> list[api.ContainerUpda
 # -- the chain ------------------------------------------------------------------------------------
 
 
-async def test_each_plugin_sees_what_those_before_it_adjusted() -> None:
+async def test_each_plugin_receives_earlier_plugins_adjustments() -> None:
     async with Runtime(NEW) as runtime:
         plugins = [
             answering(f"{number}0-p", NEW.mask, CreateContainer=annotating(f"key-{number}"))
@@ -80,7 +80,7 @@ async def test_each_plugin_sees_what_those_before_it_adjusted() -> None:
     assert api.CreateContainerRequest(pod=POD, container=CONTAINER) == CREATE
 
 
-async def test_plugins_see_what_those_before_them_updated() -> None:
+async def test_each_plugin_receives_earlier_plugins_updates() -> None:
     async with Runtime(NEW) as runtime:
         mine = with_shares(300, CONTAINER.id)
         first = answering("10-a", UpdateContainer=api.UpdateContainerResponse(update=mine))
@@ -106,7 +106,7 @@ async def test_plugins_see_what_those_before_them_updated() -> None:
     ],
     ids=lambda one: one.name if isinstance(one, Event) else "",
 )
-async def test_updates_of_other_containers_are_told(event: Event, reply: Reply) -> None:
+async def test_updates_of_other_containers_are_in_the_outcome(event: Event, reply: Reply) -> None:
     async with Runtime(NEW) as runtime:
         await joined(runtime, answering("10-a", **{event.name: reply}))
         outcome = await runtime.operate(event, request_of(event))
@@ -115,7 +115,7 @@ async def test_updates_of_other_containers_are_told(event: Event, reply: Reply) 
 
 
 @pytest.mark.parametrize("profile", EVERYTHING, ids=lambda profile: profile.name)
-async def test_every_event_travels_as_this_runtime_sends_it(profile: Profile) -> None:
+async def test_every_event_is_sent_by_the_profile_s_rpc(profile: Profile) -> None:
     async with Runtime(profile) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -125,11 +125,11 @@ async def test_every_event_travels_as_this_runtime_sends_it(profile: Profile) ->
                 bool(outcome.skipped) == bool(profile.skip_reason(event)) == (not outcome.answers)
             )
             assert not outcome.failure
-        told = {request.method for request in plugin.events}
-        assert ("StateChange" in told) != profile.dedicated_rpcs
+        methods = {request.method for request in plugin.events}
+        assert ("StateChange" in methods) != profile.dedicated_rpcs
 
 
-async def test_container_is_in_the_state_that_this_runtime_tells() -> None:
+async def test_container_has_the_state_that_the_runtime_sends() -> None:
     async with Runtime(CRI_O) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -138,7 +138,7 @@ async def test_container_is_in_the_state_that_this_runtime_tells() -> None:
         assert seen.container.state == api.ContainerState.CONTAINER_STOPPED  # type: ignore[attr-defined]
 
 
-async def test_deadline_is_the_profiles_unless_another_is_given() -> None:
+async def test_deadline_is_the_profile_s_unless_overridden() -> None:
     async with Runtime(NEW) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -187,7 +187,7 @@ async def test_error_stops_the_chain_and_fails_the_request_or_is_logged(
             assert (outcome.failure, outcome.error) == ("", BOOM_IN_GO)
 
 
-async def test_failed_operation_updates_nobody() -> None:
+async def test_failed_operation_has_no_updates() -> None:
     async with Runtime(NEW) as runtime:
         first = api.CreateContainerResponse(update=with_shares(7))
         await joined(
@@ -199,7 +199,7 @@ async def test_failed_operation_updates_nobody() -> None:
         assert outcome.failure and outcome.updates == []
 
 
-async def test_plugin_that_is_lost_is_harmless() -> None:
+async def test_plugin_lost_during_an_operation_does_not_fail_it() -> None:
     async with Runtime(NEW) as runtime:
         lost, last = (
             SmallPlugin("10-lost", NEW.mask & 0x1FFF),
@@ -214,7 +214,7 @@ async def test_plugin_that_is_lost_is_harmless() -> None:
         assert set(outcome.merged.adjustment.annotations) == {"key"}
 
 
-async def test_conflict_fails_the_creation_in_the_runtimes_words() -> None:
+async def test_conflict_fails_the_creation_with_the_runtime_s_message() -> None:
     async with Runtime(NEW) as runtime:
         plugins = [
             answering(f"{number}0-p", CreateContainer=annotating("key")) for number in (1, 2, 3)
@@ -227,7 +227,7 @@ async def test_conflict_fails_the_creation_in_the_runtimes_words() -> None:
         assert not plugins[2].events and not outcome.validations
 
 
-async def test_evictions_and_unknown_fields_are_told_as_dropped() -> None:
+async def test_evictions_and_unknown_fields_are_dropped() -> None:
     async with Runtime(OLD) as runtime:
         reply = api.CreateContainerResponse(evict=[api.ContainerEviction(container_id="other")])
         reply.adjust.linux.oom_score_adj.value = 5
@@ -244,7 +244,7 @@ VALIDATE = Event.ValidateContainerAdjustment
 CREATE_BIT = Event.CreateContainer.bit
 
 
-async def test_validators_are_told_what_was_merged_who_owns_it_and_who_was_there() -> None:
+async def test_validators_receive_the_merged_adjustment_its_owners_and_all_plugins() -> None:
     async with Runtime(NEW) as runtime:
         adjusting = answering("20-b", CREATE_BIT, CreateContainer=annotating("key"))
         uninterested = SmallPlugin("30-c", Event.StartContainer.bit)
@@ -265,7 +265,7 @@ async def test_validators_are_told_what_was_merged_who_owns_it_and_who_was_there
         assert not outcome.failure
 
 
-async def test_all_validators_are_asked_at_once() -> None:
+async def test_validators_are_called_concurrently() -> None:
     async with Runtime(NEW) as runtime:
         first, second = SmallPlugin("10-a"), SmallPlugin("20-b")
         waiting: list[RequestReceived] = []
@@ -338,7 +338,7 @@ async def test_validator_lost_in_the_chain_is_left_out_from_nri_0_12_5_on() -> N
         assert not outcome.failure
 
 
-async def test_validation_does_not_come_alone_nor_before_nri_0_10() -> None:
+async def test_validation_is_sent_only_with_create_container_since_nri_0_10() -> None:
     async with Runtime(NEW) as runtime:
         validator = SmallPlugin()
         await validator.join(runtime)
@@ -353,7 +353,7 @@ async def test_validation_does_not_come_alone_nor_before_nri_0_10() -> None:
 # -- iSulad ---------------------------------------------------------------------------------------
 
 
-async def test_isulad_closes_the_connection_for_an_error_and_goes_on() -> None:
+async def test_isulad_disconnects_a_failing_plugin_and_continues() -> None:
     async with Runtime(ISULAD) as runtime:
         failing, next_one = answering("10-a", CreateContainer=BOOM), SmallPlugin("20-b")
         await joined(runtime, failing, next_one)
@@ -368,7 +368,7 @@ async def test_isulad_closes_the_connection_for_an_error_and_goes_on() -> None:
         assert "closes the connection on any error" in runtime.former[0].end_reason
 
 
-async def test_isulad_shows_nobodys_adjustments_and_ignores_conflicts() -> None:
+async def test_isulad_hides_earlier_adjustments_and_ignores_conflicts() -> None:
     async with Runtime(ISULAD) as runtime:
         kept = api.CreateContainerResponse()
         kept.adjust.linux.resources.cpu.shares.value = 1
@@ -394,7 +394,7 @@ async def test_isulad_shows_nobodys_adjustments_and_ignores_conflicts() -> None:
         assert '"20-b" and "10-a" both tried to set CPU shares' in dropped.reason
 
 
-async def test_isulad_has_no_use_for_new_hooks_and_classes() -> None:
+async def test_isulad_drops_new_hooks_and_classes() -> None:
     reply = api.CreateContainerResponse()
     reply.adjust.hooks.create_runtime.add(path="/bin/hook")
     reply.adjust.hooks.poststop.add(path="/bin/last")
@@ -414,7 +414,7 @@ async def test_isulad_has_no_use_for_new_hooks_and_classes() -> None:
     assert outcome.updates[0].linux.resources.rdt_class.value == ""
 
 
-async def test_isulad_asks_in_the_order_of_names() -> None:
+async def test_isulad_calls_plugins_in_order_of_names() -> None:
     order: list[str] = []
 
     def remember(plugin: SmallPlugin) -> SmallPlugin:
@@ -451,11 +451,11 @@ async def test_operations_are_serial() -> None:
     assert order == ["CreateContainer", "ValidateContainerAdjustment", "StartContainer"]
 
 
-# -- what plugins were sent -----------------------------------------------------------------------
+# -- requests sent --------------------------------------------------------------------------------
 
 
-async def test_answer_tells_what_its_plugin_was_really_sent() -> None:
-    """Check that the answer of an older plugin contains the StateChange that it got."""
+async def test_answer_contains_the_request_actually_sent() -> None:
+    """Check that the answer of an older plugin contains the StateChange sent to it."""
     async with Runtime(NEW) as runtime:
         older = answering("10-older", StartContainer=RpcError(12, "unknown method"))
         await joined(runtime, older, SmallPlugin("20-newer"))
@@ -473,7 +473,7 @@ async def test_answer_tells_what_its_plugin_was_really_sent() -> None:
         assert (unknown.sent, rubbish.sent) == (b"\xff", b"\xff")
 
 
-async def test_plugin_that_ends_while_others_have_their_turn_never_becomes_ready() -> None:
+async def test_plugin_that_exits_before_its_turn_never_becomes_ready() -> None:
     """Check a launched plugin on NRI 0.6, which gets no Synchronize."""
     ready: list[str] = []
     command = plugin_program(registered="await plugin.arrived.wait(); os._exit(3)")

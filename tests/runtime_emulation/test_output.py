@@ -33,7 +33,7 @@ def test_any_split_of_the_bytes_gives_the_same_lines(
 
 
 @given(st.lists(st.integers(0, 60).map(lambda count: b"x\n" * count + b"rest"), max_size=20))
-def test_every_line_is_kept_or_counted(reads: list[bytes]) -> None:
+def test_every_line_is_stored_or_counted(reads: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "OUTPUT_MAX", 30 * LINE_COST)
         output = Output()
@@ -55,18 +55,18 @@ def test_a_line_has_the_time_of_its_first_byte() -> None:
     assert found == [(ERR, "one", 1), (ERR, "two", 2), (ERR, "", 4), (ERR, "four", 4)]
 
 
-def test_streams_do_not_mix_and_each_complete_line_is_told() -> None:
-    told: list[tuple[Stream, str, int]] = []
-    output = Output(lambda *line: told.append(line))
+def test_lines_of_two_streams_are_separate_and_reported_when_complete() -> None:
+    reported: list[tuple[Stream, str, int]] = []
+    output = Output(lambda *line: reported.append(line))
     output.feed(OUT, b"to out, ", 1)
     output.feed(ERR, b"to err\r\n", 2)
-    assert told == [(ERR, "to err", 2)]
+    assert reported == [(ERR, "to err", 2)]
     output.feed(OUT, b"in two reads\n", 3)
-    assert told == [(ERR, "to err", 2), (OUT, "to out, in two reads", 1)]
-    assert [(line.stream, line.text, line.mono_ns) for line in output.lines] == told
+    assert reported == [(ERR, "to err", 2), (OUT, "to out, in two reads", 1)]
+    assert [(line.stream, line.text, line.mono_ns) for line in output.lines] == reported
 
 
-def test_bytes_that_are_no_text_are_escaped() -> None:
+def test_undecodable_bytes_are_escaped() -> None:
     output = Output()
     output.feed(OUT, b"caf\xe9 \xff\n", 1)
     assert texts(output) == ["caf\\xe9 \\xff"]
@@ -85,7 +85,7 @@ def test_a_long_line_is_cut_between_characters(character: str) -> None:
     assert texts(output) == [f"{character * kept} … ({more} more bytes)", "next"]
 
 
-def test_last_lines_hold_the_one_that_has_not_ended() -> None:
+def test_last_lines_include_the_incomplete_one() -> None:
     output = Output()
     output.feed(ERR, b"one\ntwo\nthree", 1)
     output.feed(OUT, b"other\n", 1)
@@ -93,26 +93,26 @@ def test_last_lines_hold_the_one_that_has_not_ended() -> None:
     assert output.last(OUT, 2) == ["other"]
 
 
-def test_a_flood_is_told_no_further_than_it_is_kept() -> None:
-    told: list[str] = []
-    output = Output(lambda stream, line, mono_ns: told.append(line))
+def test_a_flood_is_reported_only_up_to_the_stored_limit() -> None:
+    reported: list[str] = []
+    output = Output(lambda stream, line, mono_ns: reported.append(line))
     count = 0
     while not output.left_out:
         output.feed(OUT, b"again\n" * 1000, 1)
         count += 1000
-    assert told == texts(output)
-    assert len(told) + output.left_out == count
+    assert reported == texts(output)
+    assert len(reported) + output.left_out == count
 
 
-def test_lines_that_are_passed_on_are_not_kept_and_come_again_after_a_flood() -> None:
-    told: list[str] = []
-    output = Output(lambda stream, text, mono_ns: told.append(text), passing=True)
+def test_passed_lines_are_not_stored_and_resume_after_a_flood() -> None:
+    reported: list[str] = []
+    output = Output(lambda stream, text, mono_ns: reported.append(text), passing=True)
     flood = 2 * module.OUTPUT_MAX // LINE_COST
     output.feed(OUT, b"x\n" * flood, 1)
     output.feed(OUT, b"x\n" * flood, 1)
-    assert 0 < len(told) < flood
-    assert len(told) + output.left_out == 2 * flood
+    assert 0 < len(reported) < flood
+    assert len(reported) + output.left_out == 2 * flood
     assert output.lines == ()
     output.feed(OUT, b"later\n", 1 + 1_000_000_000)
-    assert told[-1] == "later"
+    assert reported[-1] == "later"
     assert output.last(OUT, 1) == ["later"]

@@ -49,16 +49,16 @@ def answering_as_captured(name: str, plugin_id: str) -> SmallPlugin:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_capture_arrives_byte_for_byte_at_each_of_its_plugins(name: str) -> None:
+async def test_capture_is_sent_unchanged_to_each_of_its_plugins(name: str) -> None:
     ids = sorted({exchange.stored.plugin for exchange in exchanges(name)})
     plugins = {plugin_id: answering_as_captured(name, plugin_id) for plugin_id in ids}
     setup, events = split_setup(exchange.stored for exchange in exchanges(name))
-    told: list[tuple[Stored, list[Answer]]] = []
+    exchanged: list[tuple[Stored, list[Answer]]] = []
     async with Runtime(setup) as runtime:
         for plugin in plugins.values():
             await plugin.join(runtime)
         played = await play(
-            runtime, events, on_event=lambda item, answers: told.append((item, answers))
+            runtime, events, on_event=lambda item, answers: exchanged.append((item, answers))
         )
         assert [plugin.id for plugin in runtime.plugins] == ids
     for plugin_id, plugin in plugins.items():
@@ -70,13 +70,13 @@ async def test_capture_arrives_byte_for_byte_at_each_of_its_plugins(name: str) -
             one.timeout_ns for one in captured if one.method not in SETUP
         ]
     expected = [one for one in exchanges(name) if one.stored.method not in SETUP]
-    assert [item for item, _ in told] == [one.stored for one in expected]
-    assert [answers[0].payload for _, answers in told] == [one.reply for one in expected]
+    assert [item for item, _ in exchanged] == [one.stored for one in expected]
+    assert [answers[0].payload for _, answers in exchanged] == [one.reply for one in expected]
     assert (played.events, played.answers, played.errors) == (len(expected), len(expected), 0)
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_one_plugins_stream_plays_to_any_other(name: str) -> None:
+async def test_one_plugin_s_stream_can_be_sent_to_others(name: str) -> None:
     stream = [
         exchange.stored._replace(plugin="")
         for exchange in exchanges(name)
@@ -104,7 +104,7 @@ async def test_one_plugins_stream_plays_to_any_other(name: str) -> None:
         ("cri-o-1.37", "cri-o"),
     ],
 )
-def test_profile_of_a_recorded_runtime_is_that_of_the_runtime(name: str, profile: str) -> None:
+def test_recorded_profile_equals_the_runtime_s_profile(name: str, profile: str) -> None:
     setup, _ = split_setup(exchange.stored for exchange in exchanges(name))
     known = PROFILES[profile]
     recorded = setup.profile
@@ -128,7 +128,7 @@ def part(pods: int, more: bool) -> bytes:
     return request.SerializeToString()
 
 
-async def test_parts_of_synchronize_are_played_as_parts() -> None:
+async def test_parts_of_synchronize_are_sent_as_parts() -> None:
     stored = [
         Stored(1, "Configure", CONFIGURE),
         Stored(2, "Synchronize", part(3, True)),
@@ -145,7 +145,7 @@ async def test_parts_of_synchronize_are_played_as_parts() -> None:
     ]
 
 
-async def test_set_up_in_the_middle_is_no_event() -> None:
+async def test_later_set_up_requests_are_not_played_as_events() -> None:
     """Check a plugin that registered later in the recording; here all register first."""
     setup, events = split_setup(
         [
@@ -174,14 +174,14 @@ def test_stream_without_configure_needs_a_profile() -> None:
     assert list(events) == stored
 
 
-def test_configuration_given_now_replaces_the_recorded_one() -> None:
+def test_given_configuration_replaces_the_recorded_one() -> None:
     recorded = OLD.configure_request("old: 1").SerializeToString()
     setup, _ = split_setup([Stored(1, "Configure", recorded)])
     assert ConfigureRequest.FromString(setup.configure("10-a", "")).config == "old: 1"
     assert setup.configure("10-a", "new: 2") == OLD.configure_request("new: 2").SerializeToString()
 
 
-async def test_errors_are_counted_and_playing_goes_on() -> None:
+async def test_errors_are_counted_and_playback_continues() -> None:
     setup, events = split_setup(
         [
             Stored(1, "Configure", CONFIGURE),
@@ -201,7 +201,7 @@ async def test_errors_are_counted_and_playing_goes_on() -> None:
 # -- the pace -------------------------------------------------------------------------------------
 
 
-def test_pause_is_the_gap_within_bounds_over_the_speed() -> None:
+def test_pause_is_the_limited_gap_divided_by_the_speed() -> None:
     pace = Pace(speed=2, min_s=0.2, max_s=1.0)
     second = 1_000_000_000
     assert pace.pause(0, second // 2) == 0.25
@@ -211,12 +211,12 @@ def test_pause_is_the_gap_within_bounds_over_the_speed() -> None:
 
 
 @given(st.integers(-(2**63), 2**63), st.integers(-(2**63), 2**63))
-def test_fastest_never_waits(before_ns: int, next_ns: int) -> None:
+def test_fastest_pace_never_waits(before_ns: int, next_ns: int) -> None:
     assert FASTEST.pause(before_ns, next_ns) == 0
     assert Pace(speed=inf).pause(before_ns, next_ns) == 0
 
 
-def test_profile_of_unknown_runtime_is_the_conservative_one() -> None:
+def test_profile_of_an_unknown_runtime_is_conservative() -> None:
     profile = Profile.of("x", "podman", "5", None)
     assert profile.nri_version == ""
     assert profile.mask == 0x07FF

@@ -35,7 +35,7 @@ async def launched(
     cwd: str | Path | None = None,
     on_output: OnOutput | None = None,
 ) -> AsyncIterator[tuple[Process, socket.socket]]:
-    """Start a process, yield it with its connection, and check that nothing is left of it."""
+    """Start a process, yield it with its connection, and kill it afterwards."""
     command = command_of(argv, "10", "name", environment, cwd)
     process, connection = await launch(command, on_output)
     with connection:
@@ -57,10 +57,10 @@ def stdout(output: Output) -> list[str]:
     return [line.text for line in output.lines if line.stream is Stream.STDOUT]
 
 
-# -- what it gets -------------------------------------------------------------------------------
+# -- environment --------------------------------------------------------------------------------
 
 
-async def test_it_gets_its_connection_and_no_other_descriptor() -> None:
+async def test_plugin_gets_its_connection_and_no_other_descriptor() -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     try:
@@ -87,7 +87,7 @@ async def test_it_gets_its_connection_and_no_other_descriptor() -> None:
     assert others == "[]"
 
 
-async def test_it_gets_three_variables_and_what_is_added() -> None:
+async def test_plugin_gets_three_variables_and_added_ones() -> None:
     argv = ["cat", "/proc/self/environ"]
     async with launched(argv, environment={"LOG": "\udcff=€"}) as (process, _):
         await process.wait_exit()
@@ -101,12 +101,12 @@ async def test_it_gets_three_variables_and_what_is_added() -> None:
     ]
 
 
-async def test_it_runs_in_the_given_folder_or_in_ours(tmp_path: Path) -> None:
+async def test_plugin_runs_in_the_given_or_current_folder(tmp_path: Path) -> None:
     assert stdout((await ended(["pwd"], cwd=tmp_path)).output) == [str(tmp_path)]
     assert stdout((await ended(["pwd"])).output) == [str(Path.cwd())]
 
 
-async def test_it_handles_signals_as_if_nobody_had_changed_that() -> None:
+async def test_plugin_starts_with_default_signal_handling() -> None:
     former = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
     try:
@@ -120,15 +120,15 @@ async def test_it_handles_signals_as_if_nobody_had_changed_that() -> None:
     assert found == {"SigBlk": 0, "SigIgn": 0, "SigCgt": 0}
 
 
-async def test_it_leads_a_session_of_its_own() -> None:
+async def test_plugin_leads_its_own_session() -> None:
     process = await ended(python("import os; print(os.getsid(0), os.getpgid(0), os.getpid())"))
     assert stdout(process.output) == [" ".join([str(process.pid)] * 3)]
 
 
-# -- what it cannot be --------------------------------------------------------------------------
+# -- invalid commands ---------------------------------------------------------------------------
 
 
-async def test_what_the_system_refuses_is_a_usage_error(tmp_path: Path) -> None:
+async def test_command_that_the_system_rejects_is_a_usage_error(tmp_path: Path) -> None:
     before = descriptors()
     for argv, words in [
         (
@@ -156,7 +156,7 @@ async def test_what_the_system_refuses_is_a_usage_error(tmp_path: Path) -> None:
     assert not children()
 
 
-async def test_program_for_a_system_with_another_loader_is_told(tmp_path: Path) -> None:
+async def test_missing_dynamic_loader_is_reported(tmp_path: Path) -> None:
     program = bytearray(Path("/bin/cat").resolve().read_bytes())
     at = program.find(b"/ld-")
     assert at > 0, "cat is linked dynamically"
@@ -167,35 +167,36 @@ async def test_program_for_a_system_with_another_loader_is_told(tmp_path: Path) 
         await launch(command_of([str(path)], "10", "name"))
 
 
-# -- what it prints -----------------------------------------------------------------------------
+# -- output -------------------------------------------------------------------------------------
 
 
-async def test_what_it_prints_is_told_with_stream_and_time() -> None:
-    told: list[tuple[Stream, str, int]] = []
+async def test_output_is_reported_with_stream_and_time() -> None:
+    reported: list[tuple[Stream, str, int]] = []
     async with launched(
-        ["sh", "-c", "echo one; printf 'no\\377end' >&2"], on_output=lambda *line: told.append(line)
+        ["sh", "-c", "echo one; printf 'no\\377end' >&2"],
+        on_output=lambda *line: reported.append(line),
     ) as (process, _):
         await process.wait_exit()
-    assert sorted((stream, text) for stream, text, _ in told) == [
+    assert sorted((stream, text) for stream, text, _ in reported) == [
         (Stream.STDERR, "no\\xffend"),
         (Stream.STDOUT, "one"),
     ]
-    assert [(line.stream, line.text, line.mono_ns) for line in process.output.lines] == told
-    assert all(mono_ns > 0 for *_, mono_ns in told)
+    assert [(line.stream, line.text, line.mono_ns) for line in process.output.lines] == reported
+    assert all(mono_ns > 0 for *_, mono_ns in reported)
 
 
-async def test_lines_come_while_it_runs() -> None:
-    came: asyncio.Queue[str] = asyncio.Queue()
+async def test_lines_are_reported_while_the_plugin_runs() -> None:
+    lines_received: asyncio.Queue[str] = asyncio.Queue()
     echo = "import socket; s = socket.socket(fileno=3)\nwhile 1: print(s.recv(9), flush=True)"
     async with launched(
-        python(echo), on_output=lambda stream, line, mono_ns: came.put_nowait(line)
+        python(echo), on_output=lambda stream, line, mono_ns: lines_received.put_nowait(line)
     ) as (_, connection):
         for text in (b"first", b"second"):
             connection.send(text)
-            assert await came.get() == str(text)
+            assert await lines_received.get() == str(text)
 
 
-async def test_failing_listener_is_told_to_the_loop_and_changes_nothing() -> None:
+async def test_exception_in_on_output_is_passed_to_the_loop_and_ignored() -> None:
     failed: list[object] = []
 
     def fail(stream: Stream, line: str, mono_ns: int) -> None:
@@ -216,7 +217,7 @@ async def test_failing_listener_is_told_to_the_loop_and_changes_nothing() -> Non
     assert process.exit_words == "exit status 3"
 
 
-async def test_a_flood_of_output_neither_stalls_it_nor_is_kept_whole() -> None:
+async def test_flood_of_output_does_not_block_and_is_stored_up_to_a_limit() -> None:
     count = 20_000_000
     process = await ended(["sh", "-c", f"yes | head -n {count}; echo the last words >&2"])
     assert process.exit_words == "exit status 0"
@@ -225,7 +226,7 @@ async def test_a_flood_of_output_neither_stalls_it_nor_is_kept_whole() -> None:
     assert process.output.last(Stream.STDERR, 1) == ["the last words"]
 
 
-# -- how it ends --------------------------------------------------------------------------------
+# -- end ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -238,14 +239,14 @@ async def test_a_flood_of_output_neither_stalls_it_nor_is_kept_whole() -> None:
         ("kill -40 $$", "killed by signal 40"),
     ],
 )
-async def test_its_own_end_is_told_in_words(script: str, words: str) -> None:
+async def test_exit_of_the_plugin_is_described(script: str, words: str) -> None:
     process = await ended(["sh", "-c", script])
     assert process.exit_words == words
     assert not process.ended_by_us
     assert process.explain("over") == f"over: the plugin ended, {words}"
 
 
-def test_exit_words_of_an_exit_code() -> None:
+def test_description_of_exit_codes() -> None:
     assert [describe_exit(code) for code in (0, 3, -11, -40)] == [
         "exit status 0",
         "exit status 3",
@@ -254,7 +255,7 @@ def test_exit_words_of_an_exit_code() -> None:
     ]
 
 
-async def test_its_last_words_explain_its_end() -> None:
+async def test_explanation_has_the_last_output() -> None:
     script = "exec >&2; seq 5; echo ' ^^^'; printf 'red \\033[31m'; exit 1"
     process = await ended(["sh", "-c", script])
     assert process.explain("closed by the peer") == (
@@ -263,13 +264,16 @@ async def test_its_last_words_explain_its_end() -> None:
     )
 
 
-async def test_it_is_ended_with_sigkill() -> None:
+async def test_plugin_is_ended_with_sigkill() -> None:
     script = (
         "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
     )
-    came = asyncio.Event()
-    async with launched(python(script), on_output=lambda *line: came.set()) as (process, _):
-        await came.wait()
+    lines_received = asyncio.Event()
+    async with launched(python(script), on_output=lambda *line: lines_received.set()) as (
+        process,
+        _,
+    ):
+        await lines_received.wait()
         assert process.running
     assert (process.exit_words, process.ended_by_us) == ("killed by SIGKILL", True)
     assert not is_running(process.pid)
@@ -298,13 +302,13 @@ LAST
 
 
 @pytest.mark.parametrize("last", ["socket.socket(fileno=3).recv(100)", "os._exit(0)"])
-async def test_what_it_leaves_behind_is_found_told_and_killed(last: str) -> None:
-    came: asyncio.Queue[str] = asyncio.Queue()
+async def test_processes_left_behind_are_found_reported_and_killed(last: str) -> None:
+    lines_received: asyncio.Queue[str] = asyncio.Queue()
     async with launched(
         python(LEAVING.replace("LAST", last)),
-        on_output=lambda stream, line, mono_ns: came.put_nowait(line),
+        on_output=lambda stream, line, mono_ns: lines_received.put_nowait(line),
     ) as (process, _):
-        plain, heir, daemon = map(int, (await came.get()).split())
+        plain, heir, daemon = map(int, (await lines_received.get()).split())
         assert is_running(plain)
     # The daemon may be found before its execve.
     left = {(one.pid, one.detached) for one in process.left_behind}
@@ -314,7 +318,7 @@ async def test_what_it_leaves_behind_is_found_told_and_killed(last: str) -> None
     assert not process.survived
 
 
-async def test_what_is_not_its_own_is_left_alone() -> None:
+async def test_other_processes_are_not_killed() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 1000 & echo $!"], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         orphan = int(other.stdout.readline())
@@ -331,7 +335,7 @@ async def test_what_is_not_its_own_is_left_alone() -> None:
         child.wait()
 
 
-async def test_launching_again_and_again_leaves_nothing() -> None:
+async def test_repeated_launches_leak_nothing() -> None:
     await ended(["true"])
     before = descriptors()
     for argv in (["sleep", "1000"], ["sleep", "1000"], ["sh", "-c", "exit 3"]):
@@ -342,7 +346,7 @@ async def test_launching_again_and_again_leaves_nothing() -> None:
         assert not is_running(process.pid)
 
 
-async def test_launch_that_is_cancelled_leaves_nothing() -> None:
+async def test_cancelled_launch_leaks_nothing() -> None:
     before = descriptors()
     task = asyncio.create_task(launch(command_of(["sleep", "1000"], "10", "name")))
     await asyncio.sleep(0)
@@ -353,7 +357,7 @@ async def test_launch_that_is_cancelled_leaves_nothing() -> None:
     assert not children()
 
 
-async def test_its_keeper_ends_with_the_runtime_and_not_before() -> None:
+async def test_keeper_ignores_signals_and_ends_with_the_runtime() -> None:
     async with launched(["sleep", "1000"]) as (process, _):
         (keeper,) = children()
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
@@ -363,7 +367,7 @@ async def test_its_keeper_ends_with_the_runtime_and_not_before() -> None:
     assert not children()
 
 
-async def test_it_ends_though_its_keeper_was_killed() -> None:
+async def test_plugin_ends_even_if_its_keeper_was_killed() -> None:
     before = descriptors()
     async with launched(["sleep", "1000"]) as (process, _):
         (keeper,) = children()
@@ -377,7 +381,7 @@ async def test_it_ends_though_its_keeper_was_killed() -> None:
     assert descriptors() == before
 
 
-def test_it_ends_with_a_runtime_that_is_killed() -> None:
+def test_plugin_ends_with_a_killed_runtime() -> None:
     program = f"""
 import asyncio, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -399,7 +403,7 @@ asyncio.run(main())
     os.close(watched)
 
 
-def test_it_runs_on_the_other_event_loop_too() -> None:
+def test_plugin_runs_on_the_other_event_loop() -> None:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         process = runner.run(ended(["sh", "-c", "echo out; exit 3"]))
     assert process.exit_words == "exit status 3"
@@ -407,7 +411,7 @@ def test_it_runs_on_the_other_event_loop_too() -> None:
     assert not children()
 
 
-async def test_it_does_not_matter_who_reaps_our_children() -> None:
+async def test_exit_status_is_known_with_sigchld_ignored() -> None:
     former = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         process = await ended(["sh", "-c", "true; exit 3"])
@@ -416,7 +420,7 @@ async def test_it_does_not_matter_who_reaps_our_children() -> None:
     assert process.exit_words == "exit status 3"
 
 
-def test_keeper_is_no_part_of_what_the_package_imports() -> None:
+def test_keeper_module_is_not_imported_by_the_package() -> None:
     found = subprocess.check_output(
         [
             sys.executable,

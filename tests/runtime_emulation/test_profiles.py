@@ -24,12 +24,12 @@ EXPECTED = ("containerd-1.7", "containerd-2.1", "containerd-2.2", "containerd-2.
             "isulad")  # fmt: skip
 
 
-def test_there_is_a_profile_for_each_kind_of_runtime() -> None:
+def test_every_kind_of_runtime_has_a_profile() -> None:
     assert tuple(PROFILES) == EXPECTED
     assert all(profile_named(name) is PROFILES[name] for name in EXPECTED)
 
 
-def test_recorded_is_what_the_recording_brings_along() -> None:
+def test_recorded_profile_is_taken_from_the_recording() -> None:
     mine = Profile.of("recorded", "containerd", "2.1.9", "0.8.0")
     assert profile_named("recorded", mine) is mine
     with pytest.raises(UsageError, match="no profile 'recorded'"):
@@ -45,7 +45,7 @@ def test_recorded_is_what_the_recording_brings_along() -> None:
         ("docker", "profiles are containerd-1.7, "),
     ],
 )
-def test_unknown_profile_names_the_nearest(name: str, hint: str) -> None:
+def test_unknown_profile_s_error_names_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         profile_named(name)
     assert repr(name) in caught.value.problem
@@ -63,13 +63,13 @@ def test_unknown_profile_names_the_nearest(name: str, hint: str) -> None:
         ("isulad", Event.PostUpdatePodSandbox),
     ],
 )
-def test_event_that_a_runtime_never_sends_is_skipped_with_a_reason(name: str, event: Event) -> None:
+def test_event_that_a_runtime_never_sends_has_a_skip_reason(name: str, event: Event) -> None:
     profile = PROFILES[name]
     assert event.name in profile.skip_reason(event)
     assert profile.nri_version in profile.skip_reason(event)
 
 
-def test_what_real_runtimes_sent_is_not_skipped() -> None:
+def test_captured_events_are_not_skipped() -> None:
     for capture, name in (
         ("containerd-1.7.24", "containerd-1.7"),
         ("containerd-2.1.9", "containerd-2.1"),
@@ -85,7 +85,7 @@ def test_what_real_runtimes_sent_is_not_skipped() -> None:
                 )
 
 
-def test_states_are_told_as_real_runtimes_told_them() -> None:
+def test_container_states_match_captures() -> None:
     """Check the states of captures against those of the profile."""
     for capture, name in (
         ("containerd-1.7.24", "containerd-1.7"),
@@ -105,7 +105,7 @@ def test_states_are_told_as_real_runtimes_told_them() -> None:
             assert decoded.container.state == expected, (capture, decoded.event)
 
 
-def test_profile_has_the_dispatch_rules_of_its_runtime() -> None:
+def test_profile_has_its_runtime_s_dispatch_rules() -> None:
     assert PROFILES["isulad"].dispatch_rules.closes_on_error
     crio = Profile.of("x", "cri-o", "1.33.0", "0.9.1")
     assert crio.dispatch_rules is PROFILES["cri-o"].dispatch_rules
@@ -126,10 +126,10 @@ def test_profile_has_the_dispatch_rules_of_its_runtime() -> None:
         (RemoteProtocolError("rubbish"), "rubbish"),
     ],
 )
-def test_errors_are_worded_as_go_does(error: NriScopeError, words: str) -> None:
+def test_errors_have_go_s_wording(error: NriScopeError, words: str) -> None:
     assert go_wording(error) == words
 
 
-def test_rlimits_are_shown_as_real_runtimes_showed_them() -> None:
+def test_profiles_that_show_rlimits() -> None:
     shown = {name for name, profile in PROFILES.items() if profile.shows_rlimits}
     assert shown == {"containerd-2.3", "cri-o", "isulad"}

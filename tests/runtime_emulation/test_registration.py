@@ -29,7 +29,7 @@ from .profiles import NEW, OLD, SPLITTING, patient
 from .small_plugin import SmallPlugin
 
 
-async def test_plugin_is_configured_and_synchronized_before_it_gets_events(tmp_path: Path) -> None:
+async def test_plugin_is_configured_and_synchronized_before_it_is_listed(tmp_path: Path) -> None:
     async with Runtime(OLD) as runtime:
         await runtime.listen(tmp_path / "nri" / "nri.sock")
         plugin = SmallPlugin("42-answer")
@@ -42,7 +42,7 @@ async def test_plugin_is_configured_and_synchronized_before_it_gets_events(tmp_p
     assert await plugin.connected.wait_closed()
 
 
-async def test_socket_is_private_and_goes_with_the_runtime(tmp_path: Path) -> None:
+async def test_socket_is_private_and_removed_with_the_runtime(tmp_path: Path) -> None:
     path = tmp_path / "new" / "nri.sock"
     async with Runtime(OLD) as runtime:
         await runtime.listen(path)
@@ -51,7 +51,7 @@ async def test_socket_is_private_and_goes_with_the_runtime(tmp_path: Path) -> No
     assert not path.exists()
 
 
-async def test_socket_that_cannot_be_is_a_connect_error(tmp_path: Path) -> None:
+async def test_invalid_socket_path_is_a_connect_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     async with Runtime(OLD) as runtime:
         with pytest.raises(ConnectError, match="its folder cannot be created"):
@@ -61,7 +61,7 @@ async def test_socket_that_cannot_be_is_a_connect_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
-async def test_configure_tells_what_this_runtime_tells(name: str) -> None:
+async def test_configure_has_the_profile_s_fields(name: str) -> None:
     profile = PROFILES[name]
     plugin = SmallPlugin()
     async with Runtime(profile) as runtime:
@@ -81,7 +81,7 @@ async def wire_events(sock: socket.socket, connection: Connection, count: int) -
 
 
 @pytest.mark.parametrize("configure_first", [False, True])
-async def test_configure_may_come_before_the_registration_is_answered(
+async def test_configure_may_be_sent_before_the_reply_to_register_plugin(
     configure_first: bool,
 ) -> None:
     ours, theirs = socket.socketpair()
@@ -110,7 +110,7 @@ async def test_configure_may_come_before_the_registration_is_answered(
 # -- one at a time ------------------------------------------------------------------------------
 
 
-async def test_mute_client_blocks_the_others_until_its_time_is_up(tmp_path: Path) -> None:
+async def test_silent_client_blocks_others_until_the_registration_timeout(tmp_path: Path) -> None:
     path = tmp_path / "s"
     order: list[str] = []
     runtime = Runtime(
@@ -130,7 +130,7 @@ async def test_mute_client_blocks_the_others_until_its_time_is_up(tmp_path: Path
         assert order[1:] == ["20-eager ready"]
 
 
-async def test_registration_waits_for_the_one_before_it(tmp_path: Path) -> None:
+async def test_registration_waits_for_the_previous_plugin(tmp_path: Path) -> None:
     """Check that the runtime does not read from a connection before its turn."""
     path = tmp_path / "s"
     async with Runtime(OLD) as runtime:
@@ -151,7 +151,7 @@ async def test_registration_waits_for_the_one_before_it(tmp_path: Path) -> None:
         assert [plugin.id for plugin in runtime.plugins] == ["10-second", "20-first"]
 
 
-async def test_client_that_leaves_unregistered_makes_room_at_once(tmp_path: Path) -> None:
+async def test_client_that_disconnects_unregistered_does_not_block(tmp_path: Path) -> None:
     async with Runtime(OLD) as runtime:
         await runtime.listen(tmp_path / "s")
         gone, next_one = SmallPlugin(), SmallPlugin()
@@ -185,14 +185,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("profile", "plugin_id", "words"), REFUSED)
-async def test_wrong_index_or_name_is_refused_in_the_runtimes_words(
+async def test_invalid_index_or_name_is_rejected_with_the_runtime_s_message(
     profile: Profile, plugin_id: str, words: str
 ) -> None:
     await refuses(profile, SmallPlugin(plugin_id), words)
 
 
 @given(name=st.text(max_size=9), index=st.text(max_size=4), checks_names=st.booleans())
-def test_any_registration_is_accepted_or_refused_in_words(
+def test_any_registration_is_accepted_or_rejected_with_a_message(
     name: str, index: str, checks_names: bool
 ) -> None:
     problem = registration_problem(
@@ -205,7 +205,7 @@ def test_any_registration_is_accepted_or_refused_in_words(
         assert ours and theirs.startswith("invalid ") and "\n" not in theirs
 
 
-async def test_names_are_not_checked_before_0_12() -> None:
+async def test_names_are_not_checked_before_nri_0_12() -> None:
     odd = "10-näme with/slash"
     async with Runtime(OLD) as runtime:
         assert (await SmallPlugin(odd).join(runtime)).id == odd
@@ -232,7 +232,7 @@ async def refuses(profile: Profile, plugin: SmallPlugin, words: str) -> None:
         await SmallPlugin("10-good").join(runtime)
 
 
-async def test_second_registration_is_refused() -> None:
+async def test_second_registration_is_rejected() -> None:
     async with Runtime(OLD) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -242,7 +242,7 @@ async def test_second_registration_is_refused() -> None:
         assert [one.id for one in runtime.plugins] == ["10-small"]
 
 
-async def test_what_is_no_method_is_unimplemented() -> None:
+async def test_unknown_method_is_unimplemented() -> None:
     async with Runtime(OLD) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
@@ -266,7 +266,7 @@ async def joins_and_is_dropped(runtime: Runtime, plugin: SmallPlugin) -> Plugin:
     return runtime.former[-1]
 
 
-async def test_unknown_event_bit_is_dropped_after_its_configure_reply() -> None:
+async def test_plugin_with_an_unknown_event_bit_is_dropped_after_configure() -> None:
     async with Runtime(OLD) as runtime:
         plugin = SmallPlugin(mask=Event.UpdatePodSandbox.bit | Event.CreateContainer.bit)
         former = await joins_and_is_dropped(runtime, plugin)
@@ -280,13 +280,13 @@ async def test_unknown_event_bit_is_dropped_after_its_configure_reply() -> None:
         ]
 
 
-async def test_no_event_bit_means_every_event_and_validation_too() -> None:
+async def test_empty_mask_subscribes_to_every_event_and_validation() -> None:
     async with Runtime(NEW) as runtime:
         plugin = await SmallPlugin(mask=0).join(runtime)
         assert plugin.subscribes(Event.ValidateContainerAdjustment)
 
 
-async def test_mask_narrows_what_it_gets() -> None:
+async def test_mask_limits_the_subscription() -> None:
     async with Runtime(NEW) as runtime:
         plugin = await SmallPlugin(mask=Event.StartContainer.bit).join(runtime)
         assert plugin.subscribes(Event.StartContainer)
@@ -317,7 +317,7 @@ async def test_bad_set_up_reply_drops_the_plugin(
         assert (rejection.plugin, rejection.reason) == ("10-small", former.end_reason)
 
 
-async def test_failed_synchronize_up_to_nri_0_6_leaves_a_connection_without_events() -> None:
+async def test_failed_synchronize_up_to_nri_0_6_keeps_a_connection_without_events() -> None:
     async with Runtime(OLD) as runtime:
         plugin = SmallPlugin()
         plugin.on["Synchronize"] = lambda request: RpcError(2, "no, thanks")
@@ -329,7 +329,7 @@ async def test_failed_synchronize_up_to_nri_0_6_leaves_a_connection_without_even
         await SmallPlugin("20-good").join(runtime)
 
 
-async def test_isulad_sends_events_though_synchronize_failed() -> None:
+async def test_isulad_sends_events_despite_a_failed_synchronize() -> None:
     async with Runtime(patient("isulad")) as runtime:
         plugin = SmallPlugin()
         plugin.on["Synchronize"] = lambda request: RpcError(2, "no, thanks")
@@ -338,7 +338,7 @@ async def test_isulad_sends_events_though_synchronize_failed() -> None:
         assert not runtime.rejections
 
 
-async def test_who_never_registers_is_rejected_without_a_name(tmp_path: Path) -> None:
+async def test_client_that_never_registers_is_a_rejection_without_a_name(tmp_path: Path) -> None:
     async with Runtime(replace(OLD, registration_timeout_ms=200)) as runtime:
         await runtime.listen(tmp_path / "s")
         mute = SmallPlugin()
@@ -352,7 +352,7 @@ async def test_who_never_registers_is_rejected_without_a_name(tmp_path: Path) ->
 # -- the end ------------------------------------------------------------------------------------
 
 
-async def test_leaving_ends_every_connection_and_every_task(tmp_path: Path) -> None:
+async def test_leaving_the_runtime_ends_every_connection_and_task(tmp_path: Path) -> None:
     before = asyncio.all_tasks()
     plugins = [SmallPlugin(f"{number}0-small") for number in range(1, 4)]
     waiting = SmallPlugin()
@@ -370,7 +370,7 @@ async def test_leaving_ends_every_connection_and_every_task(tmp_path: Path) -> N
     assert {plugin.end_reason for plugin in runtime.former} == {"the runtime has ended"}
 
 
-async def test_body_exception_leaves_as_it_is() -> None:
+async def test_exception_in_the_body_is_not_changed() -> None:
     async def body() -> None:
         async with Runtime(OLD) as runtime:
             await SmallPlugin().join(runtime)

@@ -45,7 +45,7 @@ def everything(plugin: SmallPlugin) -> tuple[list[PodSandbox], list[Container]]:
     return seen
 
 
-async def test_2000_containers_come_in_parts() -> None:
+async def test_state_of_2000_containers_is_split() -> None:
     setup = ProfileSetUp(SPLITTING, pods(500), containers(2000))
     plugin = SmallPlugin()
     async with Runtime(setup) as runtime:
@@ -55,7 +55,7 @@ async def test_2000_containers_come_in_parts() -> None:
     assert all(len(request.payload) < MESSAGE_DATA_MAX for request in plugin.requests)
 
 
-async def test_what_fits_comes_in_one_message() -> None:
+async def test_small_state_is_one_message() -> None:
     setup = ProfileSetUp(SPLITTING, pods(5), containers(20))
     plugin = SmallPlugin()
     async with Runtime(setup) as runtime:
@@ -66,7 +66,7 @@ async def test_what_fits_comes_in_one_message() -> None:
     ]
 
 
-async def test_later_plugin_learns_the_state_of_then() -> None:
+async def test_later_plugin_receives_the_current_state() -> None:
     setup = ProfileSetUp(SPLITTING)
     async with Runtime(setup) as runtime:
         early, late = SmallPlugin(), SmallPlugin()
@@ -109,7 +109,7 @@ async def test_one_deadline_covers_all_parts() -> None:
     assert len(set(deadlines)) == len(deadlines)
 
 
-async def test_deadline_can_pass_between_two_parts() -> None:
+async def test_deadline_can_expire_between_two_parts() -> None:
     profile = patient("containerd-2.1", request_timeout_ms=300)
     plugin = SmallPlugin()
     plugin.on["Synchronize"] = lambda request: (
@@ -141,7 +141,7 @@ async def test_single_object_over_the_limit_drops_the_plugin() -> None:
     st.lists(st.integers(0, 300), max_size=30),
     st.integers(20, 2_000),
 )
-def test_parts_hold_everything_in_order(
+def test_parts_contain_the_whole_state_in_order(
     pod_sizes: Sequence[int], container_sizes: Sequence[int], limit: int
 ) -> None:
     pods = [PodSandbox(id="p" * size) for size in pod_sizes]
