@@ -43,7 +43,7 @@ def about(name: str, one: api.Container = _UNDONE) -> tuple[str, Message]:
 
 
 @dataclass(frozen=True)
-class Told:
+class RecordedSession:
     """Session with an event each second."""
 
     events: Sequence[tuple[str, Message]]
@@ -59,7 +59,7 @@ class Told:
         return replace(start, runtime_name=self.runtime, mask=self.mask, role=self.role)
 
 
-def write(recorder: Recorder, sessions: Sequence[Told]) -> None:
+def write(recorder: Recorder, sessions: Sequence[RecordedSession]) -> None:
     """Record sessions in parallel: the first events of all sessions, then the second ones."""
     numbers = [recorder.begin_session(one.start) for one in sessions]
     for step in range(max(len(one.events) for one in sessions)):
@@ -77,7 +77,7 @@ def write(recorder: Recorder, sessions: Sequence[Told]) -> None:
             recorder.end_session(number, "closed", START_NS + len(one.events) * _SECOND)
 
 
-def outcome(folder: Path, *sessions: Told, lost: int = 0) -> Outcome:
+def outcome(folder: Path, *sessions: RecordedSession, lost: int = 0) -> Outcome:
     """Return the first creation's outcome in a recording of the sessions without event `lost`."""
     path = folder / "one.nriscope.db"
     recorder = Recorder.open(path)
@@ -95,35 +95,39 @@ def outcome(folder: Path, *sessions: Told, lost: int = 0) -> Outcome:
     "name", [POST, "StartContainer", "PostStartContainer", "UpdateContainer", "PostUpdateContainer"]
 )
 def test_events_after_creation_show_that_it_succeeded(name: str, tmp_path: Path) -> None:
-    told = Told([about(CREATE), about(name), about("StopContainer")])
-    assert outcome(tmp_path, told).fate is CreationFate.CREATED
+    recorded = RecordedSession([about(CREATE), about(name), about("StopContainer")])
+    assert outcome(tmp_path, recorded).fate is CreationFate.CREATED
 
 
 def test_one_session_s_evidence_is_enough(tmp_path: Path) -> None:
-    blind = Told([about(CREATE), about("RunPodSandbox"), about("StopContainer")])
-    other = Told([about(CREATE), about(POST)], plugin="10-other")
+    blind = RecordedSession([about(CREATE), about("RunPodSandbox"), about("StopContainer")])
+    other = RecordedSession([about(CREATE), about(POST)], plugin="10-other")
     assert outcome(tmp_path, blind, other).fate is CreationFate.CREATED
 
 
 @pytest.mark.parametrize("name", ["StopContainer", "RemoveContainer"])
 @pytest.mark.parametrize("mask", [_ALL, 0])
 def test_a_removal_without_post_create_shows_failure(name: str, mask: int, tmp_path: Path) -> None:
-    found = outcome(tmp_path, Told([about(CREATE), about(name)], mask=mask))
+    found = outcome(tmp_path, RecordedSession([about(CREATE), about(name)], mask=mask))
     assert found.fate is CreationFate.FAILED
     assert found.words == f"PostCreateContainer did not follow, {name} did (event 2)"
 
 
 @pytest.mark.parametrize("name", ["StopPodSandbox", "RemovePodSandbox"])
 def test_the_pod_s_end_without_post_create_shows_failure(name: str, tmp_path: Path) -> None:
-    told = Told([about(CREATE), about(CREATE, container("b")), about(POST, container("b")),
-                 about(name)], runtime="cri-o")  # fmt: skip
-    assert outcome(tmp_path, told).fate is CreationFate.FAILED
+    other = container("b")
+    recorded = RecordedSession(
+        [about(CREATE), about(CREATE, other), about(POST, other), about(name)], runtime="cri-o"
+    )
+    assert outcome(tmp_path, recorded).fate is CreationFate.FAILED
 
 
 def test_a_repeated_creation_shows_failure(tmp_path: Path) -> None:
     again = container(id="another-id")
-    told = Told([about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o")
-    assert outcome(tmp_path, told).words == (
+    recorded = RecordedSession(
+        [about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o"
+    )
+    assert outcome(tmp_path, recorded).words == (
         "PostCreateContainer did not follow, CreateContainer did (event 2)"
     )
 
@@ -134,29 +138,33 @@ def test_outcome_beyond_the_search_limits_is_unknown(
 ) -> None:
     monkeypatch.setattr(creation_outcomes, limit, -1)
     again = container(id="another-id")
-    told = Told([about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o")
-    assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
+    recorded = RecordedSession(
+        [about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o"
+    )
+    assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
 
 
 def test_outcome_with_a_lost_event_is_unknown(tmp_path: Path) -> None:
-    told = Told([about(CREATE), about(POST), about("StopContainer")])
-    assert outcome(tmp_path, told, lost=2).fate is CreationFate.UNKNOWN
+    recorded = RecordedSession([about(CREATE), about(POST), about("StopContainer")])
+    assert outcome(tmp_path, recorded, lost=2).fate is CreationFate.UNKNOWN
 
 
 def test_creation_at_the_recording_s_end_is_open(tmp_path: Path) -> None:
-    found = outcome(tmp_path, Told([about(CREATE), about("RunPodSandbox")], runtime="cri-o"))
+    found = outcome(
+        tmp_path, RecordedSession([about(CREATE), about("RunPodSandbox")], runtime="cri-o")
+    )
     assert found.fate is CreationFate.OPEN
     assert found.after_ns == 2 * _SECOND
 
 
 def test_creation_in_an_open_session_is_unknown(tmp_path: Path) -> None:
-    told = Told([about(CREATE)], ended=False)
-    assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
+    recorded = RecordedSession([about(CREATE)], ended=False)
+    assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
 
 
 def test_creation_in_a_replay_is_unknown(tmp_path: Path) -> None:
-    told = Told([about(CREATE), about("StopContainer")], role=Role.REPLAY)
-    assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
+    recorded = RecordedSession([about(CREATE), about("StopContainer")], role=Role.REPLAY)
+    assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
 
 
 class TestWithoutPostCreateContainer:
@@ -166,17 +174,21 @@ class TestWithoutPostCreateContainer:
     def test_containerd_stop_of_an_unused_container_shows_failure(
         self, runtime: str, tmp_path: Path
     ) -> None:
-        told = Told(
+        recorded = RecordedSession(
             [about(CREATE), about("StopContainer")], mask=_WITHOUT_POST_CREATE, runtime=runtime
         )
         is_containerd = runtime == "containerd"
         expected = CreationFate.FAILED if is_containerd else CreationFate.UNKNOWN
-        assert outcome(tmp_path, told).fate is expected
+        assert outcome(tmp_path, recorded).fate is expected
 
     def test_stop_of_a_container_that_ran_is_unknown(self, tmp_path: Path) -> None:
-        told = Told([about(CREATE), about("StopContainer", _RAN)], mask=_WITHOUT_POST_CREATE)
-        assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
+        recorded = RecordedSession(
+            [about(CREATE), about("StopContainer", _RAN)], mask=_WITHOUT_POST_CREATE
+        )
+        assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
 
     def test_removal_alone_is_unknown(self, tmp_path: Path) -> None:
-        told = Told([about(CREATE), about("RemoveContainer")], mask=_WITHOUT_POST_CREATE)
-        assert outcome(tmp_path, told).fate is CreationFate.UNKNOWN
+        recorded = RecordedSession(
+            [about(CREATE), about("RemoveContainer")], mask=_WITHOUT_POST_CREATE
+        )
+        assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN

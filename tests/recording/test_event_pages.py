@@ -38,14 +38,14 @@ class Growing:
 
     def look(self) -> tuple[RecordingState, tuple[object, ...]]:
         with Recording.open(self.path) as recording:
-            seen = look(recording, self._tables)
-            return seen, self._places.between(recording, seen)
+            state = look(recording, self._tables)
+            return state, self._places.between(recording, state)
 
     def look_afresh(self) -> tuple[RecordingState, tuple[object, ...]]:
         """Return the state that a new reader finds."""
         with Recording.open(self.path) as recording:
-            seen = look(recording, SessionTables())
-            return seen, MarkerPlaces().between(recording, seen)
+            state = look(recording, SessionTables())
+            return state, MarkerPlaces().between(recording, state)
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 
 
 def test_new_events_alone_keep_cached_sessions_and_gaps(growing: Growing) -> None:
-    seen, between = growing.look()
+    state, between = growing.look()
     growing.event(2)
     again, later = growing.look()
-    assert again.newest == seen.newest + 1
-    assert again.sessions is seen.sessions and again.gaps is seen.gaps and later is between
+    assert again.newest == state.newest + 1
+    assert again.sessions is state.sessions and again.gaps is state.gaps and later is between
     assert (again, later) == growing.look_afresh()
 
 
@@ -75,7 +75,7 @@ def test_new_gaps_sessions_and_session_ends_are_read(growing: Growing) -> None:
     assert len(growing.look()[0].sessions) == 2
     growing.recorder.end_session(other, "done", at(7))
     growing.event(8)
-    seen, between = growing.look()
+    state, between = growing.look()
     assert [type(one) for one in between] == [SessionBegan, GapMarker, SessionBegan, SessionEnded]
-    assert [session.end_reason for session in seen.sessions] == ["", "done"]
-    assert (seen, between) == growing.look_afresh()
+    assert [session.end_reason for session in state.sessions] == ["", "done"]
+    assert (state, between) == growing.look_afresh()
