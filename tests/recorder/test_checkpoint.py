@@ -34,27 +34,27 @@ def _log(file: RecordingFile) -> int:
     return wal_of(file.path).stat().st_size
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def _wait_until(condition: Callable[[], bool]) -> None:
     for _ in range(3000):
         if condition():
             return
         threading.Event().wait(0.01)
-    raise AssertionError("it never happened")
+    raise AssertionError("the condition was not met in time")
 
 
-def test_the_log_is_moved_into_the_file_and_begins_anew(file: RecordingFile) -> None:
+def test_the_log_is_moved_into_the_file_and_restarted(file: RecordingFile) -> None:
     checkpointer = Checkpointer(file.path, _TARGET_BYTES, 1 << 40)
     before = file.path.stat().st_size
     while _log(file) <= _TARGET_BYTES:
         _write(file)
         checkpointer.after_commit()
-    _until(lambda: file.path.stat().st_size > before)
+    _wait_until(lambda: file.path.stat().st_size > before)
     checkpointer.close()
     _write(file)
     assert _log(file) <= _TARGET_BYTES
 
 
-def test_the_log_never_becomes_much_longer_than_it_may(file: RecordingFile) -> None:
+def test_the_log_stays_near_its_maximum_size(file: RecordingFile) -> None:
     checkpointer = Checkpointer(file.path, _TARGET_BYTES, _MAX_BYTES)
     for _ in range(200):
         _write(file)
@@ -63,7 +63,7 @@ def test_the_log_never_becomes_much_longer_than_it_may(file: RecordingFile) -> N
     checkpointer.close()
 
 
-def test_a_reader_who_needs_the_log_is_not_waited_for(file: RecordingFile) -> None:
+def test_a_reader_that_needs_the_log_does_not_block_the_writer(file: RecordingFile) -> None:
     _write(file)
     checkpointer = Checkpointer(file.path, _TARGET_BYTES, _MAX_BYTES)
     with Recording.open(file.path) as recording:
@@ -72,22 +72,22 @@ def test_a_reader_who_needs_the_log_is_not_waited_for(file: RecordingFile) -> No
         for _ in range(100):
             _write(file)
             checkpointer.after_commit()
-        # All of it was written, beside what is being read.
+        # All rows were written while the reader was open.
         assert _log(file) > 4 * _MAX_BYTES
         assert list(reading) == [(2,)]
     checkpointer.request()
 
     def begins_anew() -> bool:
-        # What is written during a move is left to the next one.
+        # Rows written during a checkpoint remain for the next one.
         _write(file)
         checkpointer.after_commit()
         return _log(file) <= _TARGET_BYTES
 
-    _until(begins_anew)
+    _wait_until(begins_anew)
     checkpointer.close()
 
 
-def test_it_ends_while_it_has_something_to_do(file: RecordingFile) -> None:
+def test_close_ends_a_running_checkpoint(file: RecordingFile) -> None:
     checkpointer = Checkpointer(file.path, 0, 1 << 40)
     for _ in range(50):
         _write(file)

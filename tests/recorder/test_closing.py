@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is lost when a recorder closes is told in the file: every event is in it or in a gap."""
+"""Losses on closing a recorder: every event is in the file or counted in one of its gaps."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tests.recording.traffic import a_start, an_item, lifecycles
 EVENTS = lifecycles(3)
 
 
-def told(path: Path) -> tuple[int, int]:
-    """Events in a file, and those that its gaps count."""
+def stored_and_lost(path: Path) -> tuple[int, int]:
+    """Return the number of events in a file, and the number that its gaps count as lost."""
     with Recording.open(path) as recording:
         events = len(list(recording.events()))
         return events, sum(gap.lost or 0 for gap in recording.gaps())
 
 
 class Slow(SourceRedaction):
-    """Redaction in which each event takes until it may go on."""
+    """Redaction that waits for a semaphore before each event."""
 
     def __init__(self, steps: threading.Semaphore) -> None:
         super().__init__(Redactor(Rules.DEFAULT, bytes(32)))
@@ -50,7 +50,7 @@ class Slow(SourceRedaction):
 
 
 @pytest.mark.parametrize("done", [0, 1, 7, len(EVENTS)])
-def test_events_that_redaction_has_no_time_for_become_a_gap(done: int, tmp_path: Path) -> None:
+def test_events_not_redacted_before_the_deadline_become_a_gap(done: int, tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     steps = threading.Semaphore(0)
     slow = Slow(steps)
@@ -64,13 +64,13 @@ def test_events_that_redaction_has_no_time_for_become_a_gap(done: int, tmp_path:
         steps.release(done)
     closing = threading.Thread(target=recorder.close, args=(0.0,))
     closing.start()
-    # The time is over by now, and the event in hand is not done.
+    # The deadline has passed, and the current event is not redacted yet.
     while not recorder._worker._is_too_late():
         time.sleep(0.001)
     steps.release(1_000)
     closing.join(60)
 
-    events, lost = told(path)
+    events, lost = stored_and_lost(path)
     assert (events + lost, events >= min(done, 1)) == (len(EVENTS), True)
     assert recorder.counters.lost == lost
     with Recording.open(path) as recording:
@@ -83,7 +83,7 @@ def test_events_that_redaction_has_no_time_for_become_a_gap(done: int, tmp_path:
         )
 
 
-def test_on_a_full_disk_the_file_tells_of_what_is_lost(tmp_path: Path) -> None:
+def test_on_a_full_disk_lost_events_are_a_gap_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
@@ -100,12 +100,12 @@ def test_on_a_full_disk_the_file_tells_of_what_is_lost(tmp_path: Path) -> None:
             recorder.capture(session, an_item("Unheard", chance.randbytes(16 << 10)))
         counters = recorder.close(timeout=1.0)
 
-    events, lost = told(path)
+    events, lost = stored_and_lost(path)
     assert 0 < lost == counters.lost
     assert events + lost == len(EVENTS) + 40
 
 
-def test_gaps_of_two_failures_in_a_row_are_both_kept(
+def test_gaps_of_two_consecutive_failures_are_both_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = TransactionWriter.write
@@ -125,16 +125,16 @@ def test_gaps_of_two_failures_in_a_row_are_both_kept(
         recorder.capture(session, item)
     recorder.close()
 
-    events, lost = told(tmp_path / "r.db")
+    events, lost = stored_and_lost(tmp_path / "r.db")
     assert events + lost == len(EVENTS) and lost > 3
 
 
 @pytest.mark.parametrize("error", [MemoryError(), sqlite3.OperationalError("disk is full")])
-def test_what_no_gap_can_count_is_told(
+def test_losses_that_no_gap_can_record_are_reported(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told_of: list[str] = []
-    recorder = Recorder.open(tmp_path / "r.db", on_problem=told_of.append)
+    problems: list[str] = []
+    recorder = Recorder.open(tmp_path / "r.db", on_problem=problems.append)
     session = recorder.begin_session(a_start())
     recorder.capture(session, EVENTS[0])
     until = time.monotonic() + 60
@@ -150,7 +150,7 @@ def test_what_no_gap_can_count_is_told(
     counters = recorder.close(timeout=0.2)
 
     assert (counters.recorded, counters.lost) == (1, len(EVENTS) - 1)
-    assert any("the file has no gap for them" in text for text in told_of), told_of
+    assert any("the file has no gap for them" in text for text in problems), problems
 
 
 @settings(max_examples=amount(60, 20), deadline=None)
@@ -164,7 +164,7 @@ def test_what_no_gap_can_count_is_told(
     room=st.sampled_from([20_000, 64 << 20]),
     batch=st.sampled_from([2, 500]),
 )
-def test_every_event_is_written_or_in_a_gap(
+def test_every_event_is_stored_or_counted_in_a_gap(
     steps: list[str],
     failures: int,
     slow: bool,
@@ -175,7 +175,7 @@ def test_every_event_is_written_or_in_a_gap(
 ) -> None:
     path = tmp_path_factory.mktemp("closing") / "r.db"
     write, is_too_late = TransactionWriter.write, Worker._is_too_late
-    asked = 0
+    deadline_checks = 0
 
     def fail(self: TransactionWriter, entries: list[Any]) -> object:
         nonlocal failures
@@ -186,11 +186,13 @@ def test_every_event_is_written_or_in_a_gap(
         return write(self, entries)
 
     def late(self: Worker) -> bool:
-        nonlocal asked
+        nonlocal deadline_checks
         if not self._finishing:
             return False
-        asked += 1
-        return is_too_late(self) or (too_late_after is not None and asked > too_late_after)
+        deadline_checks += 1
+        return is_too_late(self) or (
+            too_late_after is not None and deadline_checks > too_late_after
+        )
 
     redaction = SourceRedaction(Redactor(Rules.DEFAULT, bytes(32))) if slow else None
     with pytest.MonkeyPatch.context() as patch:
@@ -217,5 +219,5 @@ def test_every_event_is_written_or_in_a_gap(
                     offered += 11
         counters = recorder.close()
 
-    events, lost = told(path)
+    events, lost = stored_and_lost(path)
     assert (events + lost, counters.recorded, counters.lost) == (offered, events, lost)

@@ -30,7 +30,7 @@ def _depth(row: StoredObject, rows: dict[int, StoredObject]) -> int:
 
 
 @given(_puts)
-def test_each_stretch_stands_alone_and_gives_back_all_that_was_put(
+def test_each_stretch_is_self_contained_and_returns_its_contents(
     puts: list[tuple[int, int] | None],
 ) -> None:
     store = ObjectStore(1)
@@ -54,7 +54,7 @@ def test_each_stretch_stands_alone_and_gives_back_all_that_was_put(
         assert load(number, rows.get) == (ObjectKind.CONTAINER, content)
 
 
-def test_the_same_content_is_one_object_and_another_kind_another() -> None:
+def test_equal_content_is_one_object_per_kind() -> None:
     store = ObjectStore(1)
     assert store.put(ObjectKind.POD, b"", "a", "x") == store.put(ObjectKind.POD, b"", "b", "y")
     assert store.put(ObjectKind.CONTAINER, b"", "a", "x") != store.put(
@@ -62,7 +62,7 @@ def test_the_same_content_is_one_object_and_another_kind_another() -> None:
     )
 
 
-def test_many_versions_do_not_make_a_long_chain() -> None:
+def test_many_versions_do_not_form_a_long_chain() -> None:
     store = ObjectStore(1)
     chance = random.Random(1)
     noise = b""
@@ -74,7 +74,7 @@ def test_many_versions_do_not_make_a_long_chain() -> None:
     assert max(_depth(row, rows) for row in store.rows) == MAX_DEPTH
 
 
-def test_versions_that_differ_little_have_one_base() -> None:
+def test_similar_versions_share_one_base() -> None:
     store = ObjectStore(1)
     for version in range(50):
         store.put(ObjectKind.CONTAINER, _version(1, version), "one", "app")
@@ -82,14 +82,14 @@ def test_versions_that_differ_little_have_one_base() -> None:
     assert all(len(row.data) < 64 for row in store.rows[1:])
 
 
-def test_a_new_container_is_packed_against_one_that_it_resembles() -> None:
+def test_a_new_container_is_packed_against_a_similar_one() -> None:
     store = ObjectStore(1)
     for number in range(10):
         store.put(ObjectKind.CONTAINER, _version(number, 0), str(number), "app")
     assert all(row.base is not None for row in store.rows[1:])
 
 
-def test_a_model_that_does_not_fit_any_more_is_replaced() -> None:
+def test_a_base_that_no_longer_fits_is_replaced() -> None:
     chance = random.Random(1)
     store = ObjectStore(1)
     old, new = chance.randbytes(2000), chance.randbytes(2000)
@@ -102,7 +102,7 @@ def test_a_model_that_does_not_fit_any_more_is_replaced() -> None:
     assert sizes[4] < 100
 
 
-def test_flush_hands_over_each_row_once(tmp_path: object) -> None:
+def test_flush_writes_each_row_once(tmp_path: object) -> None:
     import sqlite3
 
     from nri_scope.recording.schema import statements

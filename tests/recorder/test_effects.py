@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events asked for updates of containers that they are not about."""
+"""Effects: updates that an event requests of containers other than its own."""
 
 from __future__ import annotations
 
@@ -71,26 +71,26 @@ def _effects(path: Path, container: api.Container) -> list[int] | None:
         ),
     ],
 )
-def test_who_is_updated_by_the_way_finds_the_event(
+def test_an_update_of_another_container_records_an_effect(
     tmp_path: Path, method: str, request_: Message, reply: Message | None
 ) -> None:
     path = tmp_path / "a.nriscope.db"
-    told = an_item("CreateContainer", api.CreateContainerRequest(pod=POD, container=OTHER))
+    creation = an_item("CreateContainer", api.CreateContainerRequest(pod=POD, container=OTHER))
     about = an_item("CreateContainer", api.CreateContainerRequest(pod=POD, container=ONE))
     answer = b"" if reply is None else reply.SerializeToString()
-    record(path, [told, about, an_item(method, request_, answer)])
+    record(path, [creation, about, an_item(method, request_, answer)])
     assert _effects(path, OTHER) == [3]
     assert _effects(path, ONE) == []
 
 
-def test_a_passive_recording_has_none(tmp_path: Path) -> None:
+def test_a_passive_recording_has_no_effects(tmp_path: Path) -> None:
     path = tmp_path / "a.nriscope.db"
     record(path, lifecycles(3))
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM effect").fetchone() == (0,)
 
 
-def test_an_event_that_is_not_kept_has_none(tmp_path: Path) -> None:
+def test_a_filtered_event_has_no_effects(tmp_path: Path) -> None:
     path = tmp_path / "a.nriscope.db"
     reply = api.CreateContainerResponse(update=_update(OTHER)).SerializeToString()
     create = api.CreateContainerRequest(pod=POD, container=ONE)
@@ -99,7 +99,7 @@ def test_an_event_that_is_not_kept_has_none(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM effect").fetchone() == (0,)
 
 
-def test_the_ring_takes_effects_away_with_their_events(tmp_path: Path) -> None:
+def test_the_ring_removes_effects_with_their_events(tmp_path: Path) -> None:
     path = tmp_path / "a.nriscope.db"
     recorder = Recorder.open(path, limits=WriterLimits(max_size=1 << 20))
     session = recorder.begin_session(a_start())
@@ -120,17 +120,17 @@ def test_the_ring_takes_effects_away_with_their_events(tmp_path: Path) -> None:
             ).fetchone()
             == left
         )
-        # Two for each event that is left, and no more.
+        # Two containers for each remaining event.
         (containers,) = connection.execute("SELECT count(*) FROM container").fetchone()
         assert containers == 2 * left[0]
 
 
-def test_a_file_from_before_does_not_tell() -> None:
+def test_effects_in_an_older_file_are_unknown() -> None:
     with Recording.open(OLD) as recording:
         assert effects_on(recording, recording.containers()[0]) is None
 
 
-def test_a_file_from_before_is_continued_with_them(tmp_path: Path) -> None:
+def test_an_older_file_is_continued_with_effects(tmp_path: Path) -> None:
     path = tmp_path / "old.nriscope.db"
     shutil.copy(OLD, path)
     reply = api.CreateContainerResponse(update=_update(OTHER)).SerializeToString()
@@ -142,7 +142,7 @@ def test_a_file_from_before_is_continued_with_them(tmp_path: Path) -> None:
         assert effects_on(recording, recording.containers()[0]) == []
 
 
-def test_a_file_from_before_that_holds_effects_does_not_pretend_to_know_all(
+def test_effects_are_unknown_if_older_events_had_any(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "old.nriscope.db"

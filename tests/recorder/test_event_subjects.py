@@ -32,7 +32,7 @@ def _containers(connection: sqlite3.Connection) -> list[tuple[str, str, int | No
 WEB = PodSandbox(id="p1", namespace="shop", name="web", uid="u1")
 
 
-def test_one_pod_has_one_key(connection: sqlite3.Connection) -> None:
+def test_a_pod_has_one_key(connection: sqlite3.Connection) -> None:
     subjects = Subjects(connection, empty=True)
     one, again = subjects.pod(WEB), subjects.pod(WEB)
     assert one is not None
@@ -42,7 +42,7 @@ def test_one_pod_has_one_key(connection: sqlite3.Connection) -> None:
     assert _pods(connection) == [("p1", "shop", "web", "u1")]
 
 
-def test_a_later_recorder_finds_the_keys_of_an_earlier_one(connection: sqlite3.Connection) -> None:
+def test_a_later_recorder_reuses_keys(connection: sqlite3.Connection) -> None:
     first = Subjects(connection, empty=True)
     pod = first.pod(WEB)
     container = first.container(Container(id="c1", name="app"), pod)
@@ -62,7 +62,7 @@ def test_a_later_recorder_finds_the_keys_of_an_earlier_one(connection: sqlite3.C
 
 
 @pytest.mark.parametrize("flush_between", [True, False])
-def test_what_was_only_an_id_is_completed(
+def test_a_subject_known_by_id_only_is_completed(
     connection: sqlite3.Connection, flush_between: bool
 ) -> None:
     subjects = Subjects(connection, empty=True)
@@ -78,7 +78,7 @@ def test_what_was_only_an_id_is_completed(
     assert _containers(connection) == [("c1", "app", 1)]
 
 
-def test_a_container_without_its_pod_is_found_by_the_pods_id(
+def test_a_container_is_linked_to_its_pod_by_the_pod_s_id(
     connection: sqlite3.Connection,
 ) -> None:
     subjects = Subjects(connection, empty=True)
@@ -89,7 +89,7 @@ def test_a_container_without_its_pod_is_found_by_the_pods_id(
     assert _containers(connection) == [("c1", "app", 1)]
 
 
-def test_different_things_under_one_id_stay_apart(connection: sqlite3.Connection) -> None:
+def test_different_pods_under_one_id_have_different_keys(connection: sqlite3.Connection) -> None:
     subjects = Subjects(connection, empty=True)
     for _ in range(3):
         subjects.pod(WEB)
@@ -98,13 +98,13 @@ def test_different_things_under_one_id_stay_apart(connection: sqlite3.Connection
     assert len(_pods(connection)) == 2
 
 
-def test_what_names_nobody_has_no_key(connection: sqlite3.Connection) -> None:
+def test_a_subject_without_id_and_name_has_no_key(connection: sqlite3.Connection) -> None:
     subjects = Subjects(connection, empty=True)
     assert subjects.pod(PodSandbox()) is None
     assert subjects.container(Container(), None) is None
 
 
-def test_what_was_forgotten_is_looked_up(
+def test_evicted_subjects_are_looked_up_again(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MAX_CACHED", 4)
@@ -121,7 +121,7 @@ def test_what_was_forgotten_is_looked_up(
         assert row.key == keys[number]
 
 
-def test_after_rows_were_removed_nothing_remembered_is_used(
+def test_invalidate_clears_cached_subjects(
     connection: sqlite3.Connection,
 ) -> None:
     subjects = Subjects(connection, empty=True)

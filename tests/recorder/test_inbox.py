@@ -17,9 +17,7 @@ def _inbox(items: int) -> Inbox:
 
 
 @given(st.lists(st.sampled_from(["put", "put", "put", "take"]), max_size=200), st.integers(1, 8))
-def test_every_event_is_either_delivered_or_in_a_gap_in_its_place(
-    steps: list[str], room: int
-) -> None:
+def test_every_event_is_delivered_or_in_a_gap_at_its_place(steps: list[str], room: int) -> None:
     inbox = _inbox(room)
     taken = []
     sent = 0
@@ -50,7 +48,7 @@ def test_every_event_is_either_delivered_or_in_a_gap_in_its_place(
     assert inbox.lost == sum(entry.dropped for entry in taken if isinstance(entry, GapEntry))
 
 
-def test_when_full_it_takes_nothing_until_a_quarter_is_free() -> None:
+def test_a_full_inbox_accepts_events_after_a_quarter_is_free() -> None:
     inbox = _inbox(8)
     for number in range(20):
         inbox.put(1, an_item("X", bytes(1000), wall_ns=number))
@@ -66,7 +64,7 @@ def test_when_full_it_takes_nothing_until_a_quarter_is_free() -> None:
     ]
 
 
-def test_sessions_and_gaps_are_taken_however_full_it_is_and_notes_are_not() -> None:
+def test_a_full_inbox_accepts_sessions_and_gaps_but_no_notes() -> None:
     inbox = _inbox(1)
     for _ in range(5):
         inbox.put(1, an_item("X", bytes(1000)))
@@ -80,7 +78,7 @@ def test_sessions_and_gaps_are_taken_however_full_it_is_and_notes_are_not() -> N
     assert [type(entry) for entry in entries[before:]] == [GapEntry, End, Begin]
 
 
-def test_each_session_has_gaps_of_its_own() -> None:
+def test_each_session_has_its_own_gaps() -> None:
     inbox = _inbox(1)
     for number in range(6):
         inbox.put(1 + number % 2, an_item("X", bytes(1000), wall_ns=number))
@@ -89,7 +87,7 @@ def test_each_session_has_gaps_of_its_own() -> None:
     assert sorted((gap.session, gap.lost) for gap in gaps) == [(1, 2), (2, 3)]
 
 
-def test_taking_is_bounded_by_number_and_by_bytes() -> None:
+def test_take_is_limited_by_number_and_bytes() -> None:
     inbox = _inbox(100)
     for _ in range(50):
         inbox.put(1, an_item("X", bytes(1000)))
@@ -97,7 +95,7 @@ def test_taking_is_bounded_by_number_and_by_bytes() -> None:
     assert len(inbox.take(100, 3000)) == 3
 
 
-def test_one_who_sleeps_is_woken_by_the_first_event() -> None:
+def test_the_first_event_wakes_a_sleeping_thread() -> None:
     inbox = _inbox(100)
     woken: list[int] = []
 

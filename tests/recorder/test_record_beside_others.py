@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root records where other users can write: they get nothing to read, and nothing is deleted."""
+"""Root records where other users can write: they read no data, and no file is deleted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SUFFIXES = ["-wal", "-shm", "-journal"]
 _ATTEMPTS = 150
 _SECRET = b"only for root's eyes"
 _PLANTER = """
-# At every moment at every name that is free: a journal that deletes, or a file that is watched.
+# Keeps creating each missing companion: a journal that deletes a file, or a file kept open.
 name, deadly, kind = arguments
 kept = []
 while True:
@@ -47,7 +47,7 @@ while True:
         else:
             opened = attempt(os.open, name + suffix, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
             if opened is not None:
-                # Nobody else may have got hold of it: SQLite gives what it opens to root.
+                # Fails if SQLite has opened the file as root and so changed its owner.
                 os.fchmod(opened, 0o666)
                 kept.append(opened)
                 attempt(os.link, name + suffix, f"kept-{len(kept)}")
@@ -80,7 +80,7 @@ def victim(tmp_path: Path) -> Path:
 
 
 def _record(path: Path) -> None:
-    """One session with a secret in it. Raises RecordingError."""
+    """Record one session with a secret; raise RecordingError."""
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
     recorder.capture(session, an_item("StateChange", _SECRET))
@@ -89,7 +89,7 @@ def _record(path: Path) -> None:
     assert (counters.recorded, counters.lost) == (1, 0)
 
 
-def _refused(work: Callable[[], object], *words: str) -> None:
+def _assert_rejected(work: Callable[[], object], *words: str) -> None:
     with pytest.raises(RecordingError) as caught:
         work()
     assert "\n" not in str(caught.value)
@@ -103,70 +103,80 @@ class TestForeignOwners:
         path = a_copy(tmp_path)
         give(path)
         before = path.read_bytes()
-        _refused(lambda: Recorder.open(path), "belongs to another user", "choose another name")
+        _assert_rejected(
+            lambda: Recorder.open(path), "belongs to another user", "choose another name"
+        )
         assert path.read_bytes() == before
 
-    def test_nor_in_a_folder_of_another_user(self, public: Path) -> None:
+    def test_a_recording_in_another_user_s_folder_is_rejected(self, public: Path) -> None:
         give(public)
-        _refused(lambda: Recorder.open(public / "r.db"), "belongs to another user", "your own")
+        _assert_rejected(
+            lambda: Recorder.open(public / "r.db"), "belongs to another user", "your own"
+        )
         assert not list(public.iterdir())
 
-    def test_nor_below_one(self, public: Path) -> None:
+    def test_a_recording_below_another_user_s_folder_is_rejected(self, public: Path) -> None:
         (public / "below").mkdir(0o700)
         give(public)
-        _refused(lambda: Recorder.open(public / "below" / "r.db"), "belongs to another user")
+        _assert_rejected(
+            lambda: Recorder.open(public / "below" / "r.db"), "belongs to another user"
+        )
 
-    def test_but_for_who_called_sudo(self, public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_folder_of_the_user_who_called_sudo_is_accepted(
+        self, public: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         give(public)
         monkeypatch.setenv("SUDO_UID", str(USER))
         _record(public / "r.db")
         assert [each.name for each in public.iterdir()] == ["r.db"]
         monkeypatch.setenv("SUDO_UID", "0x")
-        _refused(lambda: Recorder.open(public / "r.db"), "belongs to another user")
+        _assert_rejected(lambda: Recorder.open(public / "r.db"), "belongs to another user")
 
     @pytest.mark.parametrize("suffix", _SUFFIXES)
-    def test_what_another_user_put_beside_it_is_not_used(self, tmp_path: Path, suffix: str) -> None:
+    def test_a_companion_of_another_user_is_rejected(self, tmp_path: Path, suffix: str) -> None:
         path = a_copy(tmp_path)
         beside = path.with_name(f"{path.name}{suffix}")
         beside.touch(0o666)
         give(beside)
-        _refused(lambda: Recorder.open(path), f"{suffix} belongs to another user")
+        _assert_rejected(lambda: Recorder.open(path), f"{suffix} belongs to another user")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775])
-def test_a_folder_in_which_others_replace_files_is_refused(tmp_path: Path, mode: int) -> None:
+def test_a_folder_in_which_others_can_replace_files_is_rejected(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
-    _refused(lambda: Recorder.open(tmp_path / "r.db"), "other users can write", "of your own")
+    _assert_rejected(
+        lambda: Recorder.open(tmp_path / "r.db"), "other users can write", "of your own"
+    )
     path = a_copy(tmp_path)
     before = path.read_bytes()
-    _refused(lambda: Recorder.open(path), "other users can write", "of your own")
+    _assert_rejected(lambda: Recorder.open(path), "other users can write", "of your own")
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777])
 class TestBesideOurRecording:
     @pytest.mark.parametrize("suffix", _SUFFIXES)
-    def test_a_new_one_is_not_made_beside_what_is_there(
+    def test_a_new_recording_is_rejected_beside_a_companion(
         self, tmp_path: Path, suffix: str, mode: int
     ) -> None:
         tmp_path.chmod(mode)
         beside = tmp_path / f"r.db{suffix}"
         beside.write_bytes(b"")
-        _refused(lambda: Recorder.open(tmp_path / "r.db"), f"r.db{suffix} already exists")
+        _assert_rejected(lambda: Recorder.open(tmp_path / "r.db"), f"r.db{suffix} already exists")
         assert [each.name for each in tmp_path.iterdir()] == [beside.name]
 
     @pytest.mark.parametrize("suffix", _SUFFIXES)
     @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link"])
-    def test_what_is_no_file_is_refused_at_once(
+    def test_companions_that_are_not_regular_files_are_rejected(
         self, tmp_path: Path, suffix: str, kind: str, mode: int
     ) -> None:
         tmp_path.chmod(mode)
         path, other = a_copy(tmp_path), tmp_path / "other"
         make_other_kind(path.with_name(f"{path.name}{suffix}"), kind, other)
-        _refused(lambda: Recorder.open(path), f"{suffix} is not a regular file")
+        _assert_rejected(lambda: Recorder.open(path), f"{suffix} is not a regular file")
         assert not other.exists()
 
-    def test_an_interrupted_write_is_not_undone_by_a_recorder(
+    def test_a_recorder_does_not_roll_back_an_interrupted_write(
         self, tmp_path: Path, mode: int
     ) -> None:
         tmp_path.chmod(mode)
@@ -176,16 +186,16 @@ class TestBesideOurRecording:
         journal = path.with_name(f"{path.name}-journal")
         journal.write_bytes(journal_naming(victim, path.stat().st_size))
         before = path.read_bytes()
-        _refused(lambda: Recorder.open(path), "-journal is left from an interrupted write")
+        _assert_rejected(lambda: Recorder.open(path), "-journal is left from an interrupted write")
         assert victim.exists() and journal.exists() and path.read_bytes() == before
 
-    def test_what_a_killed_recorder_left_is_continued(self, tmp_path: Path, mode: int) -> None:
+    def test_a_killed_recorder_s_recording_is_continued(self, tmp_path: Path, mode: int) -> None:
         tmp_path.chmod(mode)
         path = tmp_path / "r.db"
         done = subprocess.run([sys.executable, "-c", _RECORD_AND_DIE, path], check=False)
         assert done.returncode == -signal.SIGKILL
         assert (tmp_path / "r.db-wal").stat().st_size
-        # Of a recording, too: SQLite gives its log the mode of the recording.
+        # The recorder restores the private mode of the log too.
         (tmp_path / "r.db-wal").chmod(0o644)
         recorder = Recorder.open(path)
         assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
@@ -195,7 +205,7 @@ class TestBesideOurRecording:
             assert not recording.is_copy
             assert [session.end_reason for session in recording.sessions()] == [KILLED]
 
-    def test_it_is_read_while_it_is_recorded(self, tmp_path: Path, mode: int) -> None:
+    def test_a_recording_can_be_read_while_it_is_written(self, tmp_path: Path, mode: int) -> None:
         tmp_path.chmod(mode)
         path = tmp_path / "r.db"
         file = RecordingFile.open(path)
@@ -204,7 +214,7 @@ class TestBesideOurRecording:
         assert found == "not a copy\n"
         file.close()
         assert [each.name for each in tmp_path.iterdir()] == ["r.db"]
-        # As without a write-ahead log.
+        # The file format versions of a database without a write-ahead log.
         assert path.read_bytes()[18:20] == b"\x01\x01"
 
 
@@ -217,7 +227,7 @@ class TestInASticky:
         public.chmod(0o1777)
         return public
 
-    def test_a_journal_that_comes_at_any_moment_deletes_nothing(
+    def test_a_journal_planted_at_any_moment_deletes_no_file(
         self, sticky: Path, victim: Path
     ) -> None:
         path = sticky / "r.db"
@@ -242,7 +252,7 @@ class TestInASticky:
         assert all(outcomes.values()), outcomes
         assert deadly.stat().st_uid == USER
 
-    def test_no_file_of_another_user_gets_what_is_recorded(self, sticky: Path) -> None:
+    def test_another_user_s_files_receive_no_recorded_data(self, sticky: Path) -> None:
         path = sticky / "r.db"
         recorded = 0
         with acting(sticky, _PLANTER, path.name, "", "watched"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session that goes on after its recorder was killed, at whatever moment that was."""
+"""Sessions that are resumed after their recorder was killed at any moment."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ REASON = "killed"
 
 @dataclass
 class Life:
-    """One recorder: it is given events, writes some, tells of fewer or of nothing, and is gone."""
+    """A recorder process's counts of events received, written and reported before it is killed."""
 
-    given: int
+    received: int
     written: int
-    told: int
+    reported: int
 
 
 @st.composite
 def lives(draw: st.DrawFn) -> Life:
-    given_ = draw(st.integers(0, 6))
-    written = draw(st.integers(0, given_))
-    return Life(given_, written, draw(st.integers(0, written)))
+    received = draw(st.integers(0, 6))
+    written = draw(st.integers(0, received))
+    return Life(received, written, draw(st.integers(0, written)))
 
 
 def is_kept(event: Event) -> bool:
@@ -42,14 +42,14 @@ def is_kept(event: Event) -> bool:
 
 
 class Rig:
-    """What hands events over, and a recorder after another."""
+    """Sender of events, and a series of recorders of one session."""
 
     def __init__(self, path: Path, *, filters: bool) -> None:
         self.path = path
         self.filters = filters
-        self.came = self.known = 0
+        self.sent = self.reported = 0
         self.written: list[int] = []
-        """Numbers of events that are in the file."""
+        """Numbers of the events in the file."""
 
     def open(self) -> TransactionWriter:
         keep = is_kept if self.filters else None
@@ -58,58 +58,56 @@ class Rig:
     def live(self, life: Life, first: list[Entry]) -> BatchResult:
         writing = self.open()
         entries: list[Entry] = list(first)
-        for number in range(self.came + 1, self.came + life.written + 1):
+        for number in range(self.sent + 1, self.sent + life.written + 1):
             entries.append((1, an_item(wall_ns=NOW + number)))
             if not self.filters or (NOW + number) % 3:
                 self.written.append(number)
         written = writing.write(entries)
-        # No end of the session: it is killed.
+        # Killed: the session does not end.
         writing.close()
-        if life.told:
-            self.known = self.came + life.told
-        self.came += life.given
+        if life.reported:
+            self.reported = self.sent + life.reported
+        self.sent += life.received
         return written
 
-    def resumed(self) -> list[Entry]:
-        at_ns = NOW + self.came
-        return [Resume(1, a_start(), self.came, self.known, at_ns, REASON)]
+    def resume_entries(self) -> list[Entry]:
+        at_ns = NOW + self.sent
+        return [Resume(1, a_start(), self.sent, self.reported, at_ns, REASON)]
 
 
 @given(st.lists(lives(), min_size=1, max_size=5), st.booleans())
-def test_every_event_is_in_the_file_or_counted_as_lost_once(
-    many: list[Life], begins_late: bool
-) -> None:
+def test_every_event_is_stored_or_counted_as_lost_once(many: list[Life], begins_late: bool) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         rig = Rig(Path(folder) / "r.db", filters=False)
         lost = 0
-        # Where the first one was killed before it wrote anything there is no session in the file.
+        # If the first recorder is killed before it writes, the file has no session.
         rig.open().close()
         entries: list[Entry] = [Begin(1, a_start())]
         if begins_late:
-            entries = rig.resumed()
+            entries = rig.resume_entries()
         for life in many:
             lost += rig.live(life, entries).lost_before
-            entries = rig.resumed()
+            entries = rig.resume_entries()
         writing = rig.open()
-        lost += writing.write([*entries, End(1, "over", NOW + rig.came)]).lost_before
+        lost += writing.write([*entries, End(1, "over", NOW + rig.sent)]).lost_before
         writing.close()
         with Recording.open(rig.path) as recording:
             (session,) = recording.sessions()
-            assert (session.ended_ns, session.end_reason) == (NOW + rig.came, "over")
+            assert (session.ended_ns, session.end_reason) == (NOW + rig.sent, "over")
             assert [event.seq for event in recording.events()] == rig.written
             gaps = [gap for gap in recording.gaps() if gap.reason == REASON]
-            assert sum(gap.lost or 0 for gap in gaps) == lost == rig.came - len(rig.written)
+            assert sum(gap.lost or 0 for gap in gaps) == lost == rig.sent - len(rig.written)
             assert len(recording.gaps()) == len(gaps)
             assert {gap.session for gap in gaps} <= {1}
 
 
 @given(lives())
-def test_of_what_a_filter_left_out_no_more_is_lost_than_was_given_since(life: Life) -> None:
+def test_counted_loss_with_a_filter_is_between_unwritten_and_unreported_events(life: Life) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         rig = Rig(Path(folder) / "r.db", filters=True)
         rig.live(life, [Begin(1, a_start())])
         writing = rig.open()
-        lost = writing.write(rig.resumed()).lost_before
+        lost = writing.write(rig.resume_entries()).lost_before
         writing.close()
-        # The newest ones may have been left out, which nothing tells but what was told.
-        assert life.given - life.written <= lost <= life.given - life.told
+        # Unreported newest events may have been filtered, so the exact loss is unknown.
+        assert life.received - life.written <= lost <= life.received - life.reported

@@ -42,7 +42,7 @@ _SIZE = MIN_SIZE
 
 
 def noisy(number: int) -> list[CapturedCall]:
-    """A lifecycle that fills the file quickly: it has nothing in common with another."""
+    """Return a lifecycle with random data, which fills the file quickly."""
     chance = random.Random(number)
     items = []
     for item in lifecycle(number):
@@ -59,7 +59,7 @@ def size_of(path: Path) -> int:
 
 
 class Written:
-    """A recording that is written step by step by this thread."""
+    """Recording that the test's thread writes step by step."""
 
     def __init__(self, path: Path, ring: Ring) -> None:
         self.path = path
@@ -81,7 +81,7 @@ class Written:
         self.writing.close()
 
     def check(self) -> None:
-        """What is left is the end of what was sent, and whole; and there is nothing more."""
+        """Check that the file contains exactly the newest events sent, with all their data."""
         with Recording.open(self.path) as recording:
             events = list(recording.events())
             assert [event.id for event in events] == list(
@@ -116,7 +116,7 @@ def ring(tmp_path: Path) -> Written:
     return written
 
 
-def test_the_file_stays_within_its_size_and_keeps_the_newest(ring: Written) -> None:
+def test_the_file_stays_within_its_size_and_keeps_the_newest_events(ring: Written) -> None:
     for number in range(120):
         ring.send(noisy(number))
     ring.close()
@@ -124,17 +124,17 @@ def test_the_file_stays_within_its_size_and_keeps_the_newest(ring: Written) -> N
     assert ring.writing.removed > 0
     ring.check()
     with Recording.open(ring.path) as recording:
-        left = len(list(recording.events()))
-        # Not much less than what fits is kept.
+        remaining = len(list(recording.events()))
+        # The ring does not remove much more than necessary.
         assert path_size(ring.path) > _SIZE // 4
         (gap,) = recording.gaps()
-    assert left + ring.writing.removed == len(ring.sent)
+    assert remaining + ring.writing.removed == len(ring.sent)
     assert (gap.reason, gap.lost, gap.session) == (RING_REMOVED, ring.writing.removed, None)
     removed = ring.sent[: ring.writing.removed]
     assert (gap.from_ns, gap.to_ns) == (removed[0].wall_ns, removed[-1].wall_ns)
 
 
-def test_marks_go_with_their_events(ring: Written) -> None:
+def test_marks_are_removed_with_their_events(ring: Written) -> None:
     for number in range(60):
         ring.send(noisy(number))
     ring.close()
@@ -149,8 +149,8 @@ def test_marks_go_with_their_events(ring: Written) -> None:
         if again.writing.removed > len(events):
             break
         with Recording.open(ring.path) as recording:
-            there = {event.id for event in recording.events()}
-            assert {mark.event for mark in marks_in(recording)} <= there
+            remaining_ids = {event.id for event in recording.events()}
+            assert {mark.event for mark in marks_in(recording)} <= remaining_ids
     again.close()
     with closing(sqlite3.connect(ring.path)) as connection:
         assert connection.execute("SELECT count(*) FROM mark").fetchone() == (0,)
@@ -160,7 +160,7 @@ def path_size(path: Path) -> int:
     return path.stat().st_size
 
 
-def test_the_recorder_does_it_by_itself(tmp_path: Path) -> None:
+def test_the_recorder_removes_old_events_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     items = [item for number in range(120) for item in noisy(number)]
     record(path, items, limits=WriterLimits(max_size=_SIZE))
@@ -170,22 +170,22 @@ def test_the_recorder_does_it_by_itself(tmp_path: Path) -> None:
         assert max(event.id for event in recording.events()) == len(items)
 
 
-def test_a_file_that_was_too_large_shrinks(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     record(path, [item for number in range(150) for item in noisy(number)])
     before = path.stat().st_size
     assert before > _SIZE
     record(path, lifecycles(1), limits=WriterLimits(max_size=_SIZE))
-    # The first recorder made one stretch of all this, so all of it had to go.
+    # The first recorder wrote a single stretch, which is removed as a whole.
     assert path.stat().st_size < before // 4
     with Recording.open(path) as recording:
         assert len(list(recording.events())) == 11
         assert [session.id for session in recording.sessions()] == [2]
 
 
-def test_what_an_open_session_began_with_stays(ring: Written) -> None:
-    told = a_synchronize(5)
-    ring.send([an_item("Synchronize", told)])
+def test_an_open_session_keeps_its_initial_state(ring: Written) -> None:
+    state_request = a_synchronize(5)
+    ring.send([an_item("Synchronize", state_request)])
     for number in range(120):
         ring.send(noisy(number))
     ring.close()
@@ -194,13 +194,13 @@ def test_what_an_open_session_began_with_stays(ring: Written) -> None:
         state = recording.state(1)
         names = {pod.name for pod in recording.pods()}
     assert state.complete
-    assert [api.PodSandbox.FromString(pod) for pod in state.pods] == list(told.pods)
-    assert [api.Container.FromString(c) for c in state.containers] == list(told.containers)
-    assert {pod.name for pod in told.pods} <= names
+    assert [api.PodSandbox.FromString(pod) for pod in state.pods] == list(state_request.pods)
+    assert [api.Container.FromString(c) for c in state.containers] == list(state_request.containers)
+    assert {pod.name for pod in state_request.pods} <= names
     ring.check()
 
 
-def test_a_closed_session_goes_with_its_last_event_and_what_was_said_of_it(ring: Written) -> None:
+def test_a_closed_session_is_removed_with_its_last_event_gaps_and_notes(ring: Written) -> None:
     ring.send([an_item("Synchronize", a_synchronize(3))])
     ring.write(GapEntry(1, NOW, NOW + 1, "an old gap", 1), NoteEntry(1, NOW, "an old note"))
     ring.write(End(1, "over", NOW))
@@ -216,7 +216,7 @@ def test_a_closed_session_goes_with_its_last_event_and_what_was_said_of_it(ring:
     ring.check()
 
 
-def test_a_container_that_comes_back_after_it_was_removed_has_its_names(ring: Written) -> None:
+def test_a_removed_container_that_returns_has_its_names(ring: Written) -> None:
     old = lifecycles(1, first=1000)
     ring.send(old)
     for number in range(100):
@@ -228,7 +228,7 @@ def test_a_container_that_comes_back_after_it_was_removed_has_its_names(ring: Wr
     ring.check()
 
 
-def test_numbers_are_not_used_again(tmp_path: Path) -> None:
+def test_event_numbers_are_not_reused(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     for expected in (1, 12):
         ring = Written(path, Ring(None, 1e-9))
@@ -244,7 +244,7 @@ def test_numbers_are_not_used_again(tmp_path: Path) -> None:
             assert list(recording.events()) == []
 
 
-def test_old_events_go_by_their_age_even_if_nothing_new_comes(tmp_path: Path) -> None:
+def test_old_events_are_removed_without_new_ones(tmp_path: Path) -> None:
     ring = Written(tmp_path / "r.db", Ring(None, 3600))
     ring.write(Begin(1, a_start()))
     now = time.time_ns()
@@ -258,7 +258,7 @@ def test_old_events_go_by_their_age_even_if_nothing_new_comes(tmp_path: Path) ->
     ring.close()
 
 
-def test_the_recorder_wakes_to_look_for_what_is_too_old(tmp_path: Path) -> None:
+def test_the_recorder_wakes_to_remove_old_events(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     recorder = Recorder.open(path, limits=WriterLimits(max_age_seconds=1.5))
     session = recorder.begin_session(a_start())
@@ -276,19 +276,19 @@ def _wait_until(condition: Callable[[], bool]) -> None:
         if condition():
             return
         threading.Event().wait(0.01)
-    raise AssertionError("it never happened")
+    raise AssertionError("the condition was not met in time")
 
 
-def test_a_state_that_is_too_large_for_the_ring_does_not_make_it_spin(tmp_path: Path) -> None:
+def test_a_state_larger_than_the_ring_does_not_cause_a_busy_loop(tmp_path: Path) -> None:
     ring = Written(tmp_path / "r.db", Ring(_SIZE, None))
     ring.write(Begin(1, a_start()))
     chance = random.Random(1)
-    told = api.SynchronizeRequest()
+    state_request = api.SynchronizeRequest()
     for number in range(60):
-        pod = told.pods.add()
+        pod = state_request.pods.add()
         pod.CopyFrom(a_pod(number))
         pod.annotations["noise"] = chance.randbytes(8000).hex()
-    ring.send([an_item("Synchronize", told)])
+    ring.send([an_item("Synchronize", state_request)])
     for number in range(40):
         ring.send(noisy(number))
     ring.close()
@@ -297,7 +297,9 @@ def test_a_state_that_is_too_large_for_the_ring_does_not_make_it_spin(tmp_path: 
 
 
 @pytest.mark.parametrize("steps", [1, 3, 8, 21])
-def test_who_is_killed_while_cutting_leaves_a_whole_recording(tmp_path: Path, steps: int) -> None:
+def test_a_recorder_killed_while_removing_leaves_a_valid_recording(
+    tmp_path: Path, steps: int
+) -> None:
     ring = Written(tmp_path / "r.db", Ring(_SIZE, None))
     ring.write(Begin(1, a_start()))
     ring.send([an_item("Synchronize", a_synchronize(3))])
@@ -322,7 +324,7 @@ def test_who_is_killed_while_cutting_leaves_a_whole_recording(tmp_path: Path, st
         for event in events:
             assert recording.request(event.id)
         assert len(recording.state(1).pods) == 3
-    # And the next one finishes it.
+    # The next recorder finishes the removal.
     again = Written(copy, Ring(_SIZE, None))
     again.write(Begin(2, a_start()))
     for number in range(120):
@@ -333,16 +335,16 @@ def test_who_is_killed_while_cutting_leaves_a_whole_recording(tmp_path: Path, st
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_readers_do_not_stop_it(ring: Written) -> None:
+def test_readers_do_not_block_the_ring(ring: Written) -> None:
     with Recording.open(ring.path) as recording:
-        seen: list[int] = []
+        read_ids: list[int] = []
         events: Callable[[], list[int]] = lambda: [  # noqa: E731
-            event.id for event in recording.events(after_id=seen[-1] if seen else 0)
+            event.id for event in recording.events(after_id=read_ids[-1] if read_ids else 0)
         ]
         for number in range(100):
             ring.send(noisy(number))
-            seen += events()
-        assert seen == list(range(1, len(ring.sent) + 1))
+            read_ids += events()
+        assert read_ids == list(range(1, len(ring.sent) + 1))
     ring.close()
     assert ring.largest <= _SIZE
     ring.check()
@@ -362,7 +364,9 @@ _steps = st.lists(
 
 @settings(max_examples=15, deadline=None)
 @given(_steps)
-def test_whatever_happens_what_is_left_is_whole(steps: list[tuple[str, int]]) -> None:
+def test_the_remaining_recording_is_valid_after_any_sequence_of_steps(
+    steps: list[tuple[str, int]],
+) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         ring = Written(Path(name) / "r.db", Ring(_SIZE, None))
         session = 1
@@ -386,7 +390,7 @@ def test_whatever_happens_what_is_left_is_whole(steps: list[tuple[str, int]]) ->
         ring.check()
 
 
-def test_two_containers_of_one_pod_outlive_each_other(ring: Written) -> None:
+def test_a_pod_stays_as_long_as_one_of_its_containers(ring: Written) -> None:
     pod = a_pod(5000)
     one, two = a_container(pod, "one"), a_container(pod, "two")
     ring.send([an_item("StopContainer", api.StopContainerRequest(pod=pod, container=one))])
@@ -403,7 +407,7 @@ def test_two_containers_of_one_pod_outlive_each_other(ring: Written) -> None:
         ]
 
 
-def test_a_recorder_closes_while_it_is_still_cutting(tmp_path: Path) -> None:
+def test_a_recorder_closes_while_it_still_removes_events(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     record(path, [item for number in range(150) for item in noisy(number)])
     recorder = Recorder.open(path, limits=WriterLimits(max_size=_SIZE))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tap knows, and what its plugin prints, in a file that is bounded or was made before."""
+"""Tap data and plugin output in bounded and in older recordings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows(path: Path, query: str) -> list[tuple[int, ...]]:
         return connection.execute(query).fetchall()
 
 
-def test_it_goes_with_its_events(tmp_path: Path) -> None:
+def test_tap_data_and_output_are_removed_with_their_events(tmp_path: Path) -> None:
     written = Written(tmp_path / "r.db", Ring(MIN_SIZE, None))
     written.write(Begin(1, a_start()))
     for number in range(120):
@@ -37,7 +37,7 @@ def test_it_goes_with_its_events(tmp_path: Path) -> None:
     assert 0 < count < 120
 
 
-def test_a_plugin_that_prints_much_where_little_happens_does_not_fill_the_disk(
+def test_a_plugin_with_much_output_and_few_events_does_not_fill_the_disk(
     tmp_path: Path,
 ) -> None:
     written = Written(tmp_path / "r.db", Ring(MIN_SIZE, None))
@@ -47,12 +47,12 @@ def test_a_plugin_that_prints_much_where_little_happens_does_not_fill_the_disk(
         written.send([an_item(wall_ns=at_ns)])
         written.write(*(PluginLine(1, at_ns + 1, "stdout", "x" * 1000) for _ in range(10)))
     written.close()
-    # Four times as much was printed.
+    # The plugin printed four times as much.
     assert written.largest <= MIN_SIZE
     assert 0 < rows(written.path, "SELECT count(*) FROM output")[0][0] < 1000
 
 
-def test_a_file_from_before_gets_the_tables_when_it_is_continued(tmp_path: Path) -> None:
+def test_a_file_without_tap_tables_gets_them_when_continued(tmp_path: Path) -> None:
     path = tmp_path / "old.nriscope.db"
     record(path, [an_item()])
     with closing(sqlite3.connect(path)) as connection:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of a session's events."""
+"""Offset between the wall clock and the monotonic clock."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from nri_scope.recorder import wall_clock
 
 
-def test_clocks_are_compared_without_the_pauses_in_between(
+def test_wall_offset_ignores_readings_with_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The process stands still between the looks, in the first try and in the last one.
+    # The process pauses between two readings in the first and in the last attempt.
     monotonic = iter([100, 9_100, 9_200, 9_210, 9_300, 20_300])
     wall = iter([1_000_000_150, 1_000_009_205, 1_000_009_310])
     monkeypatch.setattr(wall_clock, "monotonic_ns", lambda: next(monotonic))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens in the writer's thread, nobody is told that all is well when it is not."""
+"""Errors in the writer's thread are reported, and losses are counted."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "r.nriscope.db"
 
 
-def test_failure_in_the_rings_work_ends_that_work_only(
+def test_an_error_in_removal_of_old_events_stops_only_the_removal(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tidy(self: TransactionWriter) -> bool:
         raise ValueError("99 is not a valid Kind")
 
     monkeypatch.setattr(TransactionWriter, "tidy", tidy)
-    told: list[str] = []
-    recorder = Recorder.open(path, limits=WriterLimits(max_size=1 << 20), on_problem=told.append)
+    problems: list[str] = []
+    recorder = Recorder.open(
+        path, limits=WriterLimits(max_size=1 << 20), on_problem=problems.append
+    )
     session = recorder.begin_session(a_start())
     for item in EVENTS:
         recorder.capture(session, item)
         time.sleep(0.001)
     counters = recorder.close()
     assert (counters.recorded, counters.lost) == (len(EVENTS), 0)
-    assert told == ["old events stay: internal error: ValueError: 99 is not a valid Kind"]
+    assert problems == ["old events stay: internal error: ValueError: 99 is not a valid Kind"]
 
 
-def test_end_of_the_thread_is_told_and_what_comes_then_is_lost(
+def test_the_thread_s_end_is_reported_and_later_events_are_lost(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(self: Worker, entries: object) -> None:
@@ -50,10 +52,10 @@ def test_end_of_the_thread_is_told_and_what_comes_then_is_lost(
 
     monkeypatch.setattr(Worker, "_write", write)
     ended = threading.Event()
-    told: list[str] = []
+    problems: list[str] = []
 
     def on_problem(text: str) -> None:
-        told.append(text)
+        problems.append(text)
         ended.set()
 
     recorder = Recorder.open(path, on_problem=on_problem)
@@ -61,18 +63,18 @@ def test_end_of_the_thread_is_told_and_what_comes_then_is_lost(
     assert ended.wait(30)
     recorder.capture(session, EVENTS[0])
     assert recorder.close().lost == 1
-    assert "recording has ended: internal error: ValueError: oh" in told[0]
+    assert "recording has ended: internal error: ValueError: oh" in problems[0]
 
 
-def test_events_of_a_write_that_hangs_are_counted_as_lost(
+def test_events_of_a_blocked_write_are_counted_as_lost(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hanging, go_on = threading.Event(), threading.Event()
+    hanging, resume = threading.Event(), threading.Event()
     write = TransactionWriter.write
 
     def hang(self: TransactionWriter, batch: object) -> object:
         hanging.set()
-        go_on.wait(60)
+        resume.wait(60)
         return write(self, batch)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TransactionWriter, "write", hang)
@@ -85,18 +87,16 @@ def test_events_of_a_write_that_hangs_are_counted_as_lost(
     counters = recorder.close(0.1)
     assert counters.recorded + counters.lost == len(EVENTS)
     assert counters.lost == len(EVENTS)
-    go_on.set()
+    resume.set()
 
 
-def test_what_was_lost_is_in_the_file_though_nothing_comes_after_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hanging, go_on = threading.Event(), threading.Event()
+def test_a_gap_is_stored_without_a_later_event(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging, resume = threading.Event(), threading.Event()
     write = TransactionWriter.write
 
     def hang(self: TransactionWriter, batch: object) -> object:
         hanging.set()
-        go_on.wait(60)
+        resume.wait(60)
         return write(self, batch)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TransactionWriter, "write", hang)
@@ -107,7 +107,7 @@ def test_what_was_lost_is_in_the_file_though_nothing_comes_after_it(
         recorder.capture(session, item)
     lost = recorder.counters.lost
     assert lost > 0
-    go_on.set()
+    resume.set()
     until = time.monotonic() + 30
     gaps: list[int | None] = []
     while not gaps and time.monotonic() < until:
@@ -118,7 +118,7 @@ def test_what_was_lost_is_in_the_file_though_nothing_comes_after_it(
     recorder.close()
 
 
-def test_continued_recording_is_private_again(path: Path) -> None:
+def test_a_continued_recording_is_made_private_again(path: Path) -> None:
     record(path, EVENTS)
     path.chmod(0o644)
     record(path, EVENTS)

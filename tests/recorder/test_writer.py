@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class TestSessions:
-    def test_hold_what_was_said_when_they_began_and_ended(self, path: Path) -> None:
+    def test_have_the_data_of_their_begin_and_end(self, path: Path) -> None:
         recorder = Recorder.open(path)
         one = recorder.begin_session(a_start("07-one", NOW))
         two = recorder.begin_session(a_start("08-two", NOW + 1))
@@ -65,7 +65,7 @@ class TestSessions:
             assert [event.id for event in recording.events()] == list(range(1, 34))
             assert len(recording.pods()) == 2
 
-    def test_that_a_dead_recorder_left_open_are_marked_by_the_next(self, path: Path) -> None:
+    def test_left_open_by_a_killed_recorder_are_ended_by_the_next(self, path: Path) -> None:
         recorder = Recorder.open(path)
         recorder.begin_session(a_start())
         recorder.close()
@@ -73,7 +73,7 @@ class TestSessions:
         with Recording.open(path) as recording:
             assert [session.end_reason for session in recording.sessions()] == [KILLED, "over"]
 
-    def test_of_a_dead_recorder_leave_a_gap_until_the_next_begins(self, path: Path) -> None:
+    def test_of_a_killed_recorder_leave_a_gap_until_the_next_one(self, path: Path) -> None:
         recorder = Recorder.open(path)
         session = recorder.begin_session(a_start())
         recorder.capture(session, lifecycles(1)[0])
@@ -90,7 +90,7 @@ class TestSessions:
         assert (gap.reason, gap.lost) == (KILLED, None)
 
 
-def test_gaps_and_notes_are_kept(path: Path) -> None:
+def test_gaps_and_notes_are_stored(path: Path) -> None:
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
     recorder.note_gap(session, NOW, NOW + 7, "nobody was there", None)
@@ -106,7 +106,7 @@ def test_gaps_and_notes_are_kept(path: Path) -> None:
         assert [(note.session, note.text) for note in recording.notes()] == [(1, "an odd frame")]
 
 
-def test_counters_say_what_became_of_everything(path: Path) -> None:
+def test_counters_count_recorded_filtered_and_lost_events(path: Path) -> None:
     items = list(lifecycle(1))
     recorder = Recorder.open(path, keep=lambda event: event.event != "UpdateContainer")
     session = recorder.begin_session(a_start())
@@ -119,44 +119,44 @@ def test_counters_say_what_became_of_everything(path: Path) -> None:
 
 
 class TestCallbacks:
-    def test_get_the_events_as_a_reader_will_see_them(self, path: Path) -> None:
-        told: list[tuple[Event, CapturedCall]] = []
+    def test_receive_events_as_a_reader_reads_them(self, path: Path) -> None:
+        notified: list[tuple[Event, CapturedCall]] = []
         items = list(lifecycle(1, containers=2))
-        record(path, items, on_event=lambda event, item: told.append((event, item)))
+        record(path, items, on_event=lambda event, item: notified.append((event, item)))
         with Recording.open(path) as recording:
-            assert [event for event, _ in told] == list(recording.events())
-        assert [item for _, item in told] == items
+            assert [event for event, _ in notified] == list(recording.events())
+        assert [item for _, item in notified] == items
 
-    def test_get_what_was_written_where_it_is_redacted(self, path: Path) -> None:
-        told: list[tuple[Event, CapturedCall]] = []
+    def test_receive_redacted_calls(self, path: Path) -> None:
+        notified: list[tuple[Event, CapturedCall]] = []
         request = api.CreateContainerRequest(container=api.Container(id="c", env=["KEY=hunter2x"]))
         reply = api.CreateContainerResponse()
         reply.adjust.env.add(key="DB_PASSWORD", value="correct-Horse7-battery")
         item = an_item("CreateContainer", request)._replace(reply=reply.SerializeToString())
         redaction = SourceRedaction(Redactor(Rules.DEFAULT, bytes(32)))
-        record(path, [item], redaction=redaction, on_event=lambda *both: told.append(both))
+        record(path, [item], redaction=redaction, on_event=lambda *both: notified.append(both))
         with Recording.open(path) as recording:
-            ((event, kept),) = told
+            ((event, kept),) = notified
             assert kept.request == recording.request(event.id)
             assert kept.reply == recording.reply(event.id)
         assert b"hunter2x" not in kept.request
         assert b"correct-Horse7-battery" not in kept.reply
 
-    def test_only_get_what_is_kept(self, path: Path) -> None:
-        told: list[str] = []
+    def test_do_not_receive_filtered_events(self, path: Path) -> None:
+        notified: list[str] = []
         record(
             path,
             list(lifecycle(1)),
             keep=lambda event: event.container == "",
-            on_event=lambda event, item: told.append(event.event),
+            on_event=lambda event, item: notified.append(event.event),
         )
-        assert told == ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]
+        assert notified == ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]
         with Recording.open(path) as recording:
-            # What was left out leaves its place.
+            # Filtered events keep their sequence numbers.
             assert [event.seq for event in recording.events()] == [1, 10, 11]
             assert recording.containers() == []
 
-    def test_may_fail_without_harm(self, path: Path) -> None:
+    def test_that_fail_do_no_harm(self, path: Path) -> None:
         problems: list[str] = []
 
         def fail(*_: object) -> bool:
@@ -171,7 +171,7 @@ class TestCallbacks:
         ]
 
 
-def test_an_event_of_no_session_is_a_gap(path: Path) -> None:
+def test_an_event_without_a_session_is_a_gap(path: Path) -> None:
     problems: list[str] = []
     recorder = Recorder.open(path, on_problem=problems.append)
     recorder.capture(7, an_item())
@@ -182,18 +182,18 @@ def test_an_event_of_no_session_is_a_gap(path: Path) -> None:
     assert "outside of a session" in problems[0]
 
 
-def test_what_comes_too_fast_becomes_a_gap_and_keeps_its_place(path: Path) -> None:
-    go_on = threading.Event()
+def test_events_beyond_the_queue_are_a_gap_at_their_place(path: Path) -> None:
+    resume = threading.Event()
     recorder = Recorder.open(
         path,
         limits=WriterLimits(queue_bytes=50_000),
-        keep=lambda event: go_on.wait(30),
+        keep=lambda event: resume.wait(30),
     )
     session = recorder.begin_session(a_start())
     items = lifecycles(10)
     for item in items:
         recorder.capture(session, item)
-    go_on.set()
+    resume.set()
     counters = recorder.close()
     assert 0 < counters.lost < len(items)
     assert counters.recorded + counters.lost == len(items)
@@ -208,7 +208,7 @@ def test_what_comes_too_fast_becomes_a_gap_and_keeps_its_place(path: Path) -> No
     assert gaps[-1].to_ns == times[-1]
 
 
-def test_closing_again_or_capturing_afterwards_does_no_harm(path: Path) -> None:
+def test_close_and_capture_after_close_do_no_harm(path: Path) -> None:
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
     before = recorder.close()
@@ -225,28 +225,28 @@ class TestTheFile:
         yield
         os.umask(before)
 
-    def test_is_for_its_owner_alone_with_all_that_is_beside_it(self, path: Path) -> None:
+    def test_is_private_to_its_owner_like_its_companions(self, path: Path) -> None:
         recorder = Recorder.open(path)
         recorder.begin_session(a_start())
         found = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
         recorder.close()
         assert found == {path.name + kind: 0o600 for kind in ("", "-wal", "-shm")}
 
-    def test_is_alone_once_it_is_closed(self, path: Path) -> None:
+    def test_has_no_companions_after_close(self, path: Path) -> None:
         record(path, lifecycles(3))
         with Recording.open(path) as recording:
             assert len(list(recording.events())) == 33
             assert list(path.parent.iterdir()) == [path]
         assert list(path.parent.iterdir()) == [path]
 
-    def test_says_what_it_is(self, path: Path) -> None:
+    def test_has_application_id_and_version(self, path: Path) -> None:
         record(path, [])
         connection = sqlite3.connect(path)
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
         assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
         connection.close()
 
-    def test_can_be_read_by_people_with_nothing_but_sqlite3(self, path: Path) -> None:
+    def test_can_be_read_with_sqlite3_alone(self, path: Path) -> None:
         record(path, list(lifecycle(5)))
         connection = sqlite3.connect(path)
         rows = connection.execute(
@@ -261,7 +261,7 @@ class TestTheFile:
 
 
 class TestRefuses:
-    def _says(self, path: Path, *words: str) -> None:
+    def _assert_rejected(self, path: Path, *words: str) -> None:
         before = path.read_bytes() if path.is_file() else None
         with pytest.raises(RecordingError) as caught:
             Recorder.open(path)
@@ -272,69 +272,75 @@ class TestRefuses:
         if before is not None:
             assert path.read_bytes() == before
 
-    def test_a_file_that_is_no_recording(self, path: Path) -> None:
+    def test_a_file_that_is_not_a_recording(self, path: Path) -> None:
         path.write_text("my notes\n" * 100)
-        self._says(path, "is not an nri-scope recording", "nothing was written", "another name")
+        self._assert_rejected(
+            path, "is not an nri-scope recording", "nothing was written", "another name"
+        )
 
     def test_an_empty_file(self, path: Path) -> None:
         path.touch()
-        self._says(path, "empty")
+        self._assert_rejected(path, "empty")
 
     def test_another_programs_database(self, path: Path) -> None:
         connection = sqlite3.connect(path)
         connection.execute("CREATE TABLE t (x)")
         connection.close()
-        self._says(path, "some other SQLite database")
+        self._assert_rejected(path, "some other SQLite database")
 
     def test_a_newer_recording(self, path: Path) -> None:
         record(path, [])
         connection = sqlite3.connect(path)
         connection.execute(f"PRAGMA user_version = {VERSION + 1}")
         connection.close()
-        self._says(path, f"version {VERSION + 1}", "upgrade")
+        self._assert_rejected(path, f"version {VERSION + 1}", "upgrade")
 
-    def test_a_recording_with_a_trap(self, path: Path) -> None:
+    def test_a_recording_with_a_trigger(self, path: Path) -> None:
         record(path, [])
         connection = sqlite3.connect(path)
         connection.execute("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM session; END")
         connection.close()
-        self._says(path, "trigger")
+        self._assert_rejected(path, "trigger")
 
-    def test_a_recording_that_is_being_written(self, path: Path) -> None:
+    def test_a_recording_in_use(self, path: Path) -> None:
         recorder = Recorder.open(path)
-        self._says(path, "another nri-scope is recording to it")
+        self._assert_rejected(path, "another nri-scope is recording to it")
         recorder.close()
         record(path, [])
 
     def test_a_folder(self, tmp_path: Path) -> None:
-        self._says(tmp_path, "it is a folder; name a file in it")
+        self._assert_rejected(tmp_path, "it is a folder; name a file in it")
 
-    def test_a_folder_that_takes_no_files(self) -> None:
-        self._says(Path("/proc/r.db"), "cannot create a file in /proc; choose another folder")
+    def test_a_folder_that_cannot_contain_files(self) -> None:
+        self._assert_rejected(
+            Path("/proc/r.db"), "cannot create a file in /proc; choose another folder"
+        )
 
-    def test_a_way_through_a_file(self, tmp_path: Path) -> None:
+    def test_a_path_through_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        self._says(tmp_path / "file" / "r.db", "a part of its path is a file", "; choose another")
+        self._assert_rejected(
+            tmp_path / "file" / "r.db", "a part of its path is a file", "; choose another"
+        )
 
     def test_a_named_pipe(self, tmp_path: Path) -> None:
         path = tmp_path / "pipe"
         os.mkfifo(path)
-        self._says(path, "it is not a regular file; choose another name")
+        self._assert_rejected(path, "it is not a regular file; choose another name")
 
     def test_a_link_to_itself(self, tmp_path: Path) -> None:
         path = tmp_path / "loop"
         path.symlink_to(path)
-        self._says(path, "it is a symbolic link; name the file itself")
-        self._says(path / "r.db", "leads back to itself; choose another file")
+        self._assert_rejected(path, "it is a symbolic link; name the file itself")
+        self._assert_rejected(path / "r.db", "leads back to itself; choose another file")
 
     def test_a_socket(self, tmp_path: Path) -> None:
         path = tmp_path / "s"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(path))
-            self._says(path, "not a regular file")
+            self._assert_rejected(path, "not a regular file")
 
     def test_a_missing_folder(self, tmp_path: Path) -> None:
-        self._says(tmp_path / "nowhere" / "r.db", "no such folder")
+        self._assert_rejected(tmp_path / "nowhere" / "r.db", "no such folder")
 
     @pytest.mark.parametrize("exists", [True, False])
     def test_a_symbolic_link(self, tmp_path: Path, exists: bool) -> None:
@@ -343,13 +349,13 @@ class TestRefuses:
             record(target, [])
         link = tmp_path / "link.db"
         link.symlink_to(target)
-        self._says(link, "symbolic link")
+        self._assert_rejected(link, "symbolic link")
         assert target.exists() == exists
 
     @pytest.mark.parametrize(
         "limits", [WriterLimits(max_size=1000), WriterLimits(max_age_seconds=0)]
     )
-    def test_limits_that_cannot_be(self, path: Path, limits: WriterLimits) -> None:
+    def test_invalid_limits(self, path: Path, limits: WriterLimits) -> None:
         with pytest.raises(UsageError):
             Recorder.open(path, limits=limits)
         assert not path.exists()
