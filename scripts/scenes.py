@@ -154,7 +154,7 @@ async def _watched(
         diff = await stack.enter_async_context(diffing(file, containerd))
         yield driver
         # Wait for the last event.
-        await diff.told(
+        await diff.wait_for(
             "the end",
             lambda: any(each.get("event") == "RemovePodSandbox" for each in diff.rounds),
         )

@@ -25,7 +25,7 @@ from tests.bombs.recordings import (
 
 _CONTAINER = api.Container.DESCRIPTOR
 _MOUNTS = many_of(ObjectKind.CONTAINER, _CONTAINER, (8,), b"\x0a\x02c1")
-_CUT_NAME = "is shown cut"
+_CUT_NAME = "longer texts are truncated"
 _CUT_ELEMENTS = "elements or 4 MiB of text; the rest is not read"
 
 

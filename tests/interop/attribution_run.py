@@ -151,8 +151,8 @@ async def run(merger: Merger, folder: Path) -> Run:
     assert counters.lost == 0, counters
     for one in result.asked:
         if one.method == VALIDATE:
-            told = api.ValidateContainerAdjustmentRequest.FromString(one.request)
-            result.validations[told.container.name] = told
+            validation = api.ValidateContainerAdjustmentRequest.FromString(one.request)
+            result.validations[validation.container.name] = validation
     return result
 
 
@@ -198,8 +198,8 @@ class _Chain:
         if case.asked is not None:
             (plugin,) = case.plugins
             payload = case.asked.SerializeToString()
-            told = await self.plugins[plugin].ask(payload)
-            assert (told["failed"], told["error"]) == (0, "")
+            report = await self.plugins[plugin].ask(payload)
+            assert (report["failed"], report["error"]) == (0, "")
             self.asked.append(Asked(plugin, "UpdateContainers", payload, b""))
         else:
             self.answers[case.name] = answer = await self.send(case.trigger, subject)

@@ -113,7 +113,7 @@ class Program:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.heard: list[Report] = []
+        self.reports: list[Report] = []
         """All reports received so far."""
 
     @classmethod
@@ -124,34 +124,34 @@ class Program:
         )
         return cls(process)
 
-    async def say(self, do: str, **command: object) -> None:
+    async def send_command(self, do: str, **command: object) -> None:
         """Send one command."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": do, **command}).encode() + b"\n")
         await self.process.stdin.drain()
 
-    async def hear(self, event: str) -> Report:
+    async def receive(self, event: str) -> Report:
         """Wait for the next report of a kind. Raises EOFError if the program ends first."""
         assert self.process.stdout is not None
         while True:
             line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)
             if not line:
-                raise EOFError(f"the program ended without {event!r}, after {self.heard}")
+                raise EOFError(f"the program ended without {event!r}, after {self.reports}")
             report: Report = json.loads(line)
-            self.heard.append(report)
+            self.reports.append(report)
             if report["event"] == event:
                 return report
 
     async def ended(self) -> int:
         """Wait until the program ends, store its reports, and return its exit status."""
         output, _ = await asyncio.wait_for(self.process.communicate(), PATIENCE)
-        self.heard += map(json.loads, output.splitlines())
+        self.reports += map(json.loads, output.splitlines())
         assert self.process.returncode is not None
         return self.process.returncode
 
-    def said(self, event: str) -> Report:
+    def last_report(self, event: str) -> Report:
         """Return the last received report of a kind."""
-        return [report for report in self.heard if report["event"] == event][-1]
+        return [report for report in self.reports if report["event"] == event][-1]
 
     async def __aenter__(self) -> Self:
         return self
@@ -191,13 +191,13 @@ class ReferenceRuntime(Program):
             if path is not None:
                 options.append(f"-{flag}={path}")
         self = await cls.start(program or build(variant).runtime, *options)
-        await self.hear("listening")
+        await self.receive("listening")
         return self
 
     async def admit(self, plugins: int = 1) -> None:
         """Wait until ``plugins`` plugins have been synchronized since the start."""
-        await self.say("wait", plugins=plugins)
-        await self.hear("ready")
+        await self.send_command("wait", plugins=plugins)
+        await self.receive("ready")
 
     async def play(
         self,
@@ -217,7 +217,7 @@ class ReferenceRuntime(Program):
         lifecycle for each size, in which every ttRPC message has that length, header included.
         ``workloads`` is the number of different container environments.
         """
-        await self.say(
+        await self.send_command(
             "play",
             lifecycles=lifecycles,
             seconds=seconds,
@@ -228,13 +228,15 @@ class ReferenceRuntime(Program):
             workloads=workloads,
             pod_updates=pod_updates,
         )
-        return Played.of(await self.hear("played"))
+        return Played.of(await self.receive("played"))
 
     async def send(self, method: str, request: bytes) -> Answer:
         """Send one request."""
-        await self.say("send", method=method, request_b64=base64.b64encode(request).decode())
-        sent = await self.hear("sent")
-        self.heard.pop()  # there may be thousands
+        await self.send_command(
+            "send", method=method, request_b64=base64.b64encode(request).decode()
+        )
+        sent = await self.receive("sent")
+        self.reports.pop()  # there may be thousands
         reply, error, requests = (sent[key] for key in ("reply_b64", "error", "requests"))
         assert isinstance(reply, str)
         assert isinstance(error, str)
@@ -243,12 +245,12 @@ class ReferenceRuntime(Program):
 
     async def feed(self, file: Path) -> Played:
         """Send the requests of a file of JSON lines {method, request_b64}."""
-        await self.say("feed", file=str(file))
-        return Played.of(await self.hear("fed"))
+        await self.send_command("feed", file=str(file))
+        return Played.of(await self.receive("fed"))
 
     async def stop(self) -> None:
         """Stop the runtime, which closes its connections."""
-        await self.say("stop")
+        await self.send_command("stop")
         await self.ended()
 
 
@@ -301,10 +303,10 @@ class ReferencePlugin(Program):
 
     async def update(self, container: str) -> Report:
         """Send an unsolicited update of a container."""
-        await self.say("update", container=container)
-        return await self.hear("updated")
+        await self.send_command("update", container=container)
+        return await self.receive("updated")
 
     async def ask(self, request: bytes) -> Report:
         """Send an unsolicited UpdateContainersRequest."""
-        await self.say("update", request_b64=base64.b64encode(request).decode())
-        return await self.hear("updated")
+        await self.send_command("update", request_b64=base64.b64encode(request).decode())
+        return await self.receive("updated")

@@ -82,12 +82,12 @@ def test_runs_match_the_cases(release: Merger) -> None:
 def test_the_validator_request_names_the_configured_owners(release: Merger) -> None:
     seen = run_of(release)
     for case in cases(seen.version):
-        told = seen.validations.get(case.name)
-        if told is None:
+        validation = seen.validations.get(case.name)
+        if validation is None:
             continue
-        assert tuple(f"{one.index}-{one.name}" for one in told.plugins) == CHAIN
-        assert set(told.owners.owners) <= {case.container.id}
-        names = set(owner_names(told.owners.owners[case.container.id]))
+        assert tuple(f"{one.index}-{one.name}" for one in validation.plugins) == CHAIN
+        assert set(validation.owners.owners) <= {case.container.id}
+        names = set(owner_names(validation.owners.owners[case.container.id]))
         if case.action is Action.IGNORED or case.entry.field is known.DEVICE_RULES:
             assert not names, case.name
         elif case.action is Action.ADD_BOTH:

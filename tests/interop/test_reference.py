@@ -58,7 +58,7 @@ async def test_a_large_state_is_split(variant: Variant, folder: Path, socket: Pa
         await runtime.stop()
         await plugin.ended()
 
-    synchronized = plugin.said("synchronized")
+    synchronized = plugin.last_report("synchronized")
     assert (synchronized["pods"], synchronized["containers"]) == (STATE, STATE)
     parts = [item for item in read_requests(sent) if item.method == "Synchronize"]
     assert len([part for part in parts if not part.error]) > 1

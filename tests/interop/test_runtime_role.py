@@ -103,7 +103,7 @@ async def test_many_lifecycles_arrive_as_they_were_sent(
         ) as plugin:
             await runtime.wait_plugins(1)
             failed = await dispatch(runtime, steps)
-            await plugin.say("stop")
+            await plugin.send_command("stop")
             await plugin.ended()
 
     assert failed == []
@@ -133,7 +133,7 @@ async def test_messages_of_any_length_arrive_as_they_were_sent(
         ) as plugin:
             await runtime.wait_plugins(1)
             failed = await dispatch(runtime, steps)
-            await plugin.say("stop")
+            await plugin.send_command("stop")
             await plugin.ended()
 
     assert failed == []
@@ -169,11 +169,11 @@ async def test_a_large_state_arrives_in_parts(variant: Variant, folder: Path, so
         ) as plugin:
             await runtime.wait_plugins(1)
             failed = await dispatch(runtime, lifecycle(1))
-            await plugin.say("stop")
+            await plugin.send_command("stop")
             await plugin.ended()
 
     assert failed == []
-    synchronized = plugin.said("synchronized")
+    synchronized = plugin.last_report("synchronized")
     assert (synchronized["pods"], synchronized["containers"]) == (2000, 2000)
     parts = [
         SynchronizeRequest.FromString(item.request)
@@ -208,7 +208,7 @@ async def test_a_late_plugin_is_disconnected_and_the_event_continues(
             ]
             await late.ended()
             former = list(runtime.former)
-            await next_one.say("stop")
+            await next_one.send_command("stop")
             await next_one.ended()
 
     # The first StartContainer is in time, the second (event 14 of 22) is not.

@@ -114,7 +114,7 @@ async def run(
         await plugin.ended()
         if process is not None:
             await stopped(process)
-        return Seen(played, read_requests(sent), read_requests(received), plugin.heard)
+        return Seen(played, read_requests(sent), read_requests(received), plugin.reports)
 
 
 def check(with_tap: Seen, without: Seen, recording: Path) -> None:

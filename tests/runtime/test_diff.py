@@ -24,7 +24,7 @@ from tests.runtime.testbed.diffing import PROBES, Diff, diffing
 from tests.runtime.testbed.driver import Container, Driver
 from tests.runtime.testbed.record import PATIENCE, command, rows
 from tests.runtime.testbed.truth import Truth
-from tests.runtime.testbed.verdict import SHARES, Told, Verdict
+from tests.runtime.testbed.verdict import SHARES, JsonObject, Verdict
 
 pytestmark = pytest.mark.runtime
 
@@ -53,7 +53,9 @@ async def test_no_change_has_a_wrong_owner(
             async def wait_for_status(container: Container) -> None:
                 # Without its status, it is unknown which of its changes were applied.
                 question = ("ContainerStatus", container.id)
-                await diff.told(f"answer about {container.id}", lambda: question in diff.told_of)
+                await diff.wait_for(
+                    f"answer about {container.id}", lambda: question in diff.reported
+                )
 
             async def kill() -> None:
                 await plugins.members["40"].kill()
@@ -70,7 +72,7 @@ async def test_no_change_has_a_wrong_owner(
             assert await diff.end() == 1, diff.words
         assert not crowd.at
 
-    document: Told = json.loads(await printed("diff", file))
+    document: JsonObject = json.loads(await printed("diff", file))
     with Recording.open(file) as recording:
         crew_answers = [one.answers for one in plugins.members.values()]
         truth = Truth.of(recording, crew_answers, killed=["40-meddler"])
@@ -109,7 +111,7 @@ async def test_a_creation_in_which_a_probe_is_disconnected_is_reported_once(
         assert await diff.end() == 1, diff.words
         crew_answers = [one.answers for one in plugins.members.values()]
 
-    document: Told = json.loads(await printed("diff", file))
+    document: JsonObject = json.loads(await printed("diff", file))
     (container,) = crowd.lives
     with Recording.open(file) as recording:
         # On a busy machine its deadline passes, and the runtime continues without it.
@@ -137,7 +139,9 @@ async def test_a_creation_with_missed_deadlines_is_reported_once(
             pod = await driver.run_pod("shop", "web")
             container = await driver.create(pod, "app")
             # The creation is reported before anything else happens.
-            await diff.told("end of the creation", lambda: named(diff, "PostCreateContainer") == 1)
+            await diff.wait_for(
+                "end of the creation", lambda: named(diff, "PostCreateContainer") == 1
+            )
             await driver.remove(container)
             await driver.remove_pod(pod)
             assert await diff.end() == 1, diff.words
@@ -148,11 +152,11 @@ async def test_a_creation_with_missed_deadlines_is_reported_once(
     (late,) = (one for one in created["spans"] if one["over_deadline"])
     assert (late["after"], late["before"]) == ("30-nri-scope", "50-nri-scope")
     assert late["took_us"] > 2 * 1000 * late["deadline_ms"]
-    document: Told = json.loads(await printed("diff", file))
+    document: JsonObject = json.loads(await printed("diff", file))
     for event in ("CreateContainer", "PostCreateContainer", "RemoveContainer"):
         live, afterwards = (
-            [(one["id"], one["seen_by"], one["failure"]) for one in told if one["event"] == event]
-            for told in (diff.rounds, document["events"])
+            [(one["id"], one["seen_by"], one["failure"]) for one in rounds if one["event"] == event]
+            for rounds in (diff.rounds, document["events"])
         )
         assert live == afterwards
 
@@ -196,7 +200,9 @@ async def printed(*arguments: str | Path) -> str:
     return output.decode()
 
 
-def assert_reported_correctly(verdict: Verdict, rounds: list[Told], changes: list[Told]) -> None:
+def assert_reported_correctly(
+    verdict: Verdict, rounds: list[JsonObject], changes: list[JsonObject]
+) -> None:
     assert verdict.of_rounds(rounds) == []
     # The outcome of a change is reported as the same change again.
     assert verdict.of_changes([one for one in changes if not one["again"]]) == []
@@ -213,7 +219,7 @@ def assert_reconnections_reported(recording: Recording, diff: Diff) -> None:
         assert any(f"probe {index}: session ended" in words for words in diff.words), diff.words
 
 
-def assert_false_claims_are_found(verdict: Verdict, changes: list[Told]) -> None:
+def assert_false_claims_are_found(verdict: Verdict, changes: list[JsonObject]) -> None:
     """Check that the verdict detects wrong claims."""
     number, right = next(
         (number, one)
@@ -240,7 +246,7 @@ def assert_false_claims_are_found(verdict: Verdict, changes: list[Told]) -> None
     assert verdict.of_applied([applied | {"after": "something else"}]), applied
 
 
-def assert_varied(changes: list[Told], truth: Truth) -> None:
+def assert_varied(changes: list[JsonObject], truth: Truth) -> None:
     """Check that enough events of every kind were compared."""
     created = Counter(
         plugin
@@ -254,9 +260,9 @@ def assert_varied(changes: list[Told], truth: Truth) -> None:
     assert created["60-meddler"] == PODS + 1
     assert 0 < created["40-meddler"] < PODS / 2, created
     assert 0 < created["50-meddler"] < PODS - 10, created
-    told = Counter((one["index"], one["evidence"][0]) for one in changes)
-    assert min(told[index, "probes"] for index in ("01–29", "31–49", "51–98")) > PODS, told
-    assert told["", "request"] > PODS / 4
+    counts = Counter((one["index"], one["evidence"][0]) for one in changes)
+    assert min(counts[index, "probes"] for index in ("01–29", "31–49", "51–98")) > PODS, counts
+    assert counts["", "request"] > PODS / 4
     assert {"add", "replace", "remove"} <= {one["op"] for one in changes}
     applied = Counter(one["applied"] for one in changes)
     assert applied["applied"] > 10 * PODS, applied
@@ -302,12 +308,12 @@ async def test_a_failed_start_is_reported_with_its_error(
         await asyncio.sleep(pause)
         error = await driver.fail_to_start(broken)
 
-        def failed() -> list[Told]:
+        def failed() -> list[JsonObject]:
             return [
                 one for one in diff.rounds if one["event"] == "ContainerStatus" and one["failure"]
             ]
 
-        await diff.told("failure", lambda: bool(failed()))
+        await diff.wait_for("failure", lambda: bool(failed()))
         assert await diff.end() == 1, diff.words
     (one, *_) = failed()
     assert one["failure"].startswith(

@@ -268,7 +268,7 @@ async def test_record_is_killed_in_the_middle(
     async with recording(file, containerd) as record:
         busy = asyncio.ensure_future(keep_busy())
         await record.stored(50)
-        due = driver.told_before(time.monotonic() - 0.1)
+        due = driver.events_before(time.monotonic() - 0.1)
         await record.end(signal.SIGKILL)
         # The runtime disconnects a plugin that vanished, and continues.
         until = lives + 2

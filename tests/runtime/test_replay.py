@@ -67,16 +67,16 @@ class Files(NamedTuple):
         notes: list[str] = []
         for line in self.python.read_text().splitlines():
             note = json.loads(line)
-            notes += [f"python: {note['event']}", *note["told"], "answered", *note["asked"]]
+            notes += [f"python: {note['event']}", *note["request"], "replied", *note["reply"]]
         for one in read_requests(self.go):
             # Configure contains the paths of the files, which differ between runs.
             if one.method != "Configure":
                 known = METHODS[one.method]
-                told, answered = (
+                request, reply = (
                     known.request.FromString(one.request),
                     known.reply.FromString(one.reply),
                 )
-                notes += [f"go: {one.method}", str(told), "answered", str(answered)]
+                notes += [f"go: {one.method}", str(request), "replied", str(reply)]
         return "\n".join(notes).splitlines()
 
 

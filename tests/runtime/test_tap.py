@@ -211,7 +211,7 @@ async def test_events_survive_a_killed_process(
             await driver.live("shop", f"before-{number}")
         busy = asyncio.ensure_future(driver.live("shop", "meanwhile"))
         await asyncio.sleep(0.15)
-        certain = set(in_order(driver.steps, [])[: driver.told_before(time.monotonic() - 0.1)])
+        certain = set(in_order(driver.steps, [])[: driver.events_before(time.monotonic() - 0.1)])
         if victim == "plugin":
             os.kill(plugin_pid, signal.SIGKILL)
             status, _, words = await tap.ended()
@@ -244,10 +244,10 @@ async def test_events_survive_a_killed_process(
             seen = await crew.recorded(name)
             assert rows(crew.files[name], "PRAGMA integrity_check") == [("ok",)]
             expected = crew.expected(name, driver, seen)
-            told = [one for one in seen if one in expected]
-            assert told == expected[: len(told)], name
+            reported = [one for one in seen if one in expected]
+            assert reported == expected[: len(reported)], name
             due = len([one for one in expected if one in certain])
-            assert len(told) >= (due if name in hurt else len(expected)) > 0, name
+            assert len(reported) >= (due if name in hurt else len(expected)) > 0, name
         sessions = rows(crew.files[WRAPPED], "SELECT count(*) FROM session")
         assert sessions == [(2 if victim == "containerd" else 1,)]
         await crew.end()

@@ -32,7 +32,7 @@ from .testbed.deeds import Answers
 from .testbed.diffing import PROBES
 from .testbed.record import PATIENCE
 from .testbed.truth import Truth, Unexplained
-from .testbed.verdict import Told, Verdict
+from .testbed.verdict import JsonObject, Verdict
 
 PLUGIN = "20-meddler"
 LIFE = Life("app-id", "shop/web/app", None)
@@ -44,13 +44,13 @@ def test_a_creation_during_which_probes_disconnect_is_one_round(
 ) -> None:
     with Recording.open(created(tmp_path, leaving)) as recording:
         verdict = Verdict(Truth.of(recording, [noted(tmp_path)]), {LIFE.id: LIFE})
-        document = told(recorded.rounds(recording))
+        document = render(recorded.rounds(recording))
         assert verdict.of_rounds(document["events"]) == []
         assert verdict.of_changes(document["changes"]) == []
         histories = recorded.histories(recording)
         assert verdict.of_histories(histories) == []
         lines = blame.document(histories[LIFE.id], blame.lines(histories[LIFE.id]))
-        assert verdict.of_blame(cast(Told, lines)) == []
+        assert verdict.of_blame(cast(JsonObject, lines)) == []
     # The verdict detects a creation that is reported as two rounds.
     (one,) = document["events"]
     for parts in ((one["seen_by"][:1], one["seen_by"][1:]), (one["seen_by"][1:],), ()):
@@ -118,8 +118,8 @@ def noted(folder: Path) -> Answers:
     return Answers(PLUGIN, folder / "notes", is_go=False)
 
 
-def told(rounds: Iterable[RoundDiff]) -> Told:
+def render(rounds: Iterable[RoundDiff]) -> JsonObject:
     """Render rounds like ``diff --format json``."""
     renderer = JsonRenderer(live=False, quiet_unchanged=False)
     parts = [part for one in rounds for part in renderer.round(one, lambda id: id)]
-    return cast(Told, json.loads("".join([*parts, *renderer.end()])))
+    return cast(JsonObject, json.loads("".join([*parts, *renderer.end()])))

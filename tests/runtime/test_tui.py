@@ -39,7 +39,7 @@ async def test_live_shows_and_records_events_across_a_restart_of_containerd(
 
         # A filter, and the details of what it finds.
         await window.press("f", "event:CreateContainer", "Space", "ns:shop")
-        await window.shows("fine")
+        await window.shows("valid")
         await window.press("Enter")
         text = await window.shows("1 match: event:CreateContainer ns:shop", "shop/web/app")
         assert "jobs/batch" not in text

@@ -98,17 +98,17 @@ class Adjuster:
         self._note("RemovePodSandbox", [pod], [])
 
     def _note(
-        self, event: str, told: Sequence[Message], asked: Sequence[Adjustment | Update]
+        self, event: str, request: Sequence[Message], reply: Sequence[Adjustment | Update]
     ) -> list[Update]:
         note = {
             "event": event,
             # protobuf's text format sorts maps.
-            "told": [str(one) for one in told],
-            "asked": [str(one.message) for one in asked],
+            "request": [str(one) for one in request],
+            "reply": [str(one.message) for one in reply],
         }
         # Flush: the launching runtime ends the plugin with SIGKILL.
         print(json.dumps(note), file=self._notes, flush=True)
-        return [one for one in asked if isinstance(one, Update)]
+        return [one for one in reply if isinstance(one, Update)]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from .record import PATIENCE, command
 
 PROBES = ("00", "30", "50", "99")
 
-Told = dict[str, Any]
+JsonObject = dict[str, Any]
 """One round, as printed by ``--live --format json``."""
 
 
@@ -29,9 +29,9 @@ class Diff:
         self._containerd = containerd
         self._changed = asyncio.Condition()
         self._open_streams = 2
-        self.rounds: list[Told] = []
+        self.rounds: list[JsonObject] = []
         """Printed rounds."""
-        self.told_of: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, str]] = set()
         """Event and container id of each printed round."""
         self.words: list[str] = []
         """Lines on stderr."""
@@ -61,7 +61,7 @@ class Diff:
         except TimeoutError:
             raise TestbedError(f"diff: not connected; {self._output()}") from None
 
-    async def told(self, what: str, done: Callable[[], bool]) -> None:
+    async def wait_for(self, what: str, done: Callable[[], bool]) -> None:
         """Wait until the output fulfils a condition; ``what`` names it in errors.
 
         :raises TestbedError: the command ended before, or timeout.
@@ -91,9 +91,9 @@ class Diff:
         return f"it printed {len(self.rounds)} rounds; stderr: {' | '.join(self.words)}"
 
     def _take(self, line: str) -> None:
-        one = cast(Told, json.loads(line))
+        one = cast(JsonObject, json.loads(line))
         self.rounds.append(one)
-        self.told_of.add((one["event"], one["container_id"]))
+        self.reported.add((one["event"], one["container_id"]))
 
     async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
         assert stream is not None

@@ -66,7 +66,7 @@ class Driver:
         self._times: list[float] = []
         self.steps: list[Step] = []
 
-    def told_before(self, moment: float) -> int:
+    def events_before(self, moment: float) -> int:
         """Return the number of events sent before ``moment`` of the monotonic clock."""
         done = self.steps[: bisect_left(self._times, moment)]
         return sum(1 if isinstance(step, Happened) else len(step.events) for step in done)

@@ -18,7 +18,7 @@ from .crowd import Life
 from .deeds import GONE, MOUNTS, Deed, Value
 from .truth import Stretch, Truth
 
-Told: TypeAlias = "dict[str, Any]"
+JsonObject: TypeAlias = "dict[str, Any]"
 """A change or a round, as JSON."""
 
 RESOURCES = "/linux/resources/"
@@ -96,11 +96,11 @@ class Verdict:
 
     # -- changes ----------------------------------------------------------------------------
 
-    def of_changes(self, told: list[Told]) -> list[str]:
+    def of_changes(self, reported: list[JsonObject]) -> list[str]:
         """Check that changes have the right owners, and that no visible change is missing."""
         problems: list[str] = []
-        between: dict[int, list[Told]] = {}
-        for one in told:
+        between: dict[int, list[JsonObject]] = {}
+        for one in reported:
             if one["evidence"] == ["probes"]:
                 between.setdefault(one["event"], []).append(one)
             elif problem := self._wrong_author(one):
@@ -113,11 +113,11 @@ class Verdict:
                 problems += self._of_stretch(stretch, between.get(event, []))
         return problems
 
-    def _of_stretch(self, stretch: Stretch, told: list[Told]) -> Iterator[str]:
+    def _of_stretch(self, stretch: Stretch, reported: list[JsonObject]) -> Iterator[str]:
         changed = stretch.changed
         missing = {path for path in changed if path not in SET_AGAIN}
         seen: dict[str, set[str]] = {}
-        for one in told:
+        for one in reported:
             path, owner = one["path"], Range.of(one["owner_detail"])
             if not _is_between(owner, stretch):
                 yield f"not between {_names(stretch)}: {_words(one)}"
@@ -142,7 +142,7 @@ class Verdict:
             if "" not in parts and parts != _parts(changed[member]):
                 yield f"of {member} {changed[member]} only {parts} is reported"
 
-    def _wrong_author(self, one: Told) -> str:
+    def _wrong_author(self, one: JsonObject) -> str:
         """Return why the owner is wrong, or ""; for changes without two connections around them."""
         owner, container = Range.of(one["owner_detail"]), one["container_id"]
         authors = self._authors(container, one["path"], one["after"])
@@ -160,11 +160,11 @@ class Verdict:
             deed.plugin for deed in self._deeds.get(container, []) if _is_doing(deed, path, value)
         ]
 
-    def of_rounds(self, told: list[Told]) -> list[str]:
+    def of_rounds(self, reported: list[JsonObject]) -> list[str]:
         """Check the connections of each round, and the remarks on missing connections."""
         problems = []
         left = {key: self._truth.rounds(*key) for key in self._truth.looks}
-        for one in told:
+        for one in reported:
             key, where = (
                 (one["event"], one["container_id"]),
                 f"{one['event']} of {one['container']}",
@@ -214,12 +214,14 @@ class Verdict:
             problems += self._of_reality(history)
         return problems
 
-    def of_blame(self, told: Mapping[str, Any]) -> list[str]:
+    def of_blame(self, reported: Mapping[str, Any]) -> list[str]:
         """Check the owners in the output of ``blame`` for one container."""
-        problems, container = [], told["container"]["id"]
-        for line in told["lines"]:
+        problems, container = [], reported["container"]["id"]
+        for line in reported["lines"]:
             authors = self._authors(container, line["path"], line["value"])
-            where = f"{told['container']['name']} {line['path']}: {line['value']!r} {line['owner']}"
+            where = (
+                f"{reported['container']['name']} {line['path']}: {line['value']!r} {line['owner']}"
+            )
             by_others = line["owner"] in ("runtime", "CRI request")
             others_too = line["owner"].endswith("or the runtime") or line["owner"] == "unknown"
             if authors and not (_follows(line["path"]) and (by_others or others_too)):
@@ -243,10 +245,10 @@ class Verdict:
 
     # -- applied changes --------------------------------------------------------------------
 
-    def of_applied(self, told: list[Told]) -> list[str]:
+    def of_applied(self, reported: list[JsonObject]) -> list[str]:
         """Check the outcomes of changes against the runtime's specs."""
         problems = []
-        for one in told:
+        for one in reported:
             life = self._lives.get(one["container_id"])
             if one["applied"] is None or life is None or one["op"] == "move":
                 continue
@@ -255,7 +257,7 @@ class Verdict:
                 problems.append(f"{problem}: {_words(one)} {one['applied']} {one['actual']!r}")
         return problems
 
-    def _wrong_outcome(self, one: Told, real: list[Json | Absent]) -> str:
+    def _wrong_outcome(self, one: JsonObject, real: list[Json | Absent]) -> str:
         wanted: Json | Absent = ABSENT if one["op"] == "remove" else one["after"]
         path, container = one["path"], one["container_id"]
         # Resources may change again between two statuses.
@@ -308,17 +310,17 @@ def _is_at(path: str, member: str) -> bool:
     return path == member or path.startswith(f"{member}/")
 
 
-def _is_move(one: Told, stretch: Stretch) -> bool:
+def _is_move(one: JsonObject, stretch: Stretch) -> bool:
     return one["op"] == "move" and any(deed.path.startswith(MOUNTS) for deed in stretch.deeds)
 
 
-def _is_swap(one: Told, changed: Mapping[str, tuple[Value, Value]]) -> bool:
+def _is_swap(one: JsonObject, changed: Mapping[str, tuple[Value, Value]]) -> bool:
     """The swap limit follows the memory limit."""
     same: bool = LIMIT in changed and one["after"] == changed[LIMIT][1]
     return one["path"] == SWAP and same
 
 
-def _is_right(one: Told, part: str, truth: tuple[Value, Value]) -> bool:
+def _is_right(one: JsonObject, part: str, truth: tuple[Value, Value]) -> bool:
     before, after = (_part(value, part) for value in truth)
     # The value before an update is unknown here.
     known: bool = before is GONE or one["before"] == _plain(before)
@@ -370,7 +372,7 @@ def _names(stretch: Stretch) -> str:
     return f"{stretch.first.plugin} and {stretch.last.plugin}"
 
 
-def _words(one: Told) -> str:
+def _words(one: JsonObject) -> str:
     return (
         f"event {one['event']}, {one['container']}: {one['op']} {one['path']} "
         f"{one['before']!r} -> {one['after']!r} by {one['owner']} ({', '.join(one['evidence'])})"
