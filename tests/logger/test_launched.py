@@ -133,7 +133,7 @@ async def test_a_foreign_file_and_its_folder_are_not_changed(
     logged = await open_later(path, default, remedy)
     assert "unknown key 'x'" in logged[0]
     assert f"{path}: the file exists and is not an nri-scope recording" in logged[-1]
-    # Everything from the beginning, and how it went on.
+    # The log beside the recording contains all lines from the start.
     log = log_beside(path).read_text()
     assert log.startswith("\n".join(logged))
     assert f"recording to {path}" in log

@@ -325,7 +325,7 @@ def test_sessions_that_begin_together_have_the_same_clock() -> None:
         logger = Logger(sink, IDENTITY)
         logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
         if slow:
-            # Between the answer to Configure and the session's beginning in the recording.
+            # Delay between the reply to Configure and the recorded beginning of the session.
             time.sleep(0.02)
         logger.answered(exchange("Configure"))
     first, second = (item.wall_ns for _, item in sink.captured)

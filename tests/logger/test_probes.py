@@ -161,7 +161,7 @@ async def test_probes_move_and_the_validator_stays(runtime: Runtime, tmp_path: P
         lambda: plugin_ids(runtime) == [f"{index}-nri-scope" for index in ("00", "25", "45", "99")]
     )
     assert running.probes.indices == ("00", "25", "45", "99")
-    # Back again, while the others may still be on their way.
+    # Moved back while earlier moves may still be in progress.
     running.probes.place(("50", "99"))
     running.probes.place(("25", "99"))
     running.probes.place(("50", "99"))

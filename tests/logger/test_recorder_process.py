@@ -70,7 +70,7 @@ async def test_a_stopped_and_killed_viewer_loses_no_events_and_the_session_is_en
         os.kill(parent.pid, signal.SIGSTOP)
         for _ in range(10):
             await play(runtime, events)
-        # The screen's process dies without a word.
+        # The viewer dies without stopping the recorder.
         os.kill(parent.pid, signal.SIGKILL)
         await parent.wait()
         while is_running(pid):

@@ -120,7 +120,7 @@ async def test_a_full_queue_before_the_file_is_open_is_one_counted_gap(
     assert (gap.reason, gap.session, gap.lost) == (NOT_OPEN, 1, 200 - len(events))
     assert (gap.from_ns, gap.to_ns) == (NOW + len(events), NOW + 199)
     assert (counters.recorded, counters.lost) == (len(events), gap.lost)
-    # It is in the file that they are lost.
+    # The file itself records the losses.
     assert one.failure == ""
 
 
@@ -151,7 +151,7 @@ async def test_entries_queued_after_a_kill_reach_the_next_process(path: Path) ->
     session = one.begin_session(a_start())
     async with stopped(one):
         one.capture(session, item(0))
-        # Handed over, and lost with it.
+        # This event was sent to the process, and is lost with it.
         await asyncio.sleep(0.3)
         await kill(one)
     for number in range(1, 100):

@@ -111,7 +111,7 @@ async def test_a_delayed_reply_arrives_after_others(relays: Relays) -> None:
     assert tap.received == ["Configure", "CreateContainer", "StartContainer"]
     held = {item.method: item.held_ns or 0 for item in tap.sink.items}
     took = {item.method: item.took_ns for item in tap.sink.items}
-    # The plugin's time is its own; what was added is the tap's.
+    # The added delay counts as time in the tap, not in the plugin.
     assert held["CreateContainer"] >= 50_000_000 > took["CreateContainer"]
 
 

@@ -46,7 +46,7 @@ class Run:
         recorder = settings.open(self.messages.append)
         tap = Tap(settings, recorder, self.messages.append)
         try:
-            # With time enough for a busy machine, as `run_tap` does.
+            # Start it first, as `run_tap` does: this may take long on a busy machine.
             await tap.relays.start()
             launch = Launch(command_of(argv, "10", "thing"), Identity(index="10", name="thing"))
             return await to_socket(launch, self.socket, self._store, wait=False)(tap)

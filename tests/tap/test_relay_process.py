@@ -138,7 +138,7 @@ async def test_a_slow_listener_receives_all_data_before_the_end(
     monkeypatch.setattr(relays_module, "CLOSE_S", 0.05)
     listener = Slow()
     with relayed(relays, listener) as (runtime, plugin, relaying):
-        # Nothing is heard meanwhile: this loop does not run.
+        # The listener receives nothing meanwhile: the event loop does not run.
         for sock in (runtime, plugin):
             sock.setblocking(True)
         for _ in range(40):
@@ -229,7 +229,7 @@ async def test_a_large_order_arrives_with_its_sockets(relays: Relays) -> None:
         relaying = relays.begin(ours, theirs, ListListener(), Faults(drops=(fault,)))
         async with asyncio.timeout(PATIENCE):
             ended = await relaying.wait_closed()
-    # There is no such event.
+    # "x" * (8 << 20) is not a valid event.
     assert "UsageError" in ended.end.reason
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes a session, from the bytes that a runtime and a plugin write."""
+"""Sessions recorded from the bytes that a runtime and a plugin write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND = 10**9
 
 
 class Talk:
-    """Both ends, and a tap that hears each message as one piece at a time that is set."""
+    """Runtime and plugin, and a tap that receives each message in one piece at the time `now`."""
 
     def __init__(self, sink: ListSink, named: Identity | None = None) -> None:
         self.runtime = Connection(serves=2, calls=1)
@@ -28,12 +28,12 @@ class Talk:
         self.tap = TapSession(sink, named=named)
         self.now = monotonic_ns()
         self.held = 1000
-        """Nanoseconds that a message is in the tap."""
+        """Time that a message spends in the tap, in ns."""
 
     def ask(
         self, method: str, payload: bytes = b"", *, service: str = PLUGIN_SERVICE, **more: object
     ) -> int:
-        """The runtime calls; returns the stream id."""
+        """Call the plugin as the runtime; return the stream id."""
         stream = self.runtime.send_request(service, method, payload, **more)  # type: ignore[arg-type]
         self._pass(True)
         return stream
@@ -43,7 +43,7 @@ class Talk:
         self._pass(False)
 
     def call(self, method: str, payload: bytes = b"") -> int:
-        """The plugin calls."""
+        """Call the runtime as the plugin; return the stream id."""
         stream = self.plugin.send_request(RUNTIME_SERVICE, method, payload)
         self._pass(False)
         return stream
@@ -76,16 +76,14 @@ def sink() -> ListSink:
 
 @pytest.fixture
 def talk(sink: ListSink) -> Talk:
-    """After a registration that went well."""
+    """Runtime and plugin after registration and configuration."""
     talk = Talk(sink)
     talk.register()
     talk.configure()
     return talk
 
 
-def test_a_session_begins_with_the_registration_and_is_called_as_the_plugin_says(
-    sink: ListSink, talk: Talk
-) -> None:
+def test_a_session_has_the_name_that_the_plugin_registered(sink: ListSink, talk: Talk) -> None:
     (start,) = sink.starts
     assert (start.role, start.plugin_index, start.plugin_name) == (Role.TAP, "10", "mine")
     assert (start.runtime_name, start.nri_version) == ("containerd", "0.6.1")
@@ -96,7 +94,7 @@ def test_a_session_begins_with_the_registration_and_is_called_as_the_plugin_says
     assert talk.tap.registered
 
 
-def test_configure_may_be_answered_before_the_registration_is(sink: ListSink) -> None:
+def test_configure_may_be_answered_before_the_registration(sink: ListSink) -> None:
     talk = Talk(sink)
     register = RegisterPluginRequest(plugin_idx="10", plugin_name="mine").SerializeToString()
     stream = talk.call("RegisterPlugin", register)
@@ -107,7 +105,7 @@ def test_configure_may_be_answered_before_the_registration_is(sink: ListSink) ->
     assert sink.methods == ["Configure", "RegisterPlugin"]
 
 
-def test_a_plugin_that_a_runtime_launched_is_called_as_the_runtime_calls_it(
+def test_a_launched_plugin_has_the_name_of_its_file(
     sink: ListSink,
 ) -> None:
     talk = Talk(sink, Identity(index="42", name="file"))
@@ -116,14 +114,14 @@ def test_a_plugin_that_a_runtime_launched_is_called_as_the_runtime_calls_it(
     assert (sink.starts[0].plugin_index, sink.starts[0].plugin_name) == ("42", "file")
 
 
-def test_no_mask_is_every_event_of_the_version(sink: ListSink) -> None:
+def test_an_empty_mask_selects_all_events_of_the_version(sink: ListSink) -> None:
     talk = Talk(sink)
     talk.register()
     talk.configure(mask=0)
     assert sink.starts[0].mask == 0x7FF
 
 
-def test_an_exchange_has_the_plugins_time_and_the_taps(sink: ListSink, talk: Talk) -> None:
+def test_an_exchange_contains_the_time_in_plugin_and_tap(sink: ListSink, talk: Talk) -> None:
     stream = talk.ask(
         "CreateContainer", b"\x0a\x00", timeout_ns=2 * SECOND, metadata=[("trace", "abc")]
     )
@@ -136,7 +134,7 @@ def test_an_exchange_has_the_plugins_time_and_the_taps(sink: ListSink, talk: Tal
     assert item.status_code == 0
 
 
-def test_an_error_of_the_plugins_is_recorded_with_its_words(sink: ListSink, talk: Talk) -> None:
+def test_an_error_of_the_plugin_is_recorded_with_its_message(sink: ListSink, talk: Talk) -> None:
     stream = talk.ask("CreateContainer")
     talk.plugin.send_error(stream, 13, "no")
     talk._pass(False)
@@ -144,7 +142,7 @@ def test_an_error_of_the_plugins_is_recorded_with_its_words(sink: ListSink, talk
 
 
 @pytest.mark.parametrize("held", [1_000, 600_000_000])
-def test_what_the_runtime_gets_after_its_deadline_is_late_whoever_took_the_time(
+def test_a_reply_after_the_deadline_is_late_even_if_the_tap_delayed_it(
     sink: ListSink, talk: Talk, held: int
 ) -> None:
     stream = talk.ask("StopContainer", timeout_ns=SECOND)
@@ -155,7 +153,7 @@ def test_what_the_runtime_gets_after_its_deadline_is_late_whoever_took_the_time(
     assert (item.status_code, item.status_message) == (Code.DEADLINE_EXCEEDED, LATE)
 
 
-def test_a_request_that_is_never_answered_is_recorded_when_the_connection_ends(
+def test_an_unanswered_request_is_recorded_when_the_connection_ends(
     sink: ListSink, talk: Talk
 ) -> None:
     talk.ask("CreateContainer", timeout_ns=3600 * SECOND)
@@ -167,22 +165,22 @@ def test_a_request_that_is_never_answered_is_recorded_when_the_connection_ends(
     assert sink.ends == [(1, "killed by SIGKILL")]
 
 
-def test_a_request_that_was_not_answered_in_time_is_told_apart(sink: ListSink, talk: Talk) -> None:
+def test_an_unanswered_request_after_its_deadline_has_the_status_of_a_timeout(
+    sink: ListSink, talk: Talk
+) -> None:
     talk.now -= 2 * SECOND
     talk.ask("CreateContainer", timeout_ns=2 * SECOND)
     talk.tap.ended("the runtime closed the connection", monotonic_ns())
     assert sink.items[-1].status_code == Code.DEADLINE_EXCEEDED
 
 
-def test_calls_of_the_plugin_and_methods_nobody_knows_are_events(
-    sink: ListSink, talk: Talk
-) -> None:
-    asked = talk.call("UpdateContainers", b"\x0a\x00")
+def test_calls_of_the_plugin_and_unknown_methods_are_events(sink: ListSink, talk: Talk) -> None:
+    update = talk.call("UpdateContainers", b"\x0a\x00")
     unknown = talk.ask("NextYearsEvent", b"raw")
     other = talk.ask("Configure", b"?", service="other.Service")
     talk.answer(other, b"!")
     talk.answer(unknown, b"reply")
-    talk.runtime.send_response(asked, b"\x0a\x00")
+    talk.runtime.send_response(update, b"\x0a\x00")
     talk._pass(True)
     assert [(item.method, item.service, item.reply) for item in sink.items[2:]] == [
         ("Configure", "other.Service", b"!"),
@@ -192,7 +190,7 @@ def test_calls_of_the_plugin_and_methods_nobody_knows_are_events(
     assert len(sink.starts) == 1
 
 
-def test_a_refused_registration_is_told_in_the_runtimes_words(sink: ListSink) -> None:
+def test_a_refused_registration_is_noted_with_the_runtimes_message(sink: ListSink) -> None:
     talk = Talk(sink)
     stream = talk.call(
         "RegisterPlugin", RegisterPluginRequest(plugin_idx="x", plugin_name="y").SerializeToString()
@@ -207,20 +205,20 @@ def test_a_refused_registration_is_told_in_the_runtimes_words(sink: ListSink) ->
     assert not (sink.starts or sink.events or sink.ends)
 
 
-def test_a_second_registration_changes_no_name_and_is_an_event(sink: ListSink, talk: Talk) -> None:
+def test_a_second_registration_is_an_event_and_keeps_the_name(sink: ListSink, talk: Talk) -> None:
     talk.register("99", "another")
     assert sink.methods[-1] == "RegisterPlugin"
     assert talk.tap.identity == Identity(index="10", name="mine")
 
 
-def test_configured_again_is_another_session(sink: ListSink, talk: Talk) -> None:
+def test_a_second_configure_begins_another_session(sink: ListSink, talk: Talk) -> None:
     talk.configure(mask=1)
     assert [start.mask for start in sink.starts] == [0x7FF, 1]
     assert sink.ends == [(1, "configured again")]
     assert [number for number, _ in sink.events] == [1, 1, 2]
 
 
-def test_a_configuration_that_the_plugin_refuses_is_recorded(sink: ListSink) -> None:
+def test_a_refused_configuration_is_recorded(sink: ListSink) -> None:
     talk = Talk(sink)
     talk.register()
     stream = talk.ask("Configure", ConfigureRequest(runtime_name="r").SerializeToString())
@@ -230,7 +228,7 @@ def test_a_configuration_that_the_plugin_refuses_is_recorded(sink: ListSink) -> 
     assert sink.items[-1].status_message == "bad configuration"
 
 
-def test_what_is_not_understood_ends_the_hearing_and_is_a_gap(sink: ListSink, talk: Talk) -> None:
+def test_invalid_bytes_end_the_recording_with_a_gap(sink: ListSink, talk: Talk) -> None:
     talk.ask("CreateContainer")
     nonsense = b"\xff" * 8
     talk.tap.receive(False, nonsense, talk.now, talk.now)
@@ -244,15 +242,15 @@ def test_what_is_not_understood_ends_the_hearing_and_is_a_gap(sink: ListSink, ta
     assert words.startswith("what the plugin sent after its byte")
 
 
-def test_nonsense_without_end_is_noted_so_many_times(sink: ListSink, talk: Talk) -> None:
+def test_the_number_of_notes_on_invalid_frames_is_bounded(sink: ListSink, talk: Talk) -> None:
     for _ in range(100):
         talk.tap.receive(False, bytes.fromhex("0000000100000000"), 1, 1)
-        # A response to nothing.
+        # A response without a request.
         talk.tap.receive(False, bytes.fromhex("000000010000000a00000000000000630200"), 1, 1)
     assert len(sink.notes) == session_module.NOTES_MAX
 
 
-def test_requests_that_nobody_answers_do_not_pile_up(
+def test_the_number_and_size_of_unanswered_requests_are_bounded(
     sink: ListSink, talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "UNANSWERED_MAX", 3)
@@ -266,7 +264,7 @@ def test_requests_that_nobody_answers_do_not_pile_up(
     assert len(sink.items) == 5
 
 
-def test_lines_are_in_the_session_also_those_from_before_it_began(sink: ListSink) -> None:
+def test_printed_lines_belong_to_the_session_even_if_printed_before_it(sink: ListSink) -> None:
     talk = Talk(sink)
     talk.tap.printed("stderr", "starting", talk.now)
     talk.register()
@@ -283,9 +281,7 @@ def test_lines_are_in_the_session_also_those_from_before_it_began(sink: ListSink
     ]
 
 
-def test_a_stream_id_that_is_used_again_leaves_an_unanswered_request(
-    sink: ListSink, talk: Talk
-) -> None:
+def test_a_reused_stream_id_leaves_the_first_request_unanswered(sink: ListSink, talk: Talk) -> None:
     stream = talk.ask("StartContainer")
     again = Connection(serves=2, calls=1)
     while again.send_request(PLUGIN_SERVICE, "StopContainer", b"") != stream:

@@ -135,7 +135,7 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay(relays: Rela
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "r.nriscope.db"
         recorder = Recorder.open(path)
-        # Somebody else takes the file away for good.
+        # The writer can neither write to its file nor create it again.
         path.unlink()
         path.mkdir()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
