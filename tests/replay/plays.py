@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays to plugins in this process: objects with handlers, and peers that keep every byte."""
+"""Replays to plugins in this process: objects with handlers, and peers that store every byte."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def played(recording: Path, plugins: Mapping[str, object], **options: object) ->
 
 
 def played_to_peers(job: Job, *peers: SmallPlugin) -> Replayed:
-    """Replay to peers that come to a socket by themselves."""
+    """Replay to peers that connect to a socket."""
 
     async def main() -> Replayed:
         with tempfile.TemporaryDirectory() as folder:
@@ -74,13 +74,13 @@ async def _join(path: Path, peers: Sequence[SmallPlugin]) -> None:
         await peer.register()
 
 
-def told(requests: Sequence[RequestReceived]) -> list[tuple[str, Message]]:
-    """Events by name with their own request messages, whichever way they came."""
-    return [event_told(request.method, request.payload) for request in requests]
+def decode_events(requests: Sequence[RequestReceived]) -> list[tuple[str, Message]]:
+    """Return the name and request message of each event, also of those in a StateChange."""
+    return [decode_event(request.method, request.payload) for request in requests]
 
 
-def event_told(method: str, payload: bytes) -> tuple[str, Message]:
-    """One event, out of its StateChange if it came in one."""
+def decode_event(method: str, payload: bytes) -> tuple[str, Message]:
+    """Return the name and request message of one event, also of one in a StateChange."""
     if method != "StateChange":
         return method, METHODS[method].request.FromString(payload)
     change = api.StateChangeEvent.FromString(payload)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings for replays: the bundled ones, the captures, and any that a test thinks of."""
+"""Recordings for replays: the bundled ones, captures, and ones with given events."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ RECORDING = BUNDLED["containerd-2.1"]
 
 START_NS = 1_700_000_000 * 10**9
 PASSWORD = "correct-Horse7-battery"
-"""What plugins of `of_taps` print."""
+"""Secret that plugins of `of_taps` print."""
 POD = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
 
 
 def container(name: str = "app", **fields: object) -> api.Container:
     """A container of `POD`."""
-    made = api.Container(id=f"{name}-id", name=name, pod_sandbox_id=POD.id)
-    made.MergeFrom(api.Container(**fields))  # type: ignore[arg-type]
-    return made
+    message = api.Container(id=f"{name}-id", name=name, pod_sandbox_id=POD.id)
+    message.MergeFrom(api.Container(**fields))  # type: ignore[arg-type]
+    return message
 
 
 def life(one: api.Container, *, updated: bool = False) -> list[tuple[str, Message]]:
-    """What happens to a container, from its creation to its end."""
+    """Events of a container, from its creation to its removal."""
     both = {"pod": POD, "container": one}
     events: list[tuple[str, Message]] = [
         ("CreateContainer", api.CreateContainerRequest(**both)),  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def life(one: api.Container, *, updated: bool = False) -> list[tuple[str, Messag
 
 
 def run_pod(pod: api.PodSandbox = POD) -> tuple[str, Message]:
-    """A pod begins."""
+    """Event that starts a pod."""
     return "RunPodSandbox", api.RunPodSandboxRequest(pod=pod)
 
 
@@ -73,10 +73,10 @@ def recording(
     state: api.SynchronizeRequest | None = None,
     plugin: str = "00-probe",
     nri_version: str = "0.12.0",
-    told: bool = True,
+    synchronized: bool = True,
     timeout_ms: int = 60_000,
 ) -> Path:
-    """A recording of one session; without ``told`` there is no Synchronize in it."""
+    """Write a recording of one session, with a Synchronize only if ``synchronized``."""
     recorder = Recorder.open(path)
     write_session(
         recorder,
@@ -84,7 +84,7 @@ def recording(
         state=state,
         plugin=plugin,
         nri_version=nri_version,
-        told=told,
+        synchronized=synchronized,
         timeout_ms=timeout_ms,
     )
     recorder.close()
@@ -98,15 +98,15 @@ def write_session(
     state: api.SynchronizeRequest | None = None,
     plugin: str = "00-probe",
     nri_version: str = "0.12.0",
-    told: bool = True,
+    synchronized: bool = True,
     timeout_ms: int = 60_000,
 ) -> None:
-    """One session of containerd 2.3, an event each second."""
+    """Write a session of containerd 2.3 with one event per second."""
     session = recorder.begin_session(_start(plugin, "containerd", "2.3.0", nri_version, START_NS))
-    before: list[tuple[str, Message | bytes]] = [("Configure", api.ConfigureRequest())]
-    if told:
-        before.append(("Synchronize", state or api.SynchronizeRequest()))
-    for number, (method, request) in enumerate([*before, *events]):
+    setup: list[tuple[str, Message | bytes]] = [("Configure", api.ConfigureRequest())]
+    if synchronized:
+        setup.append(("Synchronize", state or api.SynchronizeRequest()))
+    for number, (method, request) in enumerate([*setup, *events]):
         at_ns = START_NS + number * 10**9
         data = request if isinstance(request, bytes) else request.SerializeToString()
         recorder.capture(
@@ -116,7 +116,7 @@ def write_session(
 
 
 def of_capture(name: str, path: Path) -> Path:
-    """A capture as a recording, one session for each of its plugins."""
+    """Write a capture as a recording with one session for each of its plugins."""
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
     for stored, reply in exchanges(name):
@@ -151,12 +151,14 @@ def of_capture(name: str, path: Path) -> Path:
 def as_tapped(
     source: Path,
     path: Path,
-    *asked: api.UpdateContainersRequest,
+    *unsolicited: api.UpdateContainersRequest,
     note: str = "",
     change: Callable[[CapturedCall], CapturedCall] = lambda item: item,
 ) -> Path:
-    """The recording of a replay as a tap would have made it: with RegisterPlugin in front, and what
-    the plugins, after their first event, ``asked`` for by themselves.
+    """Write the recording of a replay as a tap would record it.
+
+    Each session begins with RegisterPlugin, and has the ``unsolicited`` updates after its first
+    event.
     """
     recorder = Recorder.open(path)
     with Recording.open(source) as recording:
@@ -183,8 +185,10 @@ def as_tapped(
                     recorder.note(sessions[event.session], event.at_ns, note)
             recorder.capture(sessions[event.session], change(item))
             if event.seq == 3:
-                for one in asked:
-                    recorder.capture(sessions[event.session], _own(item, "UpdateContainers", one))
+                for update in unsolicited:
+                    recorder.capture(
+                        sessions[event.session], _own(item, "UpdateContainers", update)
+                    )
         for number, session in sessions.items():
             recorder.end_session(session, "the plugin closed", starts[number].ended_ns or 0)
     recorder.close()
@@ -192,13 +196,14 @@ def as_tapped(
 
 
 def of_taps(name: str, path: Path) -> Path:
-    """The plugins of a capture as taps would have recorded them, each with its RegisterPlugin; and
-    60-cpu-policy asks out of turn, once, for cpu shares of the first container that started, and of
-    one that is not there. They print a line when they start, and two for each creation.
+    """Write the plugins of a capture as taps would record them, each with its RegisterPlugin.
+
+    60-cpu-policy sends one unsolicited update, of the CPU shares of the first container that starts
+    and of an unknown one. Each plugin prints a line at its start, and two at each creation.
     """
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
-    asked = False
+    is_update_sent = False
     newest = 0
     for stored, reply in exchanges(name):
         newest = stored.at_ns
@@ -231,7 +236,7 @@ def of_taps(name: str, path: Path) -> Path:
             for text in (f"creating {container.name}", f"DB_PASSWORD={PASSWORD}"):
                 recorder.printed(sessions[stored.plugin], stored.at_ns + 1, "stdout", text)
         if "cpu-policy" in stored.plugin and "Start" in _event(stored.method, stored.request):
-            if not asked and container is not None:
+            if not is_update_sent and container is not None:
                 update = api.UpdateContainersRequest()
                 for container_id in (container.id, "stranger"):
                     one = update.update.add(container_id=container_id)
@@ -240,7 +245,7 @@ def of_taps(name: str, path: Path) -> Path:
                 own = _own(item, "UpdateContainers", update)
                 own = own._replace(reply=failed.SerializeToString(), took_ns=5 * 10**9)
                 recorder.capture(sessions[stored.plugin], own)
-            asked = True
+            is_update_sent = True
     for session in sessions.values():
         recorder.end_session(session, "the plugin closed", newest + 10**9)
     recorder.close()
@@ -251,9 +256,9 @@ def _event(method: str, request: bytes) -> str:
     return decode_request(method, request).event
 
 
-def _own(beside: CapturedCall, method: str, request: Message) -> CapturedCall:
-    """What a plugin called, at the time of something else."""
-    return beside._replace(
+def _own(other: CapturedCall, method: str, request: Message) -> CapturedCall:
+    """Return a call by the plugin, with the times of another call."""
+    return other._replace(
         method=method,
         request=request.SerializeToString(),
         reply=b"",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which session and which events of a recording are played, and with which state."""
+"""Selection of the session and the events to play, and the initial state."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .plays import played
 from .recordings import POD, RECORDING, START_NS, container, life, recording, run_pod, write_session
 
 
-class Nobody:
-    """Wants nothing; what is played is in the result nevertheless."""
+class Passive:
+    """Plugin without event handlers; it stores the containers of Synchronize."""
 
     def __init__(self) -> None:
         self.state: list[str] = []
@@ -37,73 +37,73 @@ def events(replayed: Replayed) -> list[tuple[str, str]]:
     return [(one.event, one.subject) for one in replayed.events if one.event_id]
 
 
-def test_the_session_of_the_lowest_index_is_played_if_nobody_says_otherwise(
+def test_the_session_with_the_lowest_index_is_played_by_default(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "three.nriscope.db"
     recorder = Recorder.open(path)
     write_session(recorder, [run_pod()], plugin="50-late")
     write_session(recorder, [run_pod(), *life(container())], plugin="05-first")
-    write_session(recorder, [], plugin="00-untold", told=False)
+    write_session(recorder, [], plugin="00-unsynchronized", synchronized=False)
     recorder.close()
-    replayed = played(path, {"10-n": Nobody()})
+    replayed = played(path, {"10-n": Passive()})
     assert replayed.source.startswith("session 2, 05-first on containerd")
     assert len(events(replayed)) == 7
-    assert len(events(played(path, {"10-n": Nobody()}, selection=ReplaySelection(session=1)))) == 1
+    assert len(events(played(path, {"10-n": Passive()}, selection=ReplaySelection(session=1)))) == 1
     with pytest.raises(UsageError, match="session 3 has no complete Synchronize"):
-        played(path, {"10-n": Nobody()}, selection=ReplaySelection(session=3))
+        played(path, {"10-n": Passive()}, selection=ReplaySelection(session=3))
     with pytest.raises(UsageError, match=r"no session 4; it has 1 \(50-late\), 2"):
-        played(path, {"10-n": Nobody()}, selection=ReplaySelection(session=4))
+        played(path, {"10-n": Passive()}, selection=ReplaySelection(session=4))
 
 
-def test_what_the_cri_told_is_no_session_to_play(tmp_path: Path) -> None:
+def test_cri_sessions_are_not_played(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     cri = recorder.begin_session(a_cri_session())
     recorder.capture(cri, an_answer())
     recorder.close()
     with pytest.raises(UsageError, match="contains no session"):
-        played(path, {"10-n": Nobody()})
+        played(path, {"10-n": Passive()})
     recorder = Recorder.open(path)
     write_session(recorder, [run_pod()], plugin="05-first")
     recorder.close()
-    assert played(path, {"10-n": Nobody()}).source.startswith("session 2, 05-first")
+    assert played(path, {"10-n": Passive()}).source.startswith("session 2, 05-first")
     with pytest.raises(UsageError, match=r"no session 1; it has 2 \(05-first\)"):
-        played(path, {"10-n": Nobody()}, selection=ReplaySelection(session=1))
+        played(path, {"10-n": Passive()}, selection=ReplaySelection(session=1))
 
 
-def test_what_was_before_is_in_the_state(tmp_path: Path) -> None:
+def test_containers_created_before_the_first_event_are_in_the_state(tmp_path: Path) -> None:
     first, second = life(container("one")), life(container("two"))
     path = recording(tmp_path / "r.nriscope.db", [run_pod(), *first, *second[:4]])
-    nobody = Nobody()
+    passive = Passive()
     # Configure and Synchronize are the events 1 and 2, RunPodSandbox is 3.
-    played(path, {"10-n": nobody}, selection=ReplaySelection(begin=RecordingPlace(event_id=5)))
-    assert nobody.state == ["one"]
-    played(path, {"10-n": nobody}, selection=ReplaySelection(begin=RecordingPlace(event_id=10)))
-    assert nobody.state == []
+    played(path, {"10-n": passive}, selection=ReplaySelection(begin=RecordingPlace(event_id=5)))
+    assert passive.state == ["one"]
+    played(path, {"10-n": passive}, selection=ReplaySelection(begin=RecordingPlace(event_id=10)))
+    assert passive.state == []
     at_ns = START_NS + 10 * 10**9
     replayed = played(
-        path, {"10-n": nobody}, selection=ReplaySelection(begin=RecordingPlace(at_ns=at_ns))
+        path, {"10-n": passive}, selection=ReplaySelection(begin=RecordingPlace(at_ns=at_ns))
     )
-    assert nobody.state == ["two"]
+    assert passive.state == ["two"]
     assert [event for event, _ in events(replayed)] == [
         "PostCreateContainer", "StartContainer", "PostStartContainer",
     ]  # fmt: skip
 
 
-def test_only_one_container_comes_with_its_pod() -> None:
+def test_only_selects_a_container_with_its_pod() -> None:
     replayed = played(
-        RECORDING, {"10-n": Nobody()}, selection=ReplaySelection(only="shop/web/sidecar")
+        RECORDING, {"10-n": Passive()}, selection=ReplaySelection(only="shop/web/sidecar")
     )
     subjects = {subject for _, subject in events(replayed)}
     assert subjects == {"shop/web", "shop/web/sidecar"}
-    replayed = played(RECORDING, {"10-n": Nobody()}, selection=ReplaySelection(only="jobs/batch"))
+    replayed = played(RECORDING, {"10-n": Passive()}, selection=ReplaySelection(only="jobs/batch"))
     assert {subject.partition("/")[0] for _, subject in events(replayed)} == {"jobs"}
 
 
-def test_a_filter_chooses_and_the_rest_happens_all_the_same() -> None:
+def test_a_filter_limits_the_events_without_breaking_the_state() -> None:
     selection = ReplaySelection(where=parse("event:StopContainer"))
-    replayed = played(RECORDING, {"10-n": Nobody()}, selection=selection)
+    replayed = played(RECORDING, {"10-n": Passive()}, selection=selection)
     assert {event for event, _ in events(replayed)} == {"StopContainer"}
     assert replayed.ok
 
@@ -118,44 +118,44 @@ def test_a_filter_chooses_and_the_rest_happens_all_the_same() -> None:
         (ReplaySelection(only="x"), "write ns/pod or ns/pod/container"),
     ],
 )
-def test_a_choice_of_nothing_is_refused(selection: ReplaySelection, words: str) -> None:
+def test_an_empty_selection_is_rejected(selection: ReplaySelection, words: str) -> None:
     with pytest.raises(UsageError) as raised:
-        played(RECORDING, {"10-n": Nobody()}, selection=selection)
+        played(RECORDING, {"10-n": Passive()}, selection=selection)
     assert words in str(raised.value)
 
 
-def test_events_about_what_never_came_are_refused_unless_sent_as_they_are(tmp_path: Path) -> None:
+def test_events_of_unknown_containers_are_rejected_unless_effects_are_off(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", life(container())[2:])
     with pytest.raises(UsageError) as raised:
-        played(path, {"10-n": Nobody()})
+        played(path, {"10-n": Passive()})
     assert str(raised.value).startswith(
         "event 3, StartContainer: no Synchronize or CreateContainer lists its container"
     )
-    assert played(path, {"10-n": Nobody()}, effects=False).ok
+    assert played(path, {"10-n": Passive()}, effects=False).ok
 
 
-def test_a_recording_without_sessions_or_with_none_that_was_told_is_refused(
+def test_a_recording_without_a_synchronized_session_is_rejected(
     tmp_path: Path,
 ) -> None:
     empty = tmp_path / "empty.nriscope.db"
     Recorder.open(empty).close()
     with pytest.raises(UsageError, match="contains no session"):
-        played(empty, {"10-n": Nobody()})
-    untold = recording(tmp_path / "untold.nriscope.db", [run_pod()], told=False)
+        played(empty, {"10-n": Passive()})
+    unsynchronized = recording(tmp_path / "u.nriscope.db", [run_pod()], synchronized=False)
     with pytest.raises(UsageError, match="has no complete Synchronize"):
-        played(untold, {"10-n": Nobody()})
+        played(unsynchronized, {"10-n": Passive()})
 
 
-def test_a_recording_of_nothing_but_a_state_can_be_played(tmp_path: Path) -> None:
+def test_a_recording_with_only_a_state_can_be_played(tmp_path: Path) -> None:
     state = api.SynchronizeRequest(pods=[POD], containers=[container()])
-    nobody = Nobody()
-    assert played(recording(tmp_path / "s.nriscope.db", [], state=state), {"10-n": nobody}).ok
-    assert nobody.state == ["app"]
+    passive = Passive()
+    assert played(recording(tmp_path / "s.nriscope.db", [], state=state), {"10-n": passive}).ok
+    assert passive.state == ["app"]
 
 
-def test_rounds_begin_anew_and_are_compared(tmp_path: Path) -> None:
+def test_rounds_start_afresh_and_are_compared(tmp_path: Path) -> None:
     class Moody:
-        """Answers otherwise each time it is started, as nothing should."""
+        """Plugin whose adjustment differs in each round."""
 
         def __init__(self) -> None:
             self.rounds = 0
@@ -169,15 +169,15 @@ def test_rounds_begin_anew_and_are_compared(tmp_path: Path) -> None:
             return Adjustment().add_env("ROUND", str(self.rounds))
 
     path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(container())])
-    nobody = Nobody()
-    replayed = played(path, {"10-n": nobody}, rounds=3)
+    passive = Passive()
+    replayed = played(path, {"10-n": passive}, rounds=3)
     assert replayed.ok
     assert replayed.tally.events == 3 * 7
     replayed = played(path, {"10-moody": Moody()}, rounds=2)
     assert list(replayed.failures()) == ["shop/web/app differs between round 2 and the first round"]
 
 
-def test_a_call_of_another_service_is_no_event_of_the_same_name(tmp_path: Path) -> None:
+def test_a_call_of_another_service_is_not_decoded(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path, [an_item("Synchronize"), an_item(service="strange.Service")])
     with Recording.open(path) as found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins ask for shows up in later events, in Synchronize, and in the containers' specs."""
+"""Effects of replies on later events, on Synchronize and on the containers' specs."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ class Adding:
 
 
 class Watching:
-    """Keeps what it is told of containers."""
+    """Stores the containers of its requests."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[str, str, list[str]]] = []
+        self.received: list[tuple[str, str, list[str]]] = []
         self.states: list[dict[str, list[str]]] = []
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
         self.states.append({one.name: sorted(one.env) for one in containers})
 
-    def _see(self, event: str, container: Container) -> None:
-        self.seen.append((event, container.name, sorted(container.env)))
+    def _store(self, event: str, container: Container) -> None:
+        self.received.append((event, container.name, sorted(container.env)))
 
     def create_container(self, pod: PodSandbox, container: Container) -> None:
-        self._see("create", container)
+        self._store("create", container)
 
     def post_start_container(self, pod: PodSandbox, container: Container) -> None:
-        self._see("started", container)
+        self._store("started", container)
 
     def stop_container(self, pod: PodSandbox, container: Container) -> None:
-        self._see("stop", container)
+        self._store("stop", container)
 
     def remove_container(self, pod: PodSandbox, container: Container) -> None:
-        self._see("remove", container)
+        self._store("remove", container)
 
 
 class Failing:
@@ -66,7 +66,7 @@ def one_life(tmp_path: Path) -> Path:
     return recording(tmp_path / "life.nriscope.db", events)
 
 
-def sent(replayed: Replayed) -> list[str]:
+def sent_events(replayed: Replayed) -> list[str]:
     return [event.event for event in replayed.events if not event.skipped]
 
 
@@ -74,9 +74,9 @@ def test_later_plugins_and_later_events_see_the_adjustments(one_life: Path) -> N
     watching = Watching()
     replayed = played(one_life, {"10-a": Adding("A"), "20-b": Adding("B"), "90-w": watching})
     assert replayed.ok
-    all_of_them = ["A=1", "B=1", "HOME=/"]
-    assert watching.seen == [
-        (event, "app", all_of_them) for event in ("create", "started", "stop", "remove")
+    env = ["A=1", "B=1", "HOME=/"]
+    assert watching.received == [
+        (event, "app", env) for event in ("create", "started", "stop", "remove")
     ]
     app = replayed.container("shop/web/app")
     assert {change.path: app.owner(change.path) for change in app.changes} == {
@@ -87,32 +87,32 @@ def test_later_plugins_and_later_events_see_the_adjustments(one_life: Path) -> N
     }
 
 
-def test_the_next_synchronize_shows_them_too(one_life: Path) -> None:
+def test_the_next_synchronize_contains_the_adjustments(one_life: Path) -> None:
     watching = Watching()
     faults = ["restart-runtime:after=5"]
     played(one_life, {"10-a": Adding("A"), "90-w": watching}, faults=faults)
     assert watching.states == [{}, {"app": ["A=1", "HOME=/"]}]
 
 
-def test_without_effects_nothing_shows(one_life: Path) -> None:
+def test_without_effects_later_events_are_unchanged(one_life: Path) -> None:
     watching = Watching()
     played(one_life, {"10-a": Adding("A"), "90-w": watching}, effects=False)
-    assert {tuple(env) for _, _, env in watching.seen} == {("HOME=/",)}
+    assert {tuple(env) for _, _, env in watching.received} == {("HOME=/",)}
 
 
-def test_a_plugin_less_in_the_chain_is_a_change_less_in_later_events(one_life: Path) -> None:
+def test_changes_of_a_plugin_outside_the_chain_are_missing_in_later_events(one_life: Path) -> None:
     watching = Watching()
     played(one_life, {"20-b": Adding("B"), "90-w": watching})
-    assert {tuple(env) for _, _, env in watching.seen} == {("B=1", "HOME=/")}
+    assert {tuple(env) for _, _, env in watching.received} == {("B=1", "HOME=/")}
 
 
-def test_a_failed_creation_is_undone_and_the_rest_of_that_life_does_not_come(
+def test_a_failed_creation_is_undone_and_its_later_events_are_skipped(
     one_life: Path,
 ) -> None:
     watching = Watching()
     replayed = played(one_life, {"10-w": watching, "20-failing": Failing()})
-    assert [event for event, *_ in watching.seen] == ["create", "stop", "remove"]
-    assert sent(replayed)[-3:] == ["CreateContainer", "StopContainer", "RemoveContainer"]
+    assert [event for event, *_ in watching.received] == ["create", "stop", "remove"]
+    assert sent_events(replayed)[-3:] == ["CreateContainer", "StopContainer", "RemoveContainer"]
     own = [event for event in replayed.events if event.event == "StopContainer" and event.replies]
     assert [event.event_id for event in own] == [0]
     app = replayed.container("shop/web/app")
@@ -122,7 +122,7 @@ def test_a_failed_creation_is_undone_and_the_rest_of_that_life_does_not_come(
     assert not replayed.ok
 
 
-def test_a_conflict_is_in_the_words_of_the_runtime_and_about_the_second_plugin(
+def test_a_conflict_has_the_runtimes_message_and_blames_the_second_plugin(
     one_life: Path,
 ) -> None:
     replayed = played(one_life, {"10-a": Adding("A"), "20-b": Adding("A", "2")})
@@ -135,30 +135,30 @@ def test_a_conflict_is_in_the_words_of_the_runtime_and_about_the_second_plugin(
     assert create.failure.endswith(replayed.conflicts[0])
 
 
-def test_updates_of_other_containers_show_in_their_later_events(tmp_path: Path) -> None:
-    class Squeezing:
-        """Gives what was there before less, whenever a container comes."""
+def test_updates_of_other_containers_appear_in_their_later_events(tmp_path: Path) -> None:
+    class Reducing:
+        """Reduces the shares of an existing container when another one is created."""
 
         def create_container(self, pod: PodSandbox, container: Container) -> list[Update]:
             if container.name == "app":
                 return []
             return [Update("app-id").set_cpu(shares=7), Update("nobody").set_cpu(shares=7)]
 
-    class Shares:
+    class StopWatching:
         def __init__(self) -> None:
-            self.of: list[tuple[str, int]] = []
+            self.stopped: list[tuple[str, int]] = []
 
         def stop_container(self, pod: PodSandbox, container: Container) -> None:
-            self.of.append((container.name, container.linux.resources.cpu.shares.value))
+            self.stopped.append((container.name, container.linux.resources.cpu.shares.value))
 
     first, second = life(container()), life(container("late"))
     events = [run_pod(), *first[:4], *second, *first[4:]]
-    shares = Shares()
+    shares = StopWatching()
     replayed = played(
-        recording(tmp_path / "two.nriscope.db", events), {"10-s": Squeezing(), "90-w": shares}
+        recording(tmp_path / "two.nriscope.db", events), {"10-s": Reducing(), "90-w": shares}
     )
     assert replayed.ok
-    assert shares.of == [("late", 0), ("app", 7)]
+    assert shares.stopped == [("late", 0), ("app", 7)]
     app = replayed.container("shop/web/app")
     assert [(change.path, change.after) for change in app.changes] == [
         ("/linux/resources/cpu/shares", 7)
@@ -169,7 +169,7 @@ def test_updates_of_other_containers_show_in_their_later_events(tmp_path: Path) 
     assert [(one.plugin, one.container_id) for one in dropped] == [("10-s", "nobody")]
 
 
-def test_updates_in_reply_to_synchronize_count(tmp_path: Path) -> None:
+def test_updates_in_reply_to_synchronize_are_applied(tmp_path: Path) -> None:
     class Limiting:
         def synchronize(
             self, pods: Sequence[PodSandbox], containers: Sequence[Container]
@@ -192,7 +192,7 @@ def test_updates_in_reply_to_synchronize_count(tmp_path: Path) -> None:
     assert replayed.container("shop/web/app").existed
 
 
-def test_what_plugins_ask_for_by_themselves_is_done_or_said_to_be_dropped(one_life: Path) -> None:
+def test_unsolicited_updates_are_applied_and_evictions_are_dropped(one_life: Path) -> None:
     class Asking:
         runtime: RuntimeHandle
 
@@ -205,33 +205,33 @@ def test_what_plugins_ask_for_by_themselves_is_done_or_said_to_be_dropped(one_li
             )
 
     replayed = played(one_life, {"10-a": Asking()}, selection=ReplaySelection())
-    (asked,) = [event for event in replayed.events if event.event == "UpdateContainers"]
-    assert [(one.plugin, one.change.after) for one in asked.changes] == [("10-a", 5)]
-    assert [one.path for one in asked.dropped] == ["/evict"]
+    (update,) = [event for event in replayed.events if event.event == "UpdateContainers"]
+    assert [(one.plugin, one.change.after) for one in update.changes] == [("10-a", 5)]
+    assert [one.path for one in update.dropped] == ["/evict"]
 
 
-def test_an_update_of_the_kubelet_is_changed_by_a_plugin(one_life: Path) -> None:
+def test_a_plugin_can_change_an_update_of_the_kubelet(one_life: Path) -> None:
     class Doubling:
         def update_container(
             self, pod: PodSandbox, container: Container, resources: api.LinuxResources
         ) -> list[Update]:
             return [Update(container.id).set_cpu(shares=2 * resources.cpu.shares.value)]
 
-    seen: list[int] = []
+    received: list[int] = []
 
     class After:
         def post_update_container(self, pod: PodSandbox, container: Container) -> None:
-            seen.append(container.linux.resources.cpu.shares.value)
+            received.append(container.linux.resources.cpu.shares.value)
 
     replayed = played(one_life, {"10-d": Doubling(), "20-w": After()})
     assert replayed.ok
-    assert seen == [400]
+    assert received == [400]
     (change,) = replayed.container("shop/web/app").changes
     assert (change.before, change.after) == (200, 400)
 
 
-def test_a_validator_sees_owners_and_can_refuse(one_life: Path) -> None:
-    seen: list[tuple[list[str], str]] = []
+def test_a_validator_receives_owners_and_can_reject(one_life: Path) -> None:
+    received: list[tuple[list[str], str]] = []
 
     class Strict:
         def validate_container_adjustment(
@@ -239,18 +239,18 @@ def test_a_validator_sees_owners_and_can_refuse(one_life: Path) -> None:
         ) -> str:
             plugins = [f"{one.index}-{one.name}" for one in request.plugins]
             owners = request.owners.owners["app-id"]
-            seen.append((plugins, str(owners).partition("value: ")[2].split('"')[1]))
+            received.append((plugins, str(owners).partition("value: ")[2].split('"')[1]))
             return "no such variables here"
 
     replayed = played(one_life, {"10-a": Adding("A"), "90-strict": Strict()})
-    assert seen == [(["10-a", "90-strict"], "10-a")]
+    assert received == [(["10-a", "90-strict"], "10-a")]
     assert not replayed.container("shop/web/app").created
     (reply,) = [one for one in replayed.replies() if one.event == "ValidateContainerAdjustment"]
     assert reply.verdict is Verdict.CONFLICT
     assert "no such variables here" in reply.problem
 
 
-def test_the_second_container_of_one_name_has_a_number(tmp_path: Path) -> None:
+def test_a_second_container_with_the_same_name_is_numbered(tmp_path: Path) -> None:
     again = container(env=["SECOND=1"])
     again.id = "another-id"
     events = [run_pod(), *life(container()), *life(again)]

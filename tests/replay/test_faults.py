@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each fault does to a plugin what real runtimes have done to plugins."""
+"""Injected faults, each of which a real runtime has caused."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from nri_scope.runtime.profiles import PROFILES
 from nri_scope.wire import Code, RequestReceived
 from tests.runtime_emulation.small_plugin import Reply, SmallPlugin
 
-from .plays import job_of, played, played_to_peers, told
+from .plays import decode_events, job_of, played, played_to_peers
 from .recordings import POD, RECORDING, container, life, recording, run_pod
 
 
-def faulty(path: Path, *faults: str) -> tuple[SmallPlugin, Replayed]:
+def played_with_faults(path: Path, *faults: str) -> tuple[SmallPlugin, Replayed]:
     peer = SmallPlugin("10-peer")
     return peer, played_to_peers(job_of(path, {}, faults=faults), peer)
 
@@ -40,11 +40,13 @@ def one_life(tmp_path: Path) -> Path:
 
 def names(peer: SmallPlugin) -> list[str]:
     return [
-        event for event, _ in told(peer.events) if event != Event.ValidateContainerAdjustment.name
+        event
+        for event, _ in decode_events(peer.events)
+        if event != Event.ValidateContainerAdjustment.name
     ]
 
 
-def test_every_written_form_is_understood() -> None:
+def test_every_documented_form_is_parsed() -> None:
     written = [
         form.replace("EVENT", "StopContainer").replace("DURATION", "3s").replace("N", "4")
         for form in FORMS.values()
@@ -85,7 +87,7 @@ def test_every_written_form_is_understood() -> None:
         ("skip:Configure", "unknown event 'Configure'"),
     ],
 )
-def test_what_is_no_fault_is_named_with_the_way_out(text: str, words: str) -> None:
+def test_an_invalid_fault_is_rejected_with_a_hint(text: str, words: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse_faults([text])
     assert words in str(raised.value)
@@ -94,21 +96,21 @@ def test_what_is_no_fault_is_named_with_the_way_out(text: str, words: str) -> No
 def test_slow_replies_are_flagged_or_late(tmp_path: Path) -> None:
     events = [run_pod(), *life(container())]
     path = recording(tmp_path / "short.nriscope.db", events, timeout_ms=600, nri_version="0.8.0")
-    peer, replayed = faulty(path, "slow:CreateContainer:350ms")
+    peer, replayed = played_with_faults(path, "slow:CreateContainer:350ms")
     (create,) = [one for one in replayed.replies() if one.event == "CreateContainer"]
     assert create.slow
     assert create.verdict is Verdict.OK
     assert replayed.tally.slow == 1
     assert replayed.ok
-    peer, replayed = faulty(path, "slow:CreateContainer:1m")
+    peer, replayed = played_with_faults(path, "slow:CreateContainer:1m")
     (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert (late.verdict, late.problem) == (Verdict.LATE, "no reply within 0.6 s")
     assert names(peer)[-1] == "CreateContainer"
     assert not replayed.ok
 
 
-def test_an_event_that_fails_is_undone_and_nobodys_fault(one_life: Path) -> None:
-    peer, replayed = faulty(one_life, "error:CreateContainer")
+def test_an_injected_error_undoes_the_event_and_is_no_failure(one_life: Path) -> None:
+    peer, replayed = played_with_faults(one_life, "error:CreateContainer")
     assert names(peer) == ["RunPodSandbox", "CreateContainer", "StopContainer", "RemoveContainer"]
     assert replayed.ok
     assert "injected by --fault error" in replayed.container("shop/web/app").failure
@@ -120,32 +122,32 @@ class Quiet:
 
 
 class Watching:
-    """Keeps what it is told and, as a container stops, gives another one less."""
+    """Stores its events and, when a container stops, reduces the shares of another one."""
 
     def __init__(self) -> None:
-        self.seen: list[object] = []
+        self.received: list[object] = []
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
         state = [(one.name, one.state, one.linux.resources.cpu.shares.value) for one in containers]
-        self.seen.append(([one.name for one in pods], state))
+        self.received.append(([one.name for one in pods], state))
 
     def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
-        self.seen.append("stop_container")
+        self.received.append("stop_container")
         return [Update("other-id").set_cpu(shares=7)]
 
 
-def keeping(name: str) -> Callable[..., None]:
-    return lambda self, *told: self.seen.append(name)
+def storing(name: str) -> Callable[..., None]:
+    return lambda self, *arguments: self.received.append(name)
 
 
-# A validator is asked before the fault comes, and not after a real error.
+# A validator is called before an injected error, but not after a real one.
 for passive in PASSIVE_EVENTS - {Event.StopContainer}:
-    setattr(Watching, EVENT_HANDLERS[passive], keeping(EVENT_HANDLERS[passive]))
+    setattr(Watching, EVENT_HANDLERS[passive], storing(EVENT_HANDLERS[passive]))
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Every event once, while another container exists."""
+def all_events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A recording of every event once, with another container, and the events' names."""
     update = api.UpdatePodSandboxRequest(pod=POD)
     update.linux_resources.cpu.shares.value = 200
     events: list[tuple[str, Message]] = [
@@ -157,15 +159,15 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str
         ("RemovePodSandbox", api.RemovePodSandboxRequest(pod=POD)),
     ]
     state = api.SynchronizeRequest(containers=[container("other", pod_sandbox_id="other-pod")])
-    path = tmp_path_factory.mktemp("everything") / "life.nriscope.db"
+    path = tmp_path_factory.mktemp("all_events") / "life.nriscope.db"
     return recording(path, events, state=state), [name for name, _ in events]
 
 
-def said(replayed: Replayed, where: str) -> list[tuple[str, str]]:
-    """What was made of the error, wherever that came from, at each event."""
+def errors(replayed: Replayed, field: str) -> list[tuple[str, str]]:
+    """Return each event's ``failure`` or ``logged``, without the prefix of errors in Go."""
     in_go = "rpc error: code = Unknown desc = "
     events = [one for one in replayed.events if one.event != "Synchronize"]
-    return [(one.event, getattr(one, where).replace(in_go, "")) for one in events]
+    return [(one.event, getattr(one, field).replace(in_go, "")) for one in events]
 
 
 @pytest.mark.parametrize(
@@ -177,63 +179,65 @@ def said(replayed: Replayed, where: str) -> list[tuple[str, str]]:
         if name == RECORDED or not PROFILES[name].skip_reason(event)
     ],
 )
-def test_an_event_fails_as_with_the_error_of_a_plugin(
-    everything: tuple[Path, list[str]], event: Event, profile: str
+def test_an_injected_error_has_the_effects_of_a_plugins_error(
+    all_events: tuple[Path, list[str]], event: Event, profile: str
 ) -> None:
-    path, names = everything
+    path, names = all_events
     restart = f"restart-runtime:after={names.index(event.name) + 1}"
 
     def fail(*_: object) -> None:
         raise RpcError(Code.UNKNOWN, INJECTED)
 
     theirs, ours = Watching(), Watching()
-    failing = type("Failing", (), {EVENT_HANDLERS[event]: lambda self, *told: fail(*told)})()
+    failing = type(
+        "Failing", (), {EVENT_HANDLERS[event]: lambda self, *arguments: fail(*arguments)}
+    )()
     real = played(path, {"10-w": theirs, "20-f": failing}, faults=[restart], profile=profile)
     faults = [restart, f"error:{event.name}"]
     injected = played(path, {"10-w": ours}, faults=faults, profile=profile)
-    assert ours.seen == theirs.seen
-    assert said(injected, "failure") == said(real, "failure")
+    assert ours.received == theirs.received
+    assert errors(injected, "failure") == errors(real, "failure")
     if profile != "isulad":
-        # iSulad's own words for it are those of a connection that it closes.
-        assert said(injected, "logged") == said(real, "logged")
+        # iSulad logs a plugin's error as that of the connection it closes.
+        assert errors(injected, "logged") == errors(real, "logged")
     assert injected.ok
 
 
 @pytest.mark.parametrize(("profile", "shares"), [("containerd-2.3", 0), ("isulad", 7)])
-def test_an_error_that_is_only_logged_leaves_the_chains_updates_out(
-    everything: tuple[Path, list[str]], profile: str, shares: int
+def test_a_logged_error_discards_the_chains_updates_except_on_isulad(
+    all_events: tuple[Path, list[str]], profile: str, shares: int
 ) -> None:
-    path, names = everything
+    path, names = all_events
     faults = [
         "error:StopContainer",
         f"restart-runtime:after={names.index('StopContainer') + 1}",
     ]
     watching = Watching()
     played(path, {"10-w": watching}, faults=faults, profile=profile)
-    # The one that has stopped is not told of.
+    # The stopped container is not in Synchronize.
     unknown = api.ContainerState.CONTAINER_UNKNOWN
-    synchronized = [one for one in watching.seen if isinstance(one, tuple)]
+    synchronized = [one for one in watching.received if isinstance(one, tuple)]
     assert synchronized[-1] == (["web"], [("other", unknown, shares)])
 
 
-def test_an_error_is_shown_as_what_the_runtime_makes_of_it(one_life: Path) -> None:
+def test_an_error_is_reported_as_a_failure_or_as_logged(one_life: Path) -> None:
     faults = ["error:PostStartContainer", "error:StartContainer"]
     for fault, logged in zip(faults, (True, False), strict=True):
-        _, replayed = faulty(one_life, fault)
-        (shown,) = [one for one in replayed.events if one.failure or one.logged]
-        assert (shown.event, bool(shown.logged)) == (fault.partition(":")[2], logged)
-        lines = list(Report().event(shown))
+        _, replayed = played_with_faults(one_life, fault)
+        (event,) = [one for one in replayed.events if one.failure or one.logged]
+        assert (event.event, bool(event.logged)) == (fault.partition(":")[2], logged)
+        lines = list(Report().event(event))
         words = f"        logged: {INJECTED}"
         assert (words in lines) is logged
         assert (
             any(line.startswith("        fails: NRI container start") for line in lines) != logged
         )
-        (told,) = [one for one in document(replayed)["events"] if one["failure"] or one["logged"]]  # type: ignore[union-attr, index, call-overload]
-        assert (told["failure"], told["logged"]) == (shown.failure, shown.logged)  # type: ignore[index, call-overload]
+        (entry,) = [one for one in document(replayed)["events"] if one["failure"] or one["logged"]]  # type: ignore[union-attr, index, call-overload]
+        assert (entry["failure"], entry["logged"]) == (event.failure, event.logged)  # type: ignore[index, call-overload]
 
 
 @pytest.mark.parametrize("fault", ["drop-connection", "restart-runtime"])
-def test_a_fault_that_is_behind_the_last_event_is_told(fault: str, one_life: Path) -> None:
+def test_a_fault_after_the_last_event_is_reported(fault: str, one_life: Path) -> None:
     replayed = played(one_life, {"10-own": Quiet()}, faults=[f"{fault}:after=99"])
     last = replayed.events[-1]
     assert last.event == fault
@@ -244,7 +248,7 @@ def test_a_fault_that_is_behind_the_last_event_is_told(fault: str, one_life: Pat
 def test_a_dropped_connection_ends_the_session(one_life: Path) -> None:
     class Nothing:
         def remove_container(self, pod: object, container: object) -> None:
-            raise AssertionError("it is gone by then")
+            raise AssertionError("the connection was dropped before")
 
     replayed = played(one_life, {"10-own": Nothing()}, faults=["drop-connection:after=3"])
     (plugin,) = replayed.plugins
@@ -254,28 +258,28 @@ def test_a_dropped_connection_ends_the_session(one_life: Path) -> None:
     assert replayed.ok
 
 
-def test_synchronize_in_parts_has_everything(tmp_path: Path) -> None:
-    there = [container(f"c{number}") for number in range(9)]
+def test_split_synchronize_contains_all_containers(tmp_path: Path) -> None:
+    containers = [container(f"c{number}") for number in range(9)]
     path = recording(
         tmp_path / "state.nriscope.db",
-        life(there[0])[4:],
-        state=api.SynchronizeRequest(containers=there),
+        life(containers[0])[4:],
+        state=api.SynchronizeRequest(containers=containers),
     )
-    peer, replayed = faulty(path, "split-sync")
+    peer, replayed = played_with_faults(path, "split-sync")
     parts = peer.messages("Synchronize")
     assert len(parts) > 1
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]  # type: ignore[attr-defined]
-    told_of = [one.id for part in parts for one in part.containers]  # type: ignore[attr-defined]
-    assert told_of == [one.id for one in there]
+    received = [one.id for part in parts for one in part.containers]  # type: ignore[attr-defined]
+    assert received == [one.id for one in containers]
     assert replayed.ok
 
 
-def test_a_plugin_that_takes_a_part_for_the_whole_is_found_out(tmp_path: Path) -> None:
-    there = [container(f"c{number}") for number in range(9)]
+def test_a_reply_without_more_to_a_part_is_rubbish(tmp_path: Path) -> None:
+    containers = [container(f"c{number}") for number in range(9)]
     path = recording(
         tmp_path / "state.nriscope.db",
-        life(there[0])[4:],
-        state=api.SynchronizeRequest(containers=there),
+        life(containers[0])[4:],
+        state=api.SynchronizeRequest(containers=containers),
     )
     peer = SmallPlugin("10-peer")
     peer.on["Synchronize"] = lambda request: b""
@@ -285,8 +289,8 @@ def test_a_plugin_that_takes_a_part_for_the_whole_is_found_out(tmp_path: Path) -
     assert not peer.events
 
 
-def test_an_event_can_come_twice_or_not_at_all(one_life: Path) -> None:
-    peer, replayed = faulty(one_life, "duplicate:StopContainer", "skip:StartContainer")
+def test_an_event_can_be_duplicated_or_skipped(one_life: Path) -> None:
+    peer, replayed = played_with_faults(one_life, "duplicate:StopContainer", "skip:StartContainer")
     assert names(peer) == [
         "RunPodSandbox", "CreateContainer", "PostCreateContainer", "PostStartContainer",
         "StopContainer", "StopContainer", "RemoveContainer",
@@ -296,10 +300,10 @@ def test_an_event_can_come_twice_or_not_at_all(one_life: Path) -> None:
     assert (skipped.event, skipped.skipped) == ("StartContainer", "skipped by --fault skip")
 
 
-def test_reordered_ends_come_after_the_pods(one_life: Path) -> None:
-    peer, _ = faulty(RECORDING)
+def test_reorder_ends_containers_after_their_pod(one_life: Path) -> None:
+    peer, _ = played_with_faults(RECORDING)
     usual = names(peer)
-    peer, replayed = faulty(RECORDING, "reorder")
+    peer, replayed = played_with_faults(RECORDING, "reorder")
     assert sorted(names(peer)) == sorted(usual)
     assert names(peer) != usual
     subjects = [(one.event, one.subject) for one in replayed.replies()]
@@ -309,7 +313,7 @@ def test_reordered_ends_come_after_the_pods(one_life: Path) -> None:
             assert subjects.index((event, subject)) > subjects.index(("StopPodSandbox", pod))
 
 
-def test_ends_are_held_back_for_so_many_events_only(
+def test_reorder_holds_back_a_bounded_number_of_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.replay.faults.HELD_BACK_MAX", 2)
@@ -323,9 +327,9 @@ def test_ends_are_held_back_for_so_many_events_only(
         containers=[container(f"c{one}", pod_sandbox_id="abab"[one]) for one in range(4)]
     )
     path = recording(tmp_path / "long.nriscope.db", events, state=state)
-    _, replayed = faulty(path, "reorder")
-    told = [(one.event, one.subject) for one in replayed.replies() if "Stop" in one.event]
-    assert told == [
+    _, replayed = played_with_faults(path, "reorder")
+    sent = [(one.event, one.subject) for one in replayed.replies() if "Stop" in one.event]
+    assert sent == [
         ("StopContainer", "shop/a/c0"),
         ("StopContainer", "shop/a/c2"),
         ("StopPodSandbox", "shop/b"),
@@ -334,7 +338,7 @@ def test_ends_are_held_back_for_so_many_events_only(
     ]
 
 
-def test_an_unknown_event_comes_first(one_life: Path) -> None:
+def test_the_unknown_event_is_sent_first(one_life: Path) -> None:
     peer = SmallPlugin("10-peer")
     first: list[str] = []
 
@@ -350,7 +354,7 @@ def test_an_unknown_event_comes_first(one_life: Path) -> None:
 
 
 def test_a_huge_state_is_split(one_life: Path) -> None:
-    peer, replayed = faulty(RECORDING, "huge-sync:3000")
+    peer, replayed = played_with_faults(RECORDING, "huge-sync:3000")
     parts = peer.messages("Synchronize")
     assert len(parts) > 1
     assert all(part.ByteSize() <= 4 << 20 for part in parts)
@@ -360,24 +364,24 @@ def test_a_huge_state_is_split(one_life: Path) -> None:
     assert sync.fault == f"the state is sent in {len(parts)} parts"
 
 
-def test_a_restarted_runtime_tells_the_state_that_is_there_by_then(one_life: Path) -> None:
-    seen: list[list[str]] = []
+def test_a_restarted_runtime_sends_the_current_state(one_life: Path) -> None:
+    received: list[list[str]] = []
 
-    class Told:
+    class Listening:
         def synchronize(self, pods: object, containers: list[api.Container]) -> None:
-            seen.append([one.name for one in containers])
+            received.append([one.name for one in containers])
 
-    replayed = played(one_life, {"10-t": Told()}, faults=["restart-runtime:after=4"])
-    assert seen == [[], ["app"]]
+    replayed = played(one_life, {"10-t": Listening()}, faults=["restart-runtime:after=4"])
+    assert received == [[], ["app"]]
     assert replayed.ok
     assert not replayed.plugins[0].gone
 
 
-def test_a_plugin_that_does_not_connect_again_has_failed(
+def test_a_plugin_that_does_not_reconnect_is_a_failure(
     one_life: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.replay.plugins.RECONNECT_TIMEOUT_S", 0.05)
-    peer, replayed = faulty(one_life, "restart-runtime:after=4")
+    peer, replayed = played_with_faults(one_life, "restart-runtime:after=4")
     assert len(names(peer)) == 4
     assert not replayed.ok
     (failure,) = replayed.failures()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replayed to plugins that answer as they once did, a recording comes out as it went in."""
+"""Replays to plugins that answer as recorded reproduce the recorded requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nri_scope.wire import RequestReceived
 from tests.runtime_emulation.captures import NAMES, exchanges
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
-from .plays import event_told, job_of, played_to_peers, told
+from .plays import decode_event, decode_events, job_of, played_to_peers
 from .recordings import BUNDLED
 
 OUR_MASK = 0x7FF
@@ -44,56 +44,58 @@ class Remembering(SmallPlugin):
             if stored.method == "Configure":
                 self.mask = api.ConfigureResponse.FromString(reply).events
             elif stored.method != "Synchronize":
-                event, message = event_told(stored.method, stored.request)
+                event, message = decode_event(stored.method, stored.request)
                 self.recorded.append((event, message))
                 self._replies[event].append(reply)
 
     def serve(self, link: object, request: RequestReceived, arrived_ns: int) -> None:
         if request.method not in SETUP_METHODS:
-            event, _ = event_told(request.method, request.payload)
+            event, _ = decode_event(request.method, request.payload)
             reply = self._replies[event].popleft() if self._replies[event] else b""
             self.on[request.method] = lambda _: reply
         super().serve(link, request, arrived_ns)  # type: ignore[arg-type]
 
 
 class DeviceInjector(SmallPlugin):
-    """Was there too, at index 20, and nobody captured it; what it did those after it saw."""
+    """Plugin at index 20 that was not captured; a later plugin's requests contain its devices."""
 
-    def __init__(self, seen: Remembering) -> None:
+    def __init__(self, later: Remembering) -> None:
         super().__init__("20-device-injector", Event.CreateContainer.bit)
         self._devices = {
             message.container.id: list(message.container.linux.devices)
-            for event, message in seen.recorded
+            for event, message in later.recorded
             if event == "CreateContainer" and isinstance(message, api.CreateContainerRequest)
         }
         self.on["CreateContainer"] = self._inject
 
     def _inject(self, request: RequestReceived) -> Message:
         container = api.CreateContainerRequest.FromString(request.payload).container
-        there = {device.path for device in container.linux.devices}
+        existing = {device.path for device in container.linux.devices}
         reply = api.CreateContainerResponse()
         for device in self._devices[container.id]:
-            if device.path not in there:
+            if device.path not in existing:
                 reply.adjust.linux.devices.append(device)
         return reply
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_chain_that_answers_as_once_is_told_what_it_was_told_once(
+def test_a_chain_that_answers_as_recorded_receives_the_recorded_requests(
     name: str, captures: dict[str, Path]
 ) -> None:
     peers = [Remembering(name, plugin) for plugin in CHAIN]
-    unseen = DeviceInjector(peers[2])
-    replayed = played_to_peers(job_of(captures[name], {}), unseen, *peers)
+    injector = DeviceInjector(peers[2])
+    replayed = played_to_peers(job_of(captures[name], {}), injector, *peers)
     assert replayed.ok, list(replayed.failures())
     for peer in peers:
-        assert [event for event, _ in told(peer.events)] == [event for event, _ in peer.recorded]
-        for ours, theirs in zip(told(peer.events), peer.recorded, strict=True):
+        assert [event for event, _ in decode_events(peer.events)] == [
+            event for event, _ in peer.recorded
+        ]
+        for ours, theirs in zip(decode_events(peer.events), peer.recorded, strict=True):
             assert without_empty_memory(*ours) == without_empty_memory(*theirs), peer.name
 
 
 def without_empty_memory(event: str, message: Message) -> tuple[str, Message]:
-    """CRI-O shows a container without limits with an empty message at first, later with none."""
+    """Remove an empty memory message: CRI-O sends one at first for containers without limits."""
     container = container_of(event, message)
     if container is not None:
         resources = container.linux.resources
@@ -103,7 +105,7 @@ def without_empty_memory(event: str, message: Message) -> tuple[str, Message]:
 
 
 @pytest.mark.parametrize("name", [*BUNDLED, *NAMES])
-def test_where_nobody_changes_anything_only_what_was_changed_once_is_another(
+def test_with_an_idle_plugin_only_formerly_adjusted_fields_differ(
     name: str, captures: dict[str, Path]
 ) -> None:
     path = BUNDLED.get(name) or captures[name]
@@ -111,13 +113,13 @@ def test_where_nobody_changes_anything_only_what_was_changed_once_is_another(
     replayed = played_to_peers(job_of(path, {}), peer)
     assert replayed.ok
     assert not any(one.changes for one in replayed.containers.values())
-    # Nobody here validates.
+    # The replay has no validator.
     recorded = [one for one in events_of(path) if one[0] != "ValidateContainerAdjustment"]
-    ours = told(peer.events)
+    ours = decode_events(peer.events)
     assert [event for event, _ in ours] == [event for event, _ in recorded]
     for (_, one), (event, other) in zip(ours, recorded, strict=True):
         if name not in BUNDLED and event != "CreateContainer":
-            # Plugins of that day had adjusted these.
+            # Captured plugins had adjusted these fields.
             for message in (one, other):
                 container: Message = container_of(event, message) or api.Container()
                 for field in ADJUSTABLE:
@@ -129,7 +131,7 @@ def events_of(path: Path) -> list[tuple[str, Message]]:
     """The events of the session that is replayed by default."""
     with Recording.open(path) as recording:
         return [
-            event_told(event.method, request)
+            decode_event(event.method, request)
             for event, request, _ in recording.exchanges(where=parse("session:1"))
             if event.method not in SETUP_METHODS
         ]
@@ -137,7 +139,7 @@ def events_of(path: Path) -> list[tuple[str, Message]]:
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(3, 31), st.integers(1, 30), st.sampled_from(sorted(BUNDLED)))
-def test_any_part_comes_as_it_was_with_the_state_that_it_met(
+def test_any_part_is_sent_as_recorded_with_the_state_at_its_beginning(
     begin: int, length: int, name: str
 ) -> None:
     path = BUNDLED[name]
@@ -149,7 +151,7 @@ def test_any_part_comes_as_it_was_with_the_state_that_it_met(
     assert {reply.verdict for reply in replayed.replies()} == {Verdict.OK}
     events = events_of(path)
     first = begin - 3
-    assert told(peer.events) == events[first : first + length]
+    assert decode_events(peer.events) == events[first : first + length]
     (state,) = peer.messages("Synchronize")
     assert isinstance(state, api.SynchronizeRequest)
     created, ended, removed = set[str](), set[str](), set[str]()
@@ -165,7 +167,7 @@ def test_any_part_comes_as_it_was_with_the_state_that_it_met(
 
 
 @pytest.mark.parametrize("name", [*BUNDLED, *NAMES])
-def test_without_effects_each_byte_is_as_it_was_recorded(
+def test_without_effects_every_byte_is_sent_as_recorded(
     name: str, captures: dict[str, Path]
 ) -> None:
     path = BUNDLED.get(name) or captures[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins as processes: they crash, hang, print, leave children behind, or never come up."""
+"""Plugins as processes: they crash, hang, print, leave children behind, or fail to start."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def one_life(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def short_of_time(tmp_path: Path) -> Path:
+def short_deadline(tmp_path: Path) -> Path:
     return _life(tmp_path, timeout_ms=600)
 
 
 def _life(folder: Path, timeout_ms: int) -> Path:
     events = [run_pod(), *life(container())]
-    # Without validation: a validator that is lost fails what it was to validate.
+    # Without validation: the loss of a validator fails the creation.
     return recording(
         folder / "life.nriscope.db", events, timeout_ms=timeout_ms, nri_version="0.8.0"
     )
@@ -52,8 +52,8 @@ def launched(path: Path, *commands: Sequence[str], **environment: str) -> Replay
     return run(replay(Job(path, Casting(cast, environment=environment))))
 
 
-def doing(statement: str, event: str = "CreateContainer") -> list[str]:
-    """A plugin that runs a statement when ``event`` comes, before it answers."""
+def plugin_that_runs(statement: str, event: str = "CreateContainer") -> list[str]:
+    """Return the command of a plugin that runs a statement at ``event``, before it answers."""
     return plugin(
         registered=f"plugin.on[{event!r}] = lambda request: [exec({statement!r}), b''][1]"
     )
@@ -67,11 +67,11 @@ def doing(statement: str, event: str = "CreateContainer") -> list[str]:
         ("import os; os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
     ],
 )
-def test_a_crash_is_told_with_its_last_words_at_the_event_that_caused_it(
+def test_a_crash_is_reported_with_its_last_output_at_its_event(
     one_life: Path, statement: str, words: str
 ) -> None:
-    said = f"import sys; print('I am ill', file=sys.stderr, flush=True); {statement}"
-    replayed = launched(one_life, doing(said))
+    printing = f"import sys; print('I am ill', file=sys.stderr, flush=True); {statement}"
+    replayed = launched(one_life, plugin_that_runs(printing))
     (crash,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert (crash.event, crash.verdict) == ("CreateContainer", Verdict.CRASH)
     assert crash.problem.endswith(f"the plugin ended, {words}; its last output: I am ill")
@@ -82,8 +82,8 @@ def test_a_crash_is_told_with_its_last_words_at_the_event_that_caused_it(
     assert [(line.stream, line.text) for line in event.output] == [("stderr", "I am ill")]
 
 
-def test_the_rest_of_a_chain_goes_on_without_the_one_that_crashed(one_life: Path) -> None:
-    replayed = launched(one_life, doing("import os; os._exit(1)"), plugin())
+def test_the_chain_continues_without_a_crashed_plugin(one_life: Path) -> None:
+    replayed = launched(one_life, plugin_that_runs("import os; os._exit(1)"), plugin())
     by_plugin = [(one.plugin, one.verdict) for one in replayed.replies()]
     assert ("10-plugin", Verdict.CRASH) in by_plugin
     assert by_plugin[-1] == ("11-plugin", Verdict.OK)
@@ -91,19 +91,19 @@ def test_the_rest_of_a_chain_goes_on_without_the_one_that_crashed(one_life: Path
     assert [one.deserted for one in replayed.plugins] == ["", ""]
 
 
-def test_one_that_hangs_is_late_and_cleaned_up(short_of_time: Path) -> None:
-    replayed = launched(short_of_time, doing("import time; time.sleep(1000)"))
+def test_a_plugin_that_hangs_is_late(short_deadline: Path) -> None:
+    replayed = launched(short_deadline, plugin_that_runs("import time; time.sleep(1000)"))
     (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert (late.verdict, late.problem) == (Verdict.LATE, "no reply within 0.6 s")
     assert not replayed.ok
 
 
-def test_one_that_goes_by_itself_is_told_of(one_life: Path) -> None:
+def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
     leaving = "import asyncio, os; asyncio.get_running_loop().call_later(0.2, os._exit, 0)"
-    command = doing(leaving, "StateChange")
+    command = plugin_that_runs(leaving, "StateChange")
     job = Job(one_life, Casting((Command("10", "plugin", tuple(command)),)))
 
-    async def wait_until_it_is_gone(step: object) -> None:
+    async def wait_for_exit(step: object) -> None:
         if "CreateContainer" in str(step):
             while children():
                 await asyncio.sleep(0.01)
@@ -112,22 +112,22 @@ def test_one_that_goes_by_itself_is_told_of(one_life: Path) -> None:
 
     from nri_scope.replay.player import PlaybackOptions
 
-    replayed = run(replay(replace(job, playback=PlaybackOptions(wait=wait_until_it_is_gone))))
+    replayed = run(replay(replace(job, playback=PlaybackOptions(wait=wait_for_exit))))
     assert {one.verdict for one in replayed.replies()} == {Verdict.OK}
     assert "exit status 0" in replayed.plugins[0].deserted
     assert not replayed.ok
 
 
-def test_children_are_reported_and_ended(one_life: Path) -> None:
+def test_children_are_reported_and_killed(one_life: Path) -> None:
     child = "import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)"
-    replayed = launched(one_life, doing(child), PATH=os.environ["PATH"])
+    replayed = launched(one_life, plugin_that_runs(child), PATH=os.environ["PATH"])
     assert replayed.plugins[0].left_behind == ("sleep 1000",)
     assert {one.verdict for one in replayed.replies()} == {Verdict.OK}
     assert not replayed.ok
     assert not children()
 
 
-def test_what_is_printed_stands_with_its_event(one_life: Path) -> None:
+def test_output_is_stored_with_its_event(one_life: Path) -> None:
     printing = plugin(
         registered="for event in ('CreateContainer', 'StopContainer'): "
         "plugin.on[event] = lambda request: [print(request.method, flush=True), b''][1]"
@@ -140,10 +140,10 @@ def test_what_is_printed_stands_with_its_event(one_life: Path) -> None:
         }
 
 
-def test_one_that_prints_without_end_takes_no_more_than_a_bounded_part_of_memory(
+def test_stored_output_of_an_event_is_bounded(
     one_life: Path,
 ) -> None:
-    replayed = launched(one_life, doing("print('line\\n' * 50_000, flush=True)"))
+    replayed = launched(one_life, plugin_that_runs("print('line\\n' * 50_000, flush=True)"))
     (event,) = [event for event in replayed.events if event.output]
     assert len(event.output) == 1000
     assert event.output_left_out > 1000
@@ -158,7 +158,7 @@ def test_one_that_prints_without_end_takes_no_more_than_a_bounded_part_of_memory
         (["/etc/passwd"], "permission denied; make it executable"),
     ],
 )
-def test_one_that_does_not_come_up_ends_the_replay(
+def test_a_plugin_that_fails_to_start_ends_the_replay(
     one_life: Path, command: list[str], words: str
 ) -> None:
     with pytest.raises(UsageError) as raised:
@@ -167,7 +167,7 @@ def test_one_that_does_not_come_up_ends_the_replay(
     assert not children()
 
 
-def test_nothing_is_left_of_a_replay(one_life: Path) -> None:
+def test_a_replay_leaves_no_processes_or_descriptors(one_life: Path) -> None:
     before = descriptors()
     launched(one_life, plugin(), plugin())
     assert not children()
@@ -175,7 +175,7 @@ def test_nothing_is_left_of_a_replay(one_life: Path) -> None:
 
 
 @pytest.mark.parametrize("profile", ["recorded", "containerd-1.7"])
-def test_rubbish_fails_what_was_asked_for(one_life: Path, profile: str) -> None:
+def test_an_undecodable_reply_fails_the_creation(one_life: Path, profile: str) -> None:
     peer = SmallPlugin("10-peer")
     peer.on["CreateContainer"] = lambda request: b"\xff\xff\xff"
     replayed = played_to_peers(job_of(one_life, {}, profile=profile), peer)
@@ -184,7 +184,7 @@ def test_rubbish_fails_what_was_asked_for(one_life: Path, profile: str) -> None:
     assert not replayed.container("shop/web/app").created
 
 
-def test_a_reply_to_synchronize_that_is_rubbish_is_a_result_too(one_life: Path) -> None:
+def test_an_undecodable_reply_to_synchronize_is_reported(one_life: Path) -> None:
     peer = SmallPlugin("10-peer")
     peer.on["Synchronize"] = lambda request: b"\xff\xff\xff"
     replayed = played_to_peers(job_of(one_life, {}), peer)
@@ -203,7 +203,7 @@ def test_a_reply_to_synchronize_that_is_rubbish_is_a_result_too(one_life: Path) 
         ("10-peer", 1 << 25, "subscribed to events 0x2000000"),
     ],
 )
-def test_an_external_plugin_that_is_refused_ends_the_replay_at_once(
+def test_a_rejected_external_plugin_ends_the_replay(
     one_life: Path, plugin_id: str, mask: int, words: str
 ) -> None:
     class Stubborn(SmallPlugin):
@@ -220,12 +220,12 @@ def test_an_external_plugin_that_is_refused_ends_the_replay_at_once(
     assert words in str(raised.value)
 
 
-async def test_a_refusal_is_heard_of_after_more_of_them_than_are_kept(
+async def test_a_rejection_is_reported_after_older_ones_were_discarded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.runtime.server.FORMER_KEPT", 1)
 
-    async def join_in_vain(path: Path) -> None:
+    async def try_to_join(path: Path) -> None:
         peer = SmallPlugin("10-peer", mask=1 << 25)
         await peer.connect(path)
         await peer.register()
@@ -234,14 +234,14 @@ async def test_a_refusal_is_heard_of_after_more_of_them_than_are_kept(
     async with Runtime(PROFILES["containerd-2.3"]) as runtime:
         await runtime.listen(before)
         for number in (1, 2):
-            await join_in_vain(before)
+            await try_to_join(before)
             await runtime.wait_for(lambda number=number: runtime.rejected == number)  # type: ignore[misc]
         assert len(runtime.rejections) == 1
         cast = ReplayPlugins(Casting(listen=after, expect=1), lambda line: None, lambda: 0)
         entering = asyncio.create_task(cast.enter(runtime))
         while not after.exists():
             await asyncio.sleep(0)
-        await join_in_vain(after)
+        await try_to_join(after)
         with pytest.raises(
             UsageError, match=r"10-peer connected to .* and was rejected: subscribed to events"
         ):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins print is told with its event, and takes only so much memory."""
+"""Output of plugins is reported with its event, in bounded memory."""
 
 from __future__ import annotations
 
@@ -26,67 +26,67 @@ class Counting(Audience):
         self.later += 1
 
 
-def tell(*, keep: bool, events: int, lines: int) -> Counting:
+def play_lines(*, keep: bool, events: int, lines: int) -> Counting:
     audience = Counting()
-    one = ReplayProgress(Replayed("", "", ""), audience, keep)
+    replaying = ReplayProgress(Replayed("", "", ""), audience, keep)
     for number in range(events):
-        one.begin(PlayedEvent(number, "StopContainer", "", 0))
+        replaying.begin(PlayedEvent(number, "StopContainer", "", 0))
         for _ in range(lines - 1):
-            one.printed(LINE)
-        one.end()
-        one.printed(LINE)
+            replaying.printed(LINE)
+        replaying.end()
+        replaying.printed(LINE)
     return audience
 
 
 @pytest.fixture(autouse=True)
-def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINES_KEPT", 10)
     monkeypatch.setattr(progress, "LINES_KEPT_IN_ALL", 25)
 
 
-def test_lines_that_are_kept_are_bounded_in_all() -> None:
-    told = tell(keep=True, events=5, lines=10)
-    assert told.lines == [9, 9, 5, 0, 0]
-    assert told.left_out == [0, 0, 4, 9, 9]
-    assert told.later == 2
+def test_kept_lines_are_bounded_in_total() -> None:
+    reported = play_lines(keep=True, events=5, lines=10)
+    assert reported.lines == [9, 9, 5, 0, 0]
+    assert reported.left_out == [0, 0, 4, 9, 9]
+    assert reported.later == 2
 
 
-def test_lines_that_are_forgotten_take_no_room() -> None:
-    told = tell(keep=False, events=5, lines=10)
-    assert told.lines == [9] * 5
-    assert told.left_out == [0] * 5
-    assert told.later == 5
+def test_lines_that_are_not_kept_are_unbounded_in_total() -> None:
+    reported = play_lines(keep=False, events=5, lines=10)
+    assert reported.lines == [9] * 5
+    assert reported.left_out == [0] * 5
+    assert reported.later == 5
 
 
 def test_lines_of_one_event_are_bounded() -> None:
-    told = tell(keep=False, events=2, lines=14)
-    assert (told.lines, told.left_out, told.later) == ([10, 10], [3, 3], 0)
+    reported = play_lines(keep=False, events=2, lines=14)
+    assert (reported.lines, reported.left_out, reported.later) == ([10, 10], [3, 3], 0)
 
 
-def test_an_event_that_ends_later_is_told_before_what_follows() -> None:
-    told: list[str] = []
+def test_an_event_that_ends_later_is_reported_before_later_lines() -> None:
+    reported: list[str] = []
 
     class Listening(Audience):
         def event(self, played: PlayedEvent) -> None:
-            told.append(f"{played.event} {len(played.output)} {played.logged}")
+            reported.append(f"{played.event} {len(played.output)} {played.logged}")
 
         def line(self, line: PrintedLine) -> None:
-            told.append(line.text)
+            reported.append(line.text)
 
-    one = ReplayProgress(Replayed("", "", ""), Listening())
+    replaying = ReplayProgress(Replayed("", "", ""), Listening())
     first = PlayedEvent(1, "first", "", 0)
-    one.begin(first)
-    one.printed(LINE)
+    replaying.begin(first)
+    replaying.printed(LINE)
 
     def complete() -> None:
         first.logged = "complete"
 
-    one.end_later(complete)
-    assert not told
-    one.begin(PlayedEvent(2, "second", "", 0))
-    assert not told
-    one.printed(LINE)
-    assert told == ["first 1 complete"]
-    one.end()
-    one.printed(LINE)
-    assert told == ["first 1 complete", "second 1 ", "hello"]
+    replaying.end_later(complete)
+    assert not reported
+    replaying.begin(PlayedEvent(2, "second", "", 0))
+    assert not reported
+    replaying.printed(LINE)
+    assert reported == ["first 1 complete"]
+    replaying.end()
+    replaying.printed(LINE)
+    assert reported == ["first 1 complete", "second 1 ", "hello"]

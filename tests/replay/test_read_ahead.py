@@ -12,17 +12,17 @@ from nri_scope.replay.read_ahead import ReadAhead
 
 
 @given(st.lists(st.integers()), st.data())
-def test_whenever_one_looks_the_items_are_the_same(items: list[int], data: st.DataObject) -> None:
+def test_looking_ahead_does_not_change_the_items(items: list[int], data: st.DataObject) -> None:
     ahead = ReadAhead(iter(items))
-    seen: list[int] = []
+    received: list[int] = []
     for item in ahead:
-        seen.append(item)
+        received.append(item)
         for _ in range(data.draw(st.integers(0, 2))):
             ahead.look()
-    assert seen == items
+    assert received == items
 
 
-def test_an_error_comes_in_its_turn() -> None:
+def test_an_error_is_raised_at_its_position() -> None:
     def items() -> Iterator[int]:
         yield 1
         raise UsageError("no second one")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay's result looks like: lines, JSON, JUnit, and a recording of its own."""
+"""Results of a replay as lines, JSON, JUnit and a recording."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Failing:
 
 def lines(replayed: Replayed) -> str:
     report = Report(chain=len(replayed.plugins) > 1)
-    told = [line for event in replayed.events for line in report.event(event)]
-    return "\n".join([*told, *report.containers(replayed), *report.summary(replayed)])
+    printed_lines = [line for event in replayed.events for line in report.event(event)]
+    return "\n".join([*printed_lines, *report.containers(replayed), *report.summary(replayed)])
 
 
-def test_json_is_the_same_each_time_but_for_the_times() -> None:
+def test_json_is_deterministic_except_for_times() -> None:
     texts = set()
     for _ in range(3):
         found = document(played(RECORDING, {"10-a": Adding(), "20-f": Failing()}))
@@ -57,19 +57,19 @@ def test_json_is_the_same_each_time_but_for_the_times() -> None:
     assert "not today" in found["containers"]["shop/web/app"]["failure"]
 
 
-def test_a_narrow_terminal_cuts_no_reason_short() -> None:
+def test_a_narrow_terminal_wraps_reasons_in_full() -> None:
     replayed = played(RECORDING, {"10-a": Adding(), "20-f": Failing()})
     report = Report(chain=True, plugins=["10-a", "20-f"], width=80)
-    told = [line for event in replayed.events for line in report.event(event)]
-    told += report.containers(replayed)
-    assert max(map(len, told)) <= 80
-    words = " ".join(" ".join(told).split())
+    printed_lines = [line for event in replayed.events for line in report.event(event)]
+    printed_lines += report.containers(replayed)
+    assert max(map(len, printed_lines)) <= 80
+    words = " ".join(" ".join(printed_lines).split())
     assert "error: rpc error: code 2: RuntimeError: not today" in words
     assert "fails: failed to create containerd container: failed to get NRI adjustment" in words
     assert "…" not in words
 
 
-def test_lines_tell_events_containers_and_the_sum() -> None:
+def test_lines_show_events_containers_and_the_summary() -> None:
     text = lines(played(RECORDING, {"10-a": Adding()}))
     assert "CreateContainer      shop/web/app" in text
     assert "changes /process/env/A, /annotations/x~1y" in text
@@ -80,7 +80,7 @@ def test_lines_tell_events_containers_and_the_sum() -> None:
     assert "not sent: its container was not created here" in text
 
 
-def test_a_pair_of_chains_differs_in_what_one_of_them_did() -> None:
+def test_differences_of_two_chains_are_the_changes_of_one() -> None:
     ours, other = played(RECORDING, {"10-a": Adding()}), played(RECORDING, {})
     text = "\n".join(Report().differences(ours, other))
     assert 'shop/web/app with the other chain\n  - /process/env/A (was "1")' in text
@@ -108,7 +108,7 @@ def test_hostile_names_make_valid_xml_and_harmless_lines(
         assert line.isprintable()
 
 
-def test_hostile_recordings_are_played_and_told_harmlessly(tmp_path: Path) -> None:
+def test_hostile_recordings_are_played_and_printed_harmlessly(tmp_path: Path) -> None:
     evil = "\x1b]0;evil\x07\n\u202e"
     pod = api.PodSandbox(id="p", name=evil, namespace=evil)
     one = container(evil, annotations={evil: evil}, env=[f"{evil}=1", "no equals", ""])
@@ -142,7 +142,7 @@ def test_a_run_can_be_recorded_and_replayed_again(tmp_path: Path) -> None:
 
 
 class Watching:
-    """Wants everything that there was, so that its session can be replayed."""
+    """Subscribes to every recorded event, so that its session can be replayed."""
 
     def run_pod_sandbox(self, pod: PodSandbox) -> None:
         pass
@@ -160,7 +160,7 @@ class Watching:
         pass
 
 
-def test_an_output_that_exists_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_output_file_is_not_overwritten(tmp_path: Path) -> None:
     output = tmp_path / "run.nriscope.db"
     output.write_text("mine")
     with pytest.raises(Exception, match="file exists"):
@@ -170,17 +170,17 @@ def test_an_output_that_exists_is_left_alone(tmp_path: Path) -> None:
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.booleans())
-def test_the_audience_hears_everything_that_the_result_holds(keep: bool) -> None:
+def test_the_audience_receives_every_event(keep: bool) -> None:
     class Listening(Audience):
         def __init__(self) -> None:
-            self.heard: list[PlayedEvent] = []
+            self.received: list[PlayedEvent] = []
             self.title = ""
 
         def began(self, replayed: Replayed) -> None:
             self.title = replayed.title
 
         def event(self, played: PlayedEvent) -> None:
-            self.heard.append(played)
+            self.received.append(played)
 
     from dataclasses import replace
 
@@ -188,9 +188,9 @@ def test_the_audience_hears_everything_that_the_result_holds(keep: bool) -> None
     job = replace(job_of(RECORDING, {"10-a": Adding()}), keep=keep)
     replayed = run(replay(job, audience))
     assert audience.title == "containerd 2.1.9+unknown (NRI 0.8.0)"
-    assert [event.event_id for event in audience.heard if event.event_id] == list(range(3, 33))
-    assert replayed.events == (audience.heard if keep else [])
-    assert sum(len(event.replies) for event in audience.heard) == 5
+    assert [event.event_id for event in audience.received if event.event_id] == list(range(3, 33))
+    assert replayed.events == (audience.received if keep else [])
+    assert sum(len(event.replies) for event in audience.received) == 5
     assert replayed.tally.verdicts == {Verdict.OK: 5}
-    # What the plugin changed is told at the end, whatever is kept.
+    # The result has the plugin's changes whether or not events are kept.
     assert "/process/env/A" in replayed.container("shop/web/app").owners

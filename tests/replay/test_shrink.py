@@ -75,14 +75,14 @@ class Shrinker:
         return self.shrinking.shrink(self.shrinking.confirm(), self.progress.append)
 
 
-def told(path: Path, numbers: Sequence[int]) -> list[str]:
+def event_texts(path: Path, numbers: Sequence[int]) -> list[str]:
     """Return events as text: name and container or pod."""
     with Recording.open(path) as opened:
         events = opened.events(among=numbers)
         return [f"{one.event} {one.container or one.pod}".strip() for one in events]
 
 
-def written(shrinker: Shrinker, shrunk: Shrunk, path: Path) -> bool:
+def write_and_verify(shrinker: Shrinker, shrunk: Shrunk, path: Path) -> bool:
     """Write the shrunk recording; return whether it shows the same failure, and no other."""
     shrinker.shrinking.write(shrunk, path)
     replayed, shown = shrinker.shrinking.replay(shrunk.failure, path)
@@ -104,11 +104,11 @@ class CountsStops:
     """Fails at the stop with this number, of any container."""
 
     def __init__(self, number: int) -> None:
-        self._left = number
+        self._remaining = number
 
     def stop_container(self, pod: api.PodSandbox, container: api.Container) -> None:
-        self._left -= 1
-        if self._left == 0:
+        self._remaining -= 1
+        if self._remaining == 0:
             raise ValueError("enough")
 
 
@@ -124,81 +124,84 @@ def three_lives(path: Path) -> Path:
 
 
 @given(st.integers(0, 40), st.data())
-def test_what_is_needed_is_all_that_is_left(count: int, data: st.DataObject) -> None:
+def test_fewest_returns_exactly_the_needed_items(count: int, data: st.DataObject) -> None:
     items = list(range(count))
     needed = data.draw(st.sets(st.sampled_from(items)) if items else st.just(set[int]()))
     assert fewest(items, needed.issubset) == sorted(needed)
 
 
 @given(st.sets(st.frozensets(st.integers(0, 9), min_size=1), min_size=1))
-def test_nothing_of_what_is_left_can_be_left_out(enough: set[frozenset[int]]) -> None:
+def test_no_item_of_the_result_can_be_removed(enough: set[frozenset[int]]) -> None:
     everything = range(10)
     known = {*enough, frozenset(everything)}
 
     def shows(some: Sequence[int]) -> bool:
         return frozenset(some) in known
 
-    left = fewest(everything, shows)
-    assert shows(left)
-    assert not any(shows([one for one in left if one != out]) for out in left)
+    remaining = fewest(everything, shows)
+    assert shows(remaining)
+    assert not any(shows([one for one in remaining if one != out]) for out in remaining)
 
 
 def test_one_of_many_is_found_quickly() -> None:
-    asked = 0
+    calls = 0
 
     def shows(some: Sequence[int]) -> bool:
-        nonlocal asked
-        asked += 1
+        nonlocal calls
+        calls += 1
         return 700 in some
 
     assert fewest(range(1000), shows) == [700]
-    assert asked < 50
+    assert calls < 50
 
 
-def test_without_room_for_parts_the_search_ends_and_says_why(tmp_path: Path) -> None:
+def test_a_missing_temporary_folder_ends_the_search_with_a_reason(tmp_path: Path) -> None:
     search = Search(RECORDING, 1, tmp_path / "nowhere", lambda path: True)
     with pytest.raises(Exhausted, match="a temporary file: no such folder"):
         search.run(lambda stage: None)
     assert search.best == {event.id for event in search.events}
 
 
-# -- what is left -----------------------------------------------------------------------------
+# -- remaining events --------------------------------------------------------------------------
 
 
-def test_one_creation_of_a_whole_recording_is_left(tmp_path: Path) -> None:
+def test_a_whole_recording_is_shrunk_to_one_creation(tmp_path: Path) -> None:
     shrinker = Shrinker(RECORDING, lambda: {"10-mine": Refuses()})
     shrunk = shrinker.shrink()
-    assert told(RECORDING, shrunk.numbers) == ["RunPodSandbox batch", "CreateContainer broken"]
+    assert event_texts(RECORDING, shrunk.numbers) == [
+        "RunPodSandbox batch",
+        "CreateContainer broken",
+    ]
     assert (shrunk.before, shrunk.after, shrunk.ended) == (30, 2, "")
     assert shrunk.replays < 15
     assert [one.events for one in shrinker.progress] == sorted(
         (one.events for one in shrinker.progress), reverse=True
     )
-    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db")
+    assert write_and_verify(shrinker, shrunk, tmp_path / "small.nriscope.db")
 
 
-def test_events_that_matter_together_are_left_together(tmp_path: Path) -> None:
+def test_events_that_are_needed_together_are_kept(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     shrunk = Shrinker(path, lambda: {"10-mine": CountsStops(2)}).shrink()
-    assert told(path, shrunk.numbers) == [
+    assert event_texts(path, shrunk.numbers) == [
         "RunPodSandbox web", "CreateContainer one", "StopContainer one",
         "CreateContainer two", "StopContainer two",
     ]  # fmt: skip
 
 
-def test_a_crash_loop_is_cut_down_to_the_crashes_that_it_takes(tmp_path: Path) -> None:
+def test_a_crash_loop_is_shrunk_to_the_needed_restarts(tmp_path: Path) -> None:
     shrinker = Shrinker(CRASH_LOOP, lambda: {"10-mine": CountsStops(3)})
     shrunk = shrinker.shrink()
-    assert told(CRASH_LOOP, shrunk.numbers) == [
+    assert event_texts(CRASH_LOOP, shrunk.numbers) == [
         "RunPodSandbox web", *["CreateContainer app", "StopContainer app"] * 3,
     ]  # fmt: skip
     assert shrunk.replays < 30
-    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db")
+    assert write_and_verify(shrinker, shrunk, tmp_path / "small.nriscope.db")
 
 
 def test_another_failure_is_not_taken_for_the_same(tmp_path: Path) -> None:
     class NeedsBefore:
-        """Fails to stop what it did not see start and, with another error, to stop ``two``."""
+        """Fails at stops without a start and, with another error, at the stop of ``two``."""
 
         def __init__(self) -> None:
             self._started: set[str] = set()
@@ -215,7 +218,7 @@ def test_another_failure_is_not_taken_for_the_same(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     shrunk = Shrinker(path, lambda: {"10-mine": NeedsBefore()}).shrink()
     assert "will not stop" in shrunk.failure.check.text
-    assert told(path, shrunk.numbers)[1:] == [
+    assert event_texts(path, shrunk.numbers)[1:] == [
         "CreateContainer two", "StartContainer two", "StopContainer two",
     ]  # fmt: skip
 
@@ -232,10 +235,10 @@ def test_numbers_in_an_error_may_differ(tmp_path: Path) -> None:
 
     path = three_lives(tmp_path / "x.nriscope.db")
     shrunk = Shrinker(path, lambda: {"10-mine": Numbers()}).shrink()
-    assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer three"]
+    assert event_texts(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer three"]
 
 
-def test_a_conflict_of_two_is_kept(tmp_path: Path) -> None:
+def test_a_conflict_of_two_plugins_is_kept(tmp_path: Path) -> None:
     class Sets:
         def create_container(self, pod: api.PodSandbox, container: api.Container) -> Adjustment:
             return Adjustment().add_env("SAME" if container.name == "two" else "OWN", repr(self))
@@ -247,10 +250,10 @@ def test_a_conflict_of_two_is_kept(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     shrunk = Shrinker(path, lambda: {"10-a": Sets(), "20-b": SetsToo()}).shrink()
     assert shrunk.failure.check.kind == "conflict"
-    assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
+    assert event_texts(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
 
 
-def test_the_second_check_can_be_asked_for(tmp_path: Path) -> None:
+def test_check_selects_the_second_failure(tmp_path: Path) -> None:
     class RefusesMost:
         def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
             if container.name != "one":
@@ -258,14 +261,14 @@ def test_the_second_check_can_be_asked_for(tmp_path: Path) -> None:
 
     path = three_lives(tmp_path / "x.nriscope.db")
     make: Make = lambda: {"10-mine": RefusesMost()}  # noqa: E731
-    assert told(path, Shrinker(path, make, check=2).shrink().numbers)[1:] == [
+    assert event_texts(path, Shrinker(path, make, check=2).shrink().numbers)[1:] == [
         "CreateContainer three"
     ]
     with pytest.raises(UsageError, match="--check 3: only 2 fail"):
         Shrinker(path, make, check=3).shrink()
 
 
-# -- containers from before ---------------------------------------------------------------------
+# -- existing containers -------------------------------------------------------------------------
 
 
 class NeedsMany:
@@ -273,15 +276,15 @@ class NeedsMany:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._there = 0
+        self._existing = 0
 
     def synchronize(
         self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
     ) -> None:
-        self._there = len(containers)
+        self._existing = len(containers)
 
     def create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
-        if self._there >= self._count:
+        if self._existing >= self._count:
             raise ValueError("full")
 
 
@@ -292,22 +295,22 @@ def with_state(path: Path) -> Path:
     return recording(path, [*life(container("one")), *life(container("two"))], state=state)
 
 
-def test_what_existed_before_stays_where_it_matters(tmp_path: Path) -> None:
+def test_existing_containers_are_kept_where_needed(tmp_path: Path) -> None:
     path = with_state(tmp_path / "x.nriscope.db")
     shrinker = Shrinker(path, lambda: {"10-mine": NeedsMany(3)})
     shrunk = shrinker.shrink()
-    assert told(path, shrunk.numbers) == ["Synchronize", "CreateContainer one"]
+    assert event_texts(path, shrunk.numbers) == ["Synchronize", "CreateContainer one"]
     assert shrunk.after == 1
-    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db")
+    assert write_and_verify(shrinker, shrunk, tmp_path / "small.nriscope.db")
 
 
-def test_what_existed_before_goes_where_it_does_not_matter(tmp_path: Path) -> None:
+def test_existing_containers_are_removed_where_not_needed(tmp_path: Path) -> None:
     path = with_state(tmp_path / "x.nriscope.db")
     shrinker = Shrinker(path, lambda: {"10-mine": NeedsMany(0)})
     shrunk = shrinker.shrink()
-    assert told(path, shrunk.numbers) == ["CreateContainer one"]
+    assert event_texts(path, shrunk.numbers) == ["CreateContainer one"]
     small = tmp_path / "small.nriscope.db"
-    written(shrinker, shrunk, small)
+    write_and_verify(shrinker, shrunk, small)
     with Recording.open(small) as opened:
         state = opened.state(1)
     assert (len(state.pods), len(state.containers), state.complete) == (1, 0, True)
@@ -323,7 +326,7 @@ def test_a_failing_synchronize_needs_no_event(tmp_path: Path) -> None:
 
     path = with_state(tmp_path / "x.nriscope.db")
     shrunk = Shrinker(path, lambda: {"10-mine": CannotSynchronize()}).shrink()
-    assert told(path, shrunk.numbers) == ["Synchronize"]
+    assert event_texts(path, shrunk.numbers) == ["Synchronize"]
     assert shrunk.after == 0
 
 
@@ -368,7 +371,7 @@ def test_one_reply_that_does_not_match_the_golden_is_left(tmp_path: Path) -> Non
     assert shrunk.failure.check.text == (
         "10-mine shop/web/two CreateContainer: the reply differs from the golden"
     )
-    assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
+    assert event_texts(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
     small = tmp_path / "small.nriscope.db"
     shrinker.shrinking.write(shrunk, small)
     result, shown = shrinker.shrinking.replay(shrunk.failure, small)
@@ -393,7 +396,7 @@ def test_a_second_update_is_compared_as_the_second(tmp_path: Path) -> None:
     shrinker = Shrinker(path, lambda: {"10-mine": Updates(fails=True)}, golden=wanted)
     shrunk = shrinker.shrink()
     assert shrunk.failure.check.event == "UpdateContainer#2"
-    assert told(path, shrunk.numbers)[1:] == ["CreateContainer one", "UpdateContainer one"]
+    assert event_texts(path, shrunk.numbers)[1:] == ["CreateContainer one", "UpdateContainer one"]
     small = tmp_path / "small.nriscope.db"
     shrinker.shrinking.write(shrunk, small)
     result, _ = shrinker.shrinking.replay(shrunk.failure, small)
@@ -419,8 +422,8 @@ def test_a_missing_reply_is_a_failure_to_shrink_to(tmp_path: Path) -> None:
     wanted = golden(path, Stays())
     shrunk = Shrinker(path, lambda: {"10-mine": Leaves()}, golden=wanted).shrink()
     assert shrunk.failure.check.event == "RemoveContainer"
-    left = told(path, shrunk.numbers)
-    assert [one.split()[0] for one in left][1:] == ["CreateContainer", "RemoveContainer"]
+    remaining = event_texts(path, shrunk.numbers)
+    assert [one.split()[0] for one in remaining][1:] == ["CreateContainer", "RemoveContainer"]
 
 
 def test_a_golden_of_another_recording_is_refused(tmp_path: Path) -> None:
@@ -430,15 +433,15 @@ def test_a_golden_of_another_recording_is_refused(tmp_path: Path) -> None:
         Shrinker(RECORDING, lambda: {"10-mine": Answers("one")}, golden=wanted).shrink()
 
 
-# -- the end ----------------------------------------------------------------------------------
+# -- end of the search ------------------------------------------------------------------------
 
 
-def test_where_nothing_fails_there_is_nothing_to_do() -> None:
+def test_a_replay_without_failures_is_rejected() -> None:
     with pytest.raises(UsageError, match="no check fails: every reply is valid"):
         Shrinker(RECORDING, lambda: {"10-mine": Refuses("nobody")}).shrink()
 
 
-def test_a_failure_that_comes_and_goes_is_tried_repeatedly(tmp_path: Path) -> None:
+def test_an_intermittent_failure_is_replayed_repeatedly(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     made = 0
 
@@ -452,8 +455,8 @@ def test_a_failure_that_comes_and_goes_is_tried_repeatedly(tmp_path: Path) -> No
     failure = shrinker.shrinking.confirm()
     assert (failure.occurrences, failure.replays, failure.is_stable) == (2, 3, False)
     shrunk = shrinker.shrinking.shrink(failure, shrinker.progress.append)
-    assert told(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
-    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db")
+    assert event_texts(path, shrunk.numbers) == ["RunPodSandbox web", "CreateContainer two"]
+    assert write_and_verify(shrinker, shrunk, tmp_path / "small.nriscope.db")
 
 
 @pytest.mark.parametrize(
@@ -463,23 +466,23 @@ def test_a_failure_that_comes_and_goes_is_tried_repeatedly(tmp_path: Path) -> No
         (Limits(seconds=0), "the limit of 0 s was reached"),
     ],
 )
-def test_a_search_ends_where_it_has_to(limits: Limits, words: str) -> None:
+def test_a_search_ends_at_its_limit(limits: Limits, words: str) -> None:
     shrinker = Shrinker(RECORDING, lambda: {"10-mine": Refuses()}, limits=limits)
     shrunk = shrinker.shrink()
     assert shrunk.ended == words
     assert 2 < shrunk.after <= 30
 
 
-def test_an_interrupted_search_has_the_best_so_far(tmp_path: Path) -> None:
+def test_an_interrupted_search_returns_the_best_result(tmp_path: Path) -> None:
     # Three replays confirm the failure; the fourth one leaves something out.
     shrinker = Shrinker(RECORDING, lambda: {"10-mine": Refuses()}, interrupt_at=5)
     shrunk = shrinker.shrink()
     assert shrunk.interrupted
     assert 2 < shrunk.after < 30
-    assert written(shrinker, shrunk, tmp_path / "small.nriscope.db")
+    assert write_and_verify(shrinker, shrunk, tmp_path / "small.nriscope.db")
 
 
-def test_only_the_beginnings_of_a_pod_and_container_are_added(tmp_path: Path) -> None:
+def test_bare_extraction_adds_only_the_creations_of_pod_and_container(tmp_path: Path) -> None:
     path = three_lives(tmp_path / "x.nriscope.db")
     with Recording.open(path) as source:
         (stop,) = (
@@ -491,7 +494,7 @@ def test_only_the_beginnings_of_a_pod_and_container_are_added(tmp_path: Path) ->
         full = extract(source, tmp_path / "full.nriscope.db", Selection(numbers=[stop]))
     assert (bare.counts.events, bare.counts.context) == (1, 4)
     assert full.counts.context > bare.counts.context
-    assert told(bare.path, range(100)) == [
+    assert event_texts(bare.path, range(100)) == [
         "Configure", "Synchronize", "RunPodSandbox web", "CreateContainer two", "StopContainer two",
     ]  # fmt: skip
 
@@ -499,7 +502,7 @@ def test_only_the_beginnings_of_a_pod_and_container_are_added(tmp_path: Path) ->
 # -- the test case ----------------------------------------------------------------------------
 
 
-def test_whatever_a_plugin_says_is_text_in_the_test(tmp_path: Path) -> None:
+def test_error_text_of_a_plugin_is_escaped_in_the_test(tmp_path: Path) -> None:
     nasty = 'a """\\N{x}\x1b[2J\u202e" \\'
     check = Check("error", "10-mine", "CreateContainer", 'shop/web/"é', text=nasty)
     job = job_of(RECORDING, {"10-mine": Refuses()}, faults=["split-sync"], effects=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies to make goldens of."""
+"""Replies, and strategies for them."""
 
 from __future__ import annotations
 

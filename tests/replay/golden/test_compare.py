@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expected replies against those that came, and matchers that stay over updates."""
+"""Comparison of expected and actual replies, and matchers that updates keep."""
 
 from __future__ import annotations
 
@@ -45,23 +45,25 @@ def test_only_equal_values_match(one: Plain, other: Plain) -> None:
 
 
 @given(expecteds, plains)
-def test_what_is_kept_matches_and_is_kept_again(expected: Expected, got: Plain) -> None:
+def test_merged_matchers_match_and_are_stable(expected: Expected, got: Plain) -> None:
     result = merge_matchers(expected, got)
     assert matches(result, got)
     assert merge_matchers(result, got) == result
 
 
 @given(plains, st.randoms(use_true_random=False))
-def test_matchers_that_accept_all_stay_where_nothing_changed(value: Plain, random: Random) -> None:
-    def loosened(value: Plain) -> Expected:
+def test_matchers_that_accept_any_value_are_kept_for_an_unchanged_value(
+    value: Plain, random: Random
+) -> None:
+    def with_matchers(value: Plain) -> Expected:
         if isinstance(value, dict):
-            # Sets are put in order.
-            return {k: loosened(v) for k, v in value.items() if k not in UNORDERED}
+            # Sets are sorted.
+            return {k: with_matchers(v) for k, v in value.items() if k not in UNORDERED}
         if isinstance(value, list):
-            return [loosened(item) for item in value]
+            return [with_matchers(item) for item in value]
         return random.choice([value, Present(), Ignored()])
 
-    expected = loosened(value)
+    expected = with_matchers(value)
     assert merge_matchers(merge_matchers(expected, value), value) == merge_matchers(expected, value)
     if not any(name in str(value) for name in UNORDERED):
         assert merge_matchers(expected, value) == expected
@@ -76,7 +78,7 @@ def test_a_difference_has_its_path_and_both_sides() -> None:
     assert (third.path, third.expected, third.got) == ("/adjust/args", None, ["x"])
 
 
-def test_types_are_told_apart() -> None:
+def test_values_of_other_types_differ() -> None:
     assert paths({"a": 1, "b": 1, "c": {}}, {"a": True, "b": "1", "c": []}) == ["/a", "/b", "/c"]
 
 
@@ -112,7 +114,7 @@ def test_a_mapping_of_ignored_values_may_be_absent() -> None:
     assert not matches({"pids": {}}, {})
 
 
-def test_matchers_stay_where_they_still_fit() -> None:
+def test_matchers_are_kept_where_they_still_match() -> None:
     old: Expected = {
         "shares": Tolerance(500, "10", True),
         "quota": Tolerance(500, "10", True),
@@ -132,7 +134,7 @@ def test_matchers_stay_where_they_still_fit() -> None:
     }
 
 
-def test_matchers_stay_with_their_member_of_a_list() -> None:
+def test_matchers_are_kept_with_their_item_of_a_list() -> None:
     old: Expected = [{"destination": "/a", "source": Regex("^/x")}, {"destination": "/b"}]
     others: list[Plain] = [{"destination": "/c"}, {"destination": "/b"}]
     new: Plain = [*others, {"destination": "/a", "source": "/x1"}]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goldens as files: written, loaded, compared, updated, and refused when they are none."""
+"""Goldens as files: written, loaded, compared, updated, and rejected if invalid."""
 
 from __future__ import annotations
 
@@ -59,26 +59,26 @@ plugins:
 KEY = Key("10-mine", APP, "CreateContainer")
 
 
-def found(golden: Golden, *given: Reply) -> list[tuple[MismatchKind, str, str]]:
-    return [(m.kind, m.key.subject, m.key.event) for m in golden.compare(given, name_of)]
+def mismatches(golden: Golden, *actual: Reply) -> list[tuple[MismatchKind, str, str]]:
+    return [(m.kind, m.key.subject, m.key.event) for m in golden.compare(actual, name_of)]
 
 
-def test_it_reads_well() -> None:
+def test_text_of_a_golden() -> None:
     assert golden_of(*SMALL).text == WRITTEN
 
 
 @settings(deadline=None)
 @given(replies, texts, texts)
-def test_what_was_written_is_loaded_compares_equal_and_is_written_the_same(
-    given: list[Reply], recording: str, profile: str
+def test_a_loaded_golden_has_the_same_entries_and_text(
+    actual: list[Reply], recording: str, profile: str
 ) -> None:
-    golden = Golden.of(given, Origin(recording, "f00", profile), name_of)
+    golden = Golden.of(actual, Origin(recording, "f00", profile), name_of)
     loaded = Golden.parse(golden.text)
     assert loaded.entries == golden.entries
     assert loaded.origin == golden.origin
     assert loaded.text == golden.text
-    assert loaded.compare(given, name_of) == []
-    assert loaded.updated(given, loaded.origin, name_of).text == golden.text
+    assert loaded.compare(actual, name_of) == []
+    assert loaded.updated(actual, loaded.origin, name_of).text == golden.text
 
 
 @settings(deadline=None)
@@ -92,8 +92,8 @@ def test_an_updated_golden_expects_the_new_replies_and_nothing_else(
 
 
 @given(st.permutations(SMALL))
-def test_the_order_of_replies_says_nothing(given: list[Reply]) -> None:
-    assert golden_of(*given).text == WRITTEN
+def test_the_order_of_replies_does_not_matter(actual: list[Reply]) -> None:
+    assert golden_of(*actual).text == WRITTEN
 
 
 def test_a_missing_an_unused_and_a_differing_entry_are_found() -> None:
@@ -103,33 +103,33 @@ def test_a_missing_an_unused_and_a_differing_entry_are_found() -> None:
         a_reply("CreateContainer", setting(1024, FOO="no")),
         a_reply("StopContainer", api.StopContainerResponse()),
     ]
-    assert found(golden, *others) == [
+    assert mismatches(golden, *others) == [
         (MismatchKind.UNUSED, "shop/web", "RunPodSandbox"),
         (MismatchKind.DIFFERS, APP, "CreateContainer"),
         (MismatchKind.MISSING, APP, "StopContainer"),
     ]
 
 
-def test_an_empty_reply_is_another_than_a_full_one() -> None:
+def test_an_empty_reply_differs_from_a_full_one() -> None:
     quiet, full = a_reply(message=api.CreateContainerResponse()), a_reply(message=setting())
-    assert found(golden_of(quiet), full) == [(MismatchKind.DIFFERS, APP, "CreateContainer")]
-    assert found(golden_of(full), quiet) == [(MismatchKind.DIFFERS, APP, "CreateContainer")]
+    assert mismatches(golden_of(quiet), full) == [(MismatchKind.DIFFERS, APP, "CreateContainer")]
+    assert mismatches(golden_of(full), quiet) == [(MismatchKind.DIFFERS, APP, "CreateContainer")]
 
 
-def test_another_plugin_or_index_is_another_entry() -> None:
+def test_another_index_is_another_entry() -> None:
     golden = golden_of(a_reply(message=setting()))
-    assert found(golden, a_reply(message=setting(), plugin="20-mine")) == [
+    assert mismatches(golden, a_reply(message=setting(), plugin="20-mine")) == [
         (MismatchKind.UNUSED, APP, "CreateContainer"),
         (MismatchKind.MISSING, APP, "CreateContainer"),
     ]
 
 
-def test_the_same_event_again_has_a_number_even_where_nobody_counted() -> None:
+def test_repeated_events_are_numbered() -> None:
     golden = golden_of(a_reply(message=setting(1)), a_reply(message=setting(2)))
     assert [key.event for key in golden.entries] == ["CreateContainer", "CreateContainer#2"]
 
 
-def test_numbers_sort_as_numbers() -> None:
+def test_occurrences_are_sorted_numerically() -> None:
     golden = golden_of(*(a_reply(message=setting(), occurrence=n) for n in (10, 2, 1)))
     assert [key.event for key in golden.entries] == [
         "CreateContainer",
@@ -147,7 +147,7 @@ def test_a_failure_with_a_reply_has_both() -> None:
     }
 
 
-def test_how_late_or_how_a_connection_ended_is_in_no_golden() -> None:
+def test_details_of_late_replies_and_crashes_are_omitted() -> None:
     late = a_reply(verdict=Verdict.LATE, problem="no answer within 2 s")
     crash = a_reply(verdict=Verdict.CRASH, problem="connection reset by peer", occurrence=2)
     assert [*golden_of(late, crash).entries.values()] == [{"late": True}, {"crash": True}]
@@ -158,13 +158,13 @@ def edited(old: str, new: str) -> Golden:
     return Golden.parse(WRITTEN.replace(old, new), "g.yaml")
 
 
-def test_matchers_decide_and_stay_over_updates() -> None:
+def test_matchers_are_applied_and_kept_by_updates() -> None:
     golden = edited("shares: 512", "shares: !tolerance 500 ±10%")
     assert golden.compare(SMALL, name_of) == []
     again = golden.updated(SMALL, ORIGIN, name_of)
     assert "shares: !tolerance 500 ±10%\n" in again.text
     changed = [a_reply("CreateContainer", setting(700, FOO="no"))]
-    assert (MismatchKind.DIFFERS, APP, "CreateContainer") in found(golden, *changed)
+    assert (MismatchKind.DIFFERS, APP, "CreateContainer") in mismatches(golden, *changed)
     assert "shares: 700\n" in golden.updated(changed, ORIGIN, name_of).text
 
 
@@ -179,10 +179,10 @@ def test_a_whole_reply_may_be_ignored_or_just_present() -> None:
     assert kept[Key("10-mine", APP, "UpdateContainer#2")] == Ignored()
     golden = edited("UpdateContainer#2:\n        late: true", "UpdateContainer#2: !present")
     assert golden.compare(SMALL, name_of) == []
-    assert found(golden, *without) == [(MismatchKind.UNUSED, APP, "UpdateContainer#2")]
+    assert mismatches(golden, *without) == [(MismatchKind.UNUSED, APP, "UpdateContainer#2")]
 
 
-def test_the_comment_in_front_stays_over_updates() -> None:
+def test_updates_keep_the_leading_comment() -> None:
     text = "# Ours.\n\n" + WRITTEN.removeprefix(HEAD)
     golden = Golden.parse(text).updated(SMALL, ORIGIN, name_of)
     assert golden.text == text
@@ -190,12 +190,12 @@ def test_the_comment_in_front_stays_over_updates() -> None:
     assert Golden.parse(bare).text == bare
 
 
-def test_a_golden_of_another_recording_or_profile_is_refused_in_one_line() -> None:
+def test_a_golden_of_another_recording_or_profile_is_rejected_in_one_line() -> None:
     golden = Golden.parse(WRITTEN, "dir/g.yaml")
-    golden.check_origin(Origin("said otherwise", ORIGIN.fingerprint, ORIGIN.profile))
-    with pytest.raises(UsageError) as refused:
+    golden.check_origin(Origin("another description", ORIGIN.fingerprint, ORIGIN.profile))
+    with pytest.raises(UsageError) as raised:
         golden.check_origin(Origin("cri-o 1.34, 3 events", "f00", ORIGIN.profile))
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "golden dir/g.yaml is for another recording or selection of events"
         " (containerd 2.1.9, 8 events of 2 containers) than the replayed one"
         " (cri-o 1.34, 3 events); name the golden of this selection, or rewrite it with"
@@ -205,7 +205,7 @@ def test_a_golden_of_another_recording_or_profile_is_refused_in_one_line() -> No
         golden.check_origin(Origin(ORIGIN.recording, ORIGIN.fingerprint, "cri-o"))
 
 
-def test_fingerprints_differ_by_runtime_and_by_what_happened() -> None:
+def test_fingerprints_differ_by_runtime_and_events() -> None:
     events = [("a/b", "RunPodSandbox"), ("a/b/c", "CreateContainer")]
     assert fingerprint("containerd", events) == fingerprint("containerd", iter(events))
     assert fingerprint("containerd", events) != fingerprint("cri-o", events)
@@ -224,7 +224,7 @@ def test_saving_and_loading(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_saving_keeps_the_rights_and_follows_a_link(tmp_path: Path) -> None:
+def test_saving_keeps_the_mode_and_follows_a_link(tmp_path: Path) -> None:
     path, link = tmp_path / "g.yaml", tmp_path / "link.yaml"
     path.write_text("old")
     path.chmod(0o640)
@@ -235,7 +235,7 @@ def test_saving_keeps_the_rights_and_follows_a_link(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_write_error_is_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "g.yaml", tmp_path, Path("a\0b")):
         with pytest.raises(UsageError, match="cannot be written"):
             golden_of(*SMALL).save(path)
@@ -255,7 +255,7 @@ def test_a_golden_too_large_to_be_loaded_is_not_written(
     assert path.read_text() == WRITTEN
 
 
-def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_a_read_error_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"golden .*: no such file; write it with --update-golden"):
         Golden.load(tmp_path / "none.yaml")
     for path in (tmp_path, Path("a\0b")):
@@ -268,7 +268,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "golden: 1",
@@ -304,17 +304,19 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         ("'rpc error", "\x1b[2J'rpc error", "not YAML"),
     ],
 )
-def test_nonsense_is_refused_with_file_line_and_way_out(old: str, new: str, said: str) -> None:
-    with pytest.raises(UsageError) as refused:
+def test_an_invalid_golden_is_rejected_with_file_line_and_hint(
+    old: str, new: str, message: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
         edited(old, new)
-    text = str(refused.value)
+    text = str(raised.value)
     assert text.startswith("golden g.yaml: ")
-    assert said in text
+    assert message in text
     assert "; " in text
     assert text.isprintable()
 
 
-def test_a_recording_is_no_golden(tmp_path: Path) -> None:
+def test_a_recording_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "rec.nriscope.db"
     path.write_bytes(b"SQLite format 3\0\x10\0\x01\x01\0")
     with pytest.raises(UsageError, match="not YAML"):
@@ -323,7 +325,7 @@ def test_a_recording_is_no_golden(tmp_path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, len(WRITTEN)), st.integers(0, 40), texts)
-def test_any_edit_gives_a_golden_or_a_refusal(at: int, cut: int, put: str) -> None:
+def test_any_edited_text_is_parsed_or_rejected(at: int, cut: int, put: str) -> None:
     with suppress(UsageError):
         golden = Golden.parse(WRITTEN[:at] + put + WRITTEN[at + cut :])
         assert Golden.parse(golden.text).entries == golden.entries

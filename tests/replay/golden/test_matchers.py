@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matchers: what they accept, and what is no matcher."""
+"""Matchers: accepted values, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from nri_scope.replay.golden.matchers import MAX_PATTERN, parse_matcher
         ("!tolerance", "1 ±1", "two", False),
         ("!tolerance", "1 ±1", True, False),
         ("!tolerance", "1 ±1", None, False),
-        # A float would not tell these two apart.
+        # Equal as floats.
         ("!tolerance", "9007199254740993 ±0", 9007199254740992, False),
         ("!present", "", {}, True),
         ("!present", "", False, True),
@@ -40,12 +40,14 @@ from nri_scope.replay.golden.matchers import MAX_PATTERN, parse_matcher
         ("!ignored", "", [1], True),
     ],
 )
-def test_accepts(tag: str, argument: str, value: Plain, accepted: bool) -> None:
+def test_a_matcher_accepts_matching_values_only(
+    tag: str, argument: str, value: Plain, accepted: bool
+) -> None:
     assert parse_matcher(tag, argument).accepts(value) is accepted
 
 
 @pytest.mark.parametrize(
-    ("tag", "argument", "said"),
+    ("tag", "argument", "message"),
     [
         ("!regex", "(", "bad regular expression"),
         ("!regex", "(?=a)", "bad regular expression"),
@@ -64,14 +66,14 @@ def test_accepts(tag: str, argument: str, value: Plain, accepted: bool) -> None:
         ("tag:yaml.org,2002:binary", "aGk=", "matchers are !regex, !tolerance, !present, !ignored"),
     ],
 )
-def test_refuses_in_one_line(tag: str, argument: str, said: str) -> None:
-    with pytest.raises(UsageError) as refused:
+def test_an_invalid_matcher_is_rejected_in_one_line(tag: str, argument: str, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
         parse_matcher(tag, argument)
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
-    assert len(str(refused.value)) < 300
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 300
 
 
 @pytest.mark.parametrize("argument", ["512 ±10%", "-3 ±0.5", "0 ±00%"])
-def test_a_tolerance_is_written_as_it_was(argument: str) -> None:
+def test_a_tolerance_keeps_its_notation(argument: str) -> None:
     assert parse_matcher("!tolerance", argument).argument == argument

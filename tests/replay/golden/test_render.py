@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mismatches for people and for programs."""
+"""Mismatches as lines and as JSON."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .replies import APP, a_reply, golden_of, name_of, replies, setting
 EXPECTED = golden_of(a_reply(message=setting(512, FOO="bar")))
 
 
-def shown(golden: Golden, *given: Reply) -> str:
-    return "\n".join(lines(golden.compare(given, name_of), "g.yaml"))
+def rendered(golden: Golden, *actual: Reply) -> str:
+    return "\n".join(lines(golden.compare(actual, name_of), "g.yaml"))
 
 
-def test_nothing_is_shown_where_nothing_differs() -> None:
-    assert shown(EXPECTED, a_reply(message=setting(512, FOO="bar"))) == ""
+def test_equal_replies_have_no_lines() -> None:
+    assert rendered(EXPECTED, a_reply(message=setting(512, FOO="bar"))) == ""
 
 
-def test_a_differing_reply_shows_paths_sides_and_what_was_expected() -> None:
+def test_a_differing_reply_shows_paths_values_and_the_expected_reply() -> None:
     golden = Golden.parse(EXPECTED.text.replace("512", "!tolerance 512 ±10%"), "g.yaml")
     line = golden.lines[Key("10-mine", APP, "CreateContainer")]
-    assert shown(golden, a_reply(message=setting(700, NEW="1"))) == (
+    assert rendered(golden, a_reply(message=setting(700, NEW="1"))) == (
         "1 mismatch (expected: golden g.yaml; got: this replay)\n"
         "10-mine shop/web/app CreateContainer: differs in 3 places\n"
         "  differing:\n"
@@ -72,7 +72,7 @@ def test_a_missing_entry_shows_the_nearest_expected_reply() -> None:
     )
     assert [one.path for one in missing.differences] == ["/adjust/env/FOO"]
     assert (unused.kind, unused.key.subject) == (MismatchKind.UNUSED, "shop/web/app-5d9f")
-    text = shown(golden, *replied)
+    text = rendered(golden, *replied)
     assert "shop/web/app CreateContainer: got a reply that has no entry in golden g.yaml" in text
     assert "nearest expected (golden g.yaml): 10-mine shop/web/app-5d9f CreateContainer" in text
     assert (
@@ -81,7 +81,7 @@ def test_a_missing_entry_shows_the_nearest_expected_reply() -> None:
     )
 
 
-def test_the_nearest_is_looked_for_at_another_plugin_last() -> None:
+def test_the_nearest_entry_is_preferably_of_the_same_plugin() -> None:
     golden = golden_of(
         a_reply(message=setting(512), plugin="20-other"),
         a_reply(message=setting(1), subject="a/b/c"),
@@ -90,10 +90,10 @@ def test_the_nearest_is_looked_for_at_another_plugin_last() -> None:
     assert missing.nearest == Key("10-mine", "a/b/c", "CreateContainer")
 
 
-def test_empty_replies_are_told_in_one_line_for_each_pod_or_container() -> None:
+def test_empty_replies_of_a_pod_or_container_are_one_line() -> None:
     events = ("StartContainer", "PostStartContainer", "StopContainer")
     golden = golden_of(*(a_reply(event, api.Empty()) for event in events))
-    text = shown(golden, *(a_reply(event, api.Empty(), subject="a/b/c") for event in events))
+    text = rendered(golden, *(a_reply(event, api.Empty(), subject="a/b/c") for event in events))
     assert text.splitlines() == [
         "6 mismatches (expected: golden g.yaml; got: this replay)",
         "10-mine a/b/c: got an empty reply that has no entry in golden g.yaml: "
@@ -103,19 +103,19 @@ def test_empty_replies_are_told_in_one_line_for_each_pod_or_container() -> None:
     ]
 
 
-def test_long_replies_and_values_are_cut_where_they_differ() -> None:
+def test_long_replies_and_values_are_cut_around_the_difference() -> None:
     env = {f"K{n}": "x" * 1000 for n in range(100)}
-    text = shown(golden_of(a_reply(message=setting(512, **env))), a_reply(message=setting()))
+    text = rendered(golden_of(a_reply(message=setting(512, **env))), a_reply(message=setting()))
     assert len(text.splitlines()) < MAX_LINES + 10
     assert "more lines" in text
     one = golden_of(a_reply(message=setting(A="x" * 1000 + "old" + "y" * 1000)))
-    text = shown(one, a_reply(message=setting(A="x" * 1000 + "new" + "y" * 1000)))
+    text = rendered(one, a_reply(message=setting(A="x" * 1000 + "new" + "y" * 1000)))
     assert "xold" in text
     assert "xnew" in text
     assert max(map(len, text.splitlines())) <= MAX_WIDTH + 20
 
 
-def test_of_many_mismatches_the_rest_is_counted() -> None:
+def test_mismatches_beyond_the_limit_are_counted() -> None:
     many = [a_reply(message=setting(n), subject=f"a/b/c{n}") for n in range(300)]
     mismatches = EXPECTED.compare(many, name_of)
     assert len(mismatches) == 301
@@ -129,7 +129,7 @@ def test_of_many_mismatches_the_rest_is_counted() -> None:
 
 @settings(deadline=None)
 @given(replies, replies)
-def test_whatever_was_replied_the_lines_are_safe_and_the_data_is_json(
+def test_lines_are_safe_and_data_is_json_for_any_replies(
     expected: list[Reply], got: list[Reply]
 ) -> None:
     mismatches = Golden.parse(golden_of(*expected).text).compare(got, name_of)
@@ -139,7 +139,7 @@ def test_whatever_was_replied_the_lines_are_safe_and_the_data_is_json(
     assert json.loads(json.dumps(data)) == data
 
 
-def test_data_has_both_sides_and_matchers_by_name() -> None:
+def test_data_has_both_values_and_matchers_by_name() -> None:
     golden = Golden.parse(EXPECTED.text.replace("512", "!tolerance 9 ±1"), "g.yaml")
     (mismatch,) = golden.compare([a_reply(message=setting(512, FOO="bar"))], name_of)
     data = as_data(mismatch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goldens as YAML: what is written is read, by everybody; what is hostile is refused."""
+"""Goldens as YAML that every parser reads; hostile documents are rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .replies import as_expected, plains, texts
 
 
 def to_yaml(value: YamlValue) -> str:
-    """As a golden is written."""
+    """Return YAML in the style of goldens."""
     return to_any_yaml(value, short_lists=True)
 
 
@@ -50,7 +50,7 @@ patterns = texts.filter(is_pattern).map(Regex)
 
 @settings(deadline=None)
 @given(documents)
-def test_every_reader_of_yaml_reads_what_was_written(document: dict[str, Plain]) -> None:
+def test_every_yaml_parser_reads_the_written_document(document: dict[str, Plain]) -> None:
     written = to_yaml({key: as_expected(value) for key, value in document.items()})
     assert safe(written, newlines=True) == written
     assert parse_yaml(written or "{}").expected() == (document or {})
@@ -60,7 +60,7 @@ def test_every_reader_of_yaml_reads_what_was_written(document: dict[str, Plain])
 
 @example("a", ["0?", "b, c"], "d")
 @given(texts, st.lists(texts, max_size=40), texts)
-def test_a_list_on_one_line_is_read_too(key: str, items: list[str], last: str) -> None:
+def test_a_list_on_one_line_is_read(key: str, items: list[str], last: str) -> None:
     written = to_yaml({key + "!": FlowList(items), last: last} if key + "!" != last else {})
     if written:
         assert parse_yaml(written).expected() == {key + "!": items, last: last}
@@ -68,7 +68,7 @@ def test_a_list_on_one_line_is_read_too(key: str, items: list[str], last: str) -
 
 @given(st.dictionaries(texts, patterns | st.lists(patterns, max_size=3), min_size=1, max_size=3))
 @example({"a": Regex("\\d+ 'x' \"y\" #")})
-def test_patterns_are_read_as_they_were(document: dict[str, Expected]) -> None:
+def test_patterns_are_read_as_written(document: dict[str, Expected]) -> None:
     assert parse_yaml(to_yaml(document)).expected() == document
 
 
@@ -93,7 +93,7 @@ def test_examples(value: dict[str, Expected], written: str | None) -> None:
     assert parse_yaml(written).expected() == value
 
 
-def test_words_mean_what_they_look_like() -> None:
+def test_only_integers_and_booleans_are_not_text() -> None:
     text = "a: no\nb: 2026-11-21\nc: 0755\nd: 1.10\ne: true\nf: 12\ng: 1:30\nh: '12'\n5: !!str 7\n"
     assert parse_yaml(text).expected() == {
         "a": "no",
@@ -108,7 +108,7 @@ def test_words_mean_what_they_look_like() -> None:
     }
 
 
-def test_a_value_knows_the_line_of_its_key() -> None:
+def test_a_value_has_the_line_of_its_key() -> None:
     root = parse_yaml("# comment\na:\n  b:\n    - x\n    - y\n")
     assert isinstance(root.value, dict)
     outer = root.value["a"]
@@ -119,7 +119,7 @@ def test_a_value_knows_the_line_of_its_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ("", 0, "empty"),
         ("a: [", 2, "not YAML"),
@@ -143,27 +143,27 @@ def test_a_value_knows_the_line_of_its_key() -> None:
     ],
 )
 @pytest.mark.parametrize("pure", [False, True])
-def test_what_is_no_document_is_refused_with_its_line(
-    text: str, line: int, said: str, pure: bool, monkeypatch: pytest.MonkeyPatch
+def test_an_invalid_document_is_rejected_with_its_line(
+    text: str, line: int, message: str, pure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if pure:
         monkeypatch.setattr(yaml, "CSafeLoader", yaml.SafeLoader, raising=False)
-    with pytest.raises(MalformedYaml) as refused:
+    with pytest.raises(MalformedYaml) as raised:
         parse_yaml(text)
     # Both parsers find every error, not always in the same place.
-    assert abs(refused.value.line - line) <= 1
-    assert said in str(refused.value)
-    assert len(str(refused.value)) < 400
+    assert abs(raised.value.line - line) <= 1
+    assert message in str(raised.value)
+    assert len(str(raised.value)) < 400
 
 
-def test_a_matcher_that_swallows_a_comma_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    # libyaml takes the comma for what it is meant to be.
+def test_a_matcher_before_a_comma_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    # libyaml parses the comma as a separator.
     monkeypatch.setattr(yaml, "CSafeLoader", yaml.SafeLoader, raising=False)
     with pytest.raises(MalformedYaml, match="put a space after a matcher"):
         parse_yaml("a: {b: !present, c: 1}\n")
 
 
-def test_values_and_matchers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_and_matchers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_reader, "MAX_VALUES", 10)
     monkeypatch.setattr(yaml_reader, "MAX_MATCHERS", 3)
     parse_yaml("- a\n" * 9)
@@ -174,10 +174,10 @@ def test_values_and_matchers_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @given(st.text(st.sampled_from("ab:-?[]{}!&*|>'\"#%@ \n\t,\x00\u2028~1"), max_size=40))
-def test_any_text_is_a_document_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     with suppress(MalformedYaml):
         parse_yaml(text)
 
 
-def test_a_value_for_a_sentence_is_one_line() -> None:
+def test_an_inline_value_is_one_line() -> None:
     assert inline({"a": [1, "x\ny"], "b": Regex("^a")}) == "{a: [1, \"x\\ny\"], b: !regex '^a'}"

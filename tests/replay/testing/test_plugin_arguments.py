@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests may call a plugin, and what it is called then."""
+"""Plugins as arguments of replays, and their names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Handling:
         ("lower", "lower"),
     ],
 )
-def test_object_is_called_like_its_class(kind: str, name: str) -> None:
+def test_object_is_named_after_its_class(kind: str, name: str) -> None:
     plugin = type(kind, (Handling,), {})()
     (cast,) = casting_of(plugin).plugins
     assert isinstance(cast, InProcess)
@@ -41,12 +41,12 @@ def test_object_is_called_like_its_class(kind: str, name: str) -> None:
     "plugin",
     ["bin/05-mine -v 'a b'", ["bin/05-mine", "-v", "a b"], (Path("bin/05-mine"), "-v", "a b")],
 )
-def test_command_is_called_like_its_file(plugin: object) -> None:
-    casting = casting_of(plugin, config="told", find=lambda file: f"/found/{file}")
+def test_command_is_named_after_its_file(plugin: object) -> None:
+    casting = casting_of(plugin, config="text", find=lambda file: f"/found/{file}")
     assert casting.plugins == (Command("05", "mine", ("/found/bin/05-mine", "-v", "a b")),)
-    assert casting.config("05") == "told"
+    assert casting.config("05") == "text"
 
 
-def test_program_without_a_folder_is_left_to_the_path() -> None:
+def test_program_without_a_folder_is_searched_in_path() -> None:
     (cast,) = casting_of("mine", find=lambda file: f"/found/{file}").plugins
     assert isinstance(cast, Command) and cast.argv == ("mine",)

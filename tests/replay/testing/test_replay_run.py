@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays within tests that are coroutines, and what handlers raise meanwhile."""
+"""Replays in tests that are coroutines, and exceptions of handlers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from nri_scope.replay.run import Job
 from nri_scope.replay.testing import casting_of, perform
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
-WHO = ContextVar("WHO", default="nobody")
+CALLER = ContextVar("CALLER", default="nobody")
 
 
 def job(plugin: object) -> Job:
     return Job(RECORDING, casting_of(plugin))
 
 
-class Curious:
+class ContextReader:
     """Adds the value of a context variable, as its handler sees it."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        return Adjustment().add_env("WHO", WHO.get())
+        return Adjustment().add_env("CALLER", CALLER.get())
 
 
 class Raising:
@@ -39,7 +39,7 @@ class Raising:
 
 
 class Interrupting:
-    """Somebody types ^C while it works on an event for ever."""
+    """Sends SIGINT from a handler that never returns."""
 
     def __init__(self) -> None:
         self.cancelled = False
@@ -53,35 +53,35 @@ class Interrupting:
             raise
 
 
-def added(plugin: object) -> list[object]:
+def added_values(plugin: object) -> list[object]:
     replayed, _ = perform(job(plugin))
     return [change.after for change in replayed.container("shop/web/app").changes]
 
 
 def test_handlers_see_the_context_of_the_test() -> None:
-    WHO.set("plain")
-    assert added(Curious()) == ["plain"]
+    CALLER.set("plain")
+    assert added_values(ContextReader()) == ["plain"]
 
 
-async def test_handlers_see_the_context_of_a_coroutine_too() -> None:
-    WHO.set("coroutine")
-    assert added(Curious()) == ["coroutine"]
+async def test_handlers_see_the_context_of_a_coroutine() -> None:
+    CALLER.set("coroutine")
+    assert added_values(ContextReader()) == ["coroutine"]
 
 
-async def test_error_comes_out_of_the_thread() -> None:
+async def test_error_is_raised_out_of_the_thread() -> None:
     with pytest.raises(UsageError, match="there is no profile 'none'"):
-        perform(Job(RECORDING, casting_of(Curious()), profile="none"))
+        perform(Job(RECORDING, casting_of(ContextReader()), profile="none"))
 
 
-@pytest.mark.parametrize("within", [False, True], ids=["plain", "coroutine"])
-def test_interrupt_ends_the_replay(within: bool) -> None:
+@pytest.mark.parametrize("in_coroutine", [False, True], ids=["plain", "coroutine"])
+def test_interrupt_ends_the_replay(in_coroutine: bool) -> None:
     plugin = Interrupting()
 
     async def coroutine() -> None:
         perform(job(plugin))
 
     def play() -> None:
-        if within:
+        if in_coroutine:
             with asyncio.Runner() as runner:
                 runner.get_loop().run_until_complete(coroutine())
         else:
@@ -93,7 +93,7 @@ def test_interrupt_ends_the_replay(within: bool) -> None:
     assert "nri_replay" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_what_handlers_raise_is_collected(caplog: pytest.LogCaptureFixture) -> None:
+def test_exceptions_of_handlers_are_collected(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("nri_scope.plugin")
     before = log.level, list(log.filters)
     _, errors = perform(job(Raising()))
@@ -101,9 +101,9 @@ def test_what_handlers_raise_is_collected(caplog: pytest.LogCaptureFixture) -> N
         "create_container shop/web/app",
         "create_container shop/web/sidecar",
     ]
-    told = list(errors[0].lines())
-    assert told[-1] == "LookupError: app"
-    assert "in create_container" in told[1]
-    # Neither more nor less is logged than without us.
+    lines = list(errors[0].lines())
+    assert lines[-1] == "LookupError: app"
+    assert "in create_container" in lines[1]
+    # The same is logged as without collecting.
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
     assert (log.level, log.filters) == before

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signatures of crashes: the message, and the innermost frame in the plugin's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.replay.result import PrintedLine
+from nri_scope.replay.shrink.crash_output import LINES_MAX, CrashOutput
+
+LIBRARY = """github.com/containerd/nri/pkg/stub.(*stub).CreateContainer(0xc000, {0x1, 0x2})
+	/root/go/pkg/mod/github.com/containerd/nri@v0.12.0/pkg/stub/stub.go:700 +0x1b
+github.com/containerd/ttrpc.(*serviceSet).unaryCall(0xc000)
+	/src/ttrpc/services.go:75 +0xe3
+created by github.com/containerd/ttrpc.(*serverConn).run in goroutine 9
+	/src/ttrpc/server.go:431 +0x5e5
+"""
+
+
+def go_panic(message: str, place: str, *, above: str = "", goroutine: int = 21) -> str:
+    function, _, line = place.partition(" ")
+    own = f"main.(*plugin).{function}(0xc000123, {{0x7f, 0x3}})\n\t/home/me/main.go:{line} +0x25\n"
+    return f"panic: {message}\n\ngoroutine {goroutine} [running]:\n{above}{own}{LIBRARY}"
+
+
+def python_traceback(message: str, place: str) -> str:
+    function, _, line = place.partition(" ")
+    return (
+        "Traceback (most recent call last):\n"
+        f'  File "/opt/plugin.py", line {line}, in {function}\n'
+        "    broken()\n    ~~~~~~^^\n"
+        '  File "/usr/lib/python3.11/json/decoder.py", line 337, in decode\n'
+        f"    raise\n{message}\n"
+    )
+
+
+def exception_group(message: str, place: str) -> str:
+    lines = python_traceback(message, place).splitlines()
+    lines[0] = f"Exception Group {lines[0]}"
+    inner = "".join(f"    | {line}\n" for line in python_traceback(message, place).splitlines())
+    outer = "".join(f"  | {line}\n" for line in lines[:-1])
+    return f"  + {outer[4:]}  | ExceptionGroup: 1\n  +-+---- 1 ----\n{inner}    +-----\n"
+
+
+def python_fatal_error(message: str, place: str) -> str:
+    function, _, line = place.partition(" ")
+    return (
+        f"Fatal Python error: {message}\n\nCurrent thread 0x0000712 (most recent call first):\n"
+        f'  File "/usr/lib/python3.11/ctypes/__init__.py", line 517 in string_at\n'
+        f'  File "/opt/plugin.py", line {line} in {function}\n'
+        '  File "/opt/plugin.py", line 99 in <module>\n'
+    )
+
+
+def rust_panic(message: str, place: str) -> str:
+    _, _, line = place.partition(" ")
+    return f"thread 'main' (771) panicked at src/main.rs:{line}:9:\n{message}\nnote: run with\n"
+
+
+def old_rust_panic(message: str, place: str) -> str:
+    _, _, line = place.partition(" ")
+    return f"thread 'main' panicked at '{message}', src/main.rs:{line}:9\nnote: run with\n"
+
+
+def rust_panic_in_library(message: str, place: str) -> str:
+    _, _, line = place.partition(" ")
+    return (
+        f"thread 'main' panicked at /rustc/abc/library/core/src/option.rs:2015:5:\n{message}\n"
+        "stack backtrace:\n   0: rust_begin_unwind\n"
+        "             at /rustc/abc/library/std/src/panicking.rs:665:5\n"
+        f"   3: plugin::create\n             at ./src/create.rs:{line}:17\n"
+    )
+
+
+def signature(*texts: str) -> str:
+    output = CrashOutput()
+    for text in texts:
+        for line in text.splitlines():
+            output.add(PrintedLine("10-p", "stderr", line, 0))
+    return output.signature_of("10-p")
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [
+        go_panic,
+        python_traceback,
+        exception_group,
+        python_fatal_error,
+        rust_panic,
+        old_rust_panic,
+        rust_panic_in_library,
+    ],
+    ids=lambda crash: crash.__name__,
+)
+def test_signature_depends_on_message_and_place(crash: Callable[[str, str], str]) -> None:
+    first = signature(crash("ValueError: no cpu 3", "create 33"))
+    assert first
+    assert first == signature("starting\n", crash("ValueError: no cpu 4711", "create 33"))
+    assert first != signature(crash("KeyError: no cpu 3", "create 33"))
+    assert first != signature(crash("ValueError: no cpu 3", "create 34"))
+
+
+def test_go_signature_has_function_and_line_but_no_addresses() -> None:
+    first = signature(go_panic("boom", "CreateContainer 33"))
+    assert first == signature(
+        go_panic("boom", "CreateContainer 33", goroutine=77).replace("0xc000", "0xc999")
+    )
+    assert first != signature(go_panic("boom", "StopContainer 33"))
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "panic({0x4aa540?, 0x4d0558?})\n\t/usr/local/go/src/runtime/panic.go:860 +0x13a\n",
+        "strings.Repeat({0x4c5750?}, 0x41?)\n\t/usr/local/go/src/strings/strings.go:628 +0x56f\n",
+        "encoding/json.x({0x4c5750?}, 0x41?)\n\tencoding/json/x.go:628 +0x56f\n",
+        "internal/runtime/maps.fatal({0x4})\n\t/usr/lib/go-1.19/src/internal/runtime/maps/x.go:1\n",
+        "gopkg.in/yaml%2ev3.x(...)\n\t/root/go/pkg/mod/gopkg.in/yaml.v3@v3.0.1/x.go:1\n",
+        "example.org/x.Y(...)\n\t/home/me/vendor/example.org/x/y.go:7\n",
+    ],
+)
+def test_library_frames_are_skipped(above: str) -> None:
+    assert signature(go_panic("boom", "Create 33", above=above)) == signature(
+        go_panic("boom", "Create 33")
+    )
+
+
+def test_frames_of_the_plugins_other_packages_count() -> None:
+    above = "example.org/plugin/inner.Bad[...](...)\n\t/home/me/inner/inner.go:3\n"
+    assert signature(go_panic("boom", "Create 33", above=above)).endswith(
+        "at example.org/plugin/inner.Bad[...] /home/me/inner/inner.go:3"
+    )
+
+
+def test_nested_panic_and_signal_are_part_of_the_first_panic() -> None:
+    panic = signature(
+        go_panic("one [recovered]\n\tpanic: two\n[signal SIGSEGV: code=0x1 pc=0x4]", "Create 3")
+    )
+    assert panic.startswith("panic: one [recovered] panic: two [signal SIGSEGV: code=# pc=#] at")
+
+
+def test_go_fatal_error_has_a_signature() -> None:
+    panic = go_panic("x", "Create 33").replace("panic: x", "fatal error: concurrent map writes")
+    assert signature(panic).startswith(
+        "fatal error: concurrent map writes at main.(*plugin).Create"
+    )
+    stack = f"runtime: goroutine stack exceeds 10-byte limit\n{panic}"
+    assert signature(stack) == signature(panic)
+
+
+def test_last_of_chained_tracebacks_counts() -> None:
+    chained = (
+        python_traceback("OSError: 1", "read 1"),
+        "\nDuring handling …:\n",
+        python_traceback("KeyError: 2", "x 2"),
+    )
+    assert signature(*chained) == signature(python_traceback("KeyError: 2", "x 2"))
+
+
+def test_forgotten_output_and_stdout_have_no_signature() -> None:
+    output = CrashOutput()
+    output.add(PrintedLine("10-p", "stderr", "panic: only quoted", 0))
+    output.add(PrintedLine("20-q", "stdout", "panic: on stdout", 0))
+    output.forget("10-p")
+    assert output.signature_of("10-p") == output.signature_of("20-q") == ""
+
+
+@given(st.lists(st.text(max_size=80), max_size=50))
+def test_any_output_is_accepted(lines: list[str]) -> None:
+    for head in ("panic: x", "Traceback (most recent call last):", "thread 'x' panicked at y:", ""):
+        assert isinstance(signature("\n".join([head, *lines])), str)
+
+
+def test_long_output_does_not_change_the_signature() -> None:
+    long = signature(go_panic("boom", "Create 33"), "x\n" * 10 * LINES_MAX)
+    assert long == signature(go_panic("boom", "Create 33"))
