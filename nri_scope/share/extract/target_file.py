@@ -103,6 +103,8 @@ def _as_recording_errors(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, FileNotFoundError) and not path.parent.is_dir():
-            raise RecordingError(path, f"no such folder: {path.parent}", "create it first") from error
+            raise RecordingError(
+                path, f"no such folder: {path.parent}", "create it first"
+            ) from error
         words = error_words(error)
         raise RecordingError(path, f"cannot be written: {words}", writing_hint(words)) from error
