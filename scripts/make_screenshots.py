@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.captures import record_capture
 from scripts.screens import SCREENS, THEMES, Screen, Shows
 from tests.tui.screen import showing
-from tests.tui.snapshot import stands_still
+from tests.tui.snapshot import wait_until_still
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -56,7 +56,7 @@ async def draw(screen: Screen, theme: str) -> str:
                     await shown.shows(key)
                 else:
                     await shown.press(key)
-            await stands_still(shown, _QUIET_S)
+            await wait_until_still(shown, _QUIET_S)
             svg = shown.app.export_screenshot(title="nri-scope tui", simplify=True)
     # Rich's font declaration would make browsers load a font from another site.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

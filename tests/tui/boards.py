@@ -35,7 +35,7 @@ from tests.tui.screen import settle
 from tests.tui.widgets.drawn import strips_of
 
 T = TypeVar("T", bound=Message)
-Make = Callable[[Store, Context, Keymap], Board]
+BoardFactory = Callable[[Store, Context, Keymap], Board]
 
 
 class BoardApp(App[None]):
@@ -44,28 +44,28 @@ class BoardApp(App[None]):
     def __init__(self, board: Board) -> None:
         super().__init__()
         self.board = board
-        self.told: list[Message] = []
+        self.messages: list[Message] = []
 
     def compose(self) -> ComposeResult:
         yield self.board
 
     def on_narrow(self, message: Narrow) -> None:
-        self.told.append(message)
+        self.messages.append(message)
 
     def on_open_event(self, message: OpenEvent) -> None:
-        self.told.append(message)
+        self.messages.append(message)
 
     def on_row_chosen(self, message: RowChosen) -> None:
-        self.told.append(message)
+        self.messages.append(message)
 
     def on_set_filter(self, message: SetFilter) -> None:
-        self.told.append(message)
+        self.messages.append(message)
 
     def on_status_text(self, message: StatusText) -> None:
-        self.told.append(message)
+        self.messages.append(message)
 
     def on_failed(self, message: Failed) -> None:
-        self.told.append(message)
+        self.messages.append(message)
 
 
 class Shown:
@@ -94,8 +94,8 @@ class Shown:
 
     def last(self, kind: type[T]) -> T:
         """Return the newest message of a class."""
-        found = [message for message in self.app.told if isinstance(message, kind)]
-        assert found, f"nobody was told {kind.__name__}"
+        found = [message for message in self.app.messages if isinstance(message, kind)]
+        assert found, f"no {kind.__name__} message"
         return found[-1]
 
     @property
@@ -106,7 +106,11 @@ class Shown:
 
 @asynccontextmanager
 async def showing(
-    path: Path, make: Make, *, size: tuple[int, int] = (80, 24), context: Context | None = None
+    path: Path,
+    make: BoardFactory,
+    *,
+    size: tuple[int, int] = (80, 24),
+    context: Context | None = None,
 ) -> AsyncIterator[Shown]:
     """Run a board on a recording, focused and completely read."""
     store = await Store.open(path)
@@ -122,7 +126,7 @@ async def showing(
         await store.close()
 
 
-class Growing:
+class GrowingRecording:
     """Writer of a growing recording."""
 
     def __init__(self, path: Path) -> None:
@@ -164,9 +168,9 @@ class Growing:
 
 
 @contextmanager
-def growing(path: Path) -> Iterator[Growing]:
+def growing(path: Path) -> Iterator[GrowingRecording]:
     """Create a growing recording of one pod with one container."""
-    recorder = Growing(path)
+    recorder = GrowingRecording(path)
     try:
         recorder.write(run_pod(), *life(container()))
         yield recorder

@@ -23,12 +23,12 @@ CANARY = "PWNED"
 ESCAPES = f"\x1b[31m\x1b]0;{CANARY}\x07\x1b[2J\x1b]52;c;UFdORUQ=\x07\x9b5mred"
 """ANSI: a colour, a window title, an erased screen, the clipboard, and an 8-bit CSI."""
 MARKUP = f"[bold red]{CANARY}[/] [@click=app.quit]here[/] [link=file:///etc]x[/link] [/nothing] \\["
-"""Rich's and Textual's markup, closed where nothing is open too."""
+"""Rich's and Textual's markup, including a closing tag without an opening one."""
 BIDI = "\u202egpj.\u2066exe\u2069\u200f\u061c"
 INVISIBLE = "\u200b\u200d\ufeff\u2060\u3164"
 """Characters without width, and one that is drawn as a blank."""
 PILED = "e" + "\u0301" * 200
-"""Marks that would pile up over the lines above."""
+"""Combining marks, which would be drawn over the lines above."""
 WIDE = "容器🐳"
 CONTROLS = "a\x00b\x08\x08c\rd\ne\tf\x7fg\x85h\u2028i"
 
@@ -116,19 +116,19 @@ def _events(recorder: Recorder, session: int, number: int, *, huge: bool) -> Non
 
     capture("Configure", api.ConfigureRequest(config=MARKUP).SerializeToString())
     capture("Synchronize", api.SynchronizeRequest().SerializeToString())
-    for what, name in NAMES.items():
+    for kind, name in NAMES.items():
         pod = api.PodSandbox(
-            id=f"pod-{what}-{number}", name=name, uid=f"uid {name}"[:300], namespace=name
+            id=f"pod-{kind}-{number}", name=name, uid=f"uid {name}"[:300], namespace=name
         )
         pod.labels[name] = name
         pod.annotations[MARKUP] = ESCAPES
-        one = api.Container(id=f"{what}-{number}-{name}"[:90], name=name, pod_sandbox_id=pod.id)
+        one = api.Container(id=f"{kind}-{number}-{name}"[:90], name=name, pod_sandbox_id=pod.id)
         one.args.extend([name, ESCAPES, MARKUP, BIDI])
         one.env.extend([f"{name}={name}", f"PATH={BIDI}"])
         one.annotations[name] = name
         mount = one.mounts.add(destination=f"/{name}", source=MARKUP, type=ESCAPES)
         mount.options.append(BIDI)
-        if huge and what == HUGE_NAME:
+        if huge and kind == HUGE_NAME:
             one.annotations["huge"] = "x" * HUGE
         reply = api.CreateContainerResponse()
         reply.adjust.annotations[f"by-{name}"] = f"{ESCAPES}{MARKUP}"

@@ -22,10 +22,10 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
     """Press keys by name (``down``, ``ctrl+p``) or character, and wait until they are handled."""
     for key in keys:
         pilot.app.post_message(_event(key))
-    await taken(pilot)
+    await wait_until_handled(pilot)
 
 
-async def taken(pilot: Pilot[Any]) -> None:
+async def wait_until_handled(pilot: Pilot[Any]) -> None:
     """Wait until all messages to widgets, and those sent in handling them, have been handled.
 
     Work in threads may not have ended.

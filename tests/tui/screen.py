@@ -21,14 +21,14 @@ from tests.tui.widgets.drawn import strips_of
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 RECORDING = RECORDINGS / "containerd-2.1.nriscope.db"
-PATIENCE = 30.0
-"""Timeout in seconds, sufficient on a busy machine."""
-_TURN = 0.005
+TIMEOUT_S = 30.0
+"""Timeout of a condition, sufficient on a busy machine."""
+_CHECK_INTERVAL_S = 0.005
 """Seconds between checks of the screen."""
-_STALL = 0.5
+_MAX_COUNTED_S = 0.5
 """Maximum seconds counted per check: if the machine stalls, so does the app."""
 
-# Waiting uses a whole processor here, so that the measured load must not reduce polling.
+# Waiting uses a whole processor here: do not reduce polling because of the measured load.
 polling.MAX_POLL_SECONDS = polling.POLL_SECONDS
 
 
@@ -59,11 +59,11 @@ class Shown:
         """Wait until the condition holds."""
         waited = 0.0
         while not condition():
-            if waited > PATIENCE:
-                raise AssertionError(f"it never came:\n{self.text()}")
+            if waited > TIMEOUT_S:
+                raise AssertionError(f"timed out; the screen shows:\n{self.text()}")
             began = monotonic()
-            await self.pilot.pause(_TURN)
-            waited += min(monotonic() - began, _STALL)
+            await self.pilot.pause(_CHECK_INTERVAL_S)
+            waited += min(monotonic() - began, _MAX_COUNTED_S)
 
     async def shows(self, *words: str) -> None:
         """Wait until all of ``words`` are on the screen."""
@@ -84,7 +84,7 @@ class Shown:
         return self.app.views.events.selected_event_id
 
 
-def copied(folder: Path) -> Path:
+def copy_recording(folder: Path) -> Path:
     """Copy the recording, for tests that write to it."""
     return Path(shutil.copy(RECORDING, folder / "r.nriscope.db"))
 
@@ -106,11 +106,11 @@ async def settle(app: App[None], pilot: Pilot[None]) -> None:
 
     A worker may be replaced by another one, and the last one may end between two checks.
     """
-    await keyboard.taken(pilot)
+    await keyboard.wait_until_handled(pilot)
     while _is_at_work(app):
         with suppress(WorkerCancelled):
             await app.workers.wait_for_complete()
-        await keyboard.taken(pilot)
+        await keyboard.wait_until_handled(pilot)
 
 
 def _is_at_work(app: App[None]) -> bool:

@@ -22,11 +22,11 @@ from tests.tui.widgets.drawn import strips_of
 FOLDER = Path(__file__).parent / "snapshots"
 WRITES = os.environ.get("NRI_SCOPE_SNAPSHOTS") == "write"
 
-_SAME = 0.8
+_STILL_BEFORE_WRITE_S = 0.8
 """Seconds without changes before a screen is written."""
-_GIVEN_UP = 4.0
+_STILL_BEFORE_FAILURE_S = 4.0
 """Seconds without changes before a screen is reported to differ from its snapshot."""
-_STALL = 0.25
+_MAX_COUNTED_S = 0.25
 """Maximum seconds counted per check: if the machine stalls, so does the app."""
 _TEXT = ("accent", "error", "primary", "secondary", "success", "warning")
 """Text colours with a meaning."""
@@ -39,40 +39,40 @@ _NO_BAR = str.maketrans(dict.fromkeys("▁▂▃▄▅▆▇█▉▊▋▌▍�
 _ATTRIBUTES = ("bold", "italic", "reverse", "strike", "underline")
 
 
-async def stands_still(shown: Shown, seconds: float) -> str:
+async def wait_until_still(shown: Shown, seconds: float) -> str:
     """Wait until the screen has not changed for ``seconds``; return its picture."""
     picture, still = picture_of(shown), 0.0
     while still < seconds:
-        still += await _turn(shown)
+        still += await _wait(shown)
         if (now := picture_of(shown)) != picture:
             picture, still = now, 0.0
     return picture
 
 
-async def looks_like(shown: Shown, name: str) -> None:
+async def assert_snapshot(shown: Shown, name: str) -> None:
     """Wait until the screen equals the snapshot, or write the snapshot if requested."""
     size = shown.app.size
     path = FOLDER / f"{name}-{size.width}x{size.height}.txt"
     if WRITES:
-        path.write_text(await stands_still(shown, _SAME), encoding="utf-8")
+        path.write_text(await wait_until_still(shown, _STILL_BEFORE_WRITE_S), encoding="utf-8")
         return
-    kept = path.read_text(encoding="utf-8") if path.exists() else ""
+    expected = path.read_text(encoding="utf-8") if path.exists() else ""
     picture, still = picture_of(shown), 0.0
-    while picture != kept:
-        if still > _GIVEN_UP:
+    while picture != expected:
+        if still > _STILL_BEFORE_FAILURE_S:
             difference = difflib.unified_diff(
-                kept.splitlines(), picture.splitlines(), f"{path.name}, as it was kept", "now", n=1
+                expected.splitlines(), picture.splitlines(), path.name, "screen", n=1
             )
             raise AssertionError("\n".join([*difference, "", picture]))
-        still += await _turn(shown)
+        still += await _wait(shown)
         if (now := picture_of(shown)) != picture:
             picture, still = now, 0.0
 
 
-async def _turn(shown: Shown) -> float:
+async def _wait(shown: Shown) -> float:
     began = monotonic()
     await shown.pilot.pause(0.01)
-    return min(monotonic() - began, _STALL)
+    return min(monotonic() - began, _MAX_COUNTED_S)
 
 
 def picture_of(shown: Shown) -> str:
@@ -86,12 +86,14 @@ def picture_of(shown: Shown) -> str:
     notes: list[str] = []
     for number, strip in enumerate(strips_of(shown.app), 1):
         lines.append(strip.text.translate(_NO_BAR).rstrip())
-        marked: dict[str, list[str]] = {}
+        highlighted: dict[str, list[str]] = {}
         for note, run in groupby(strip, lambda segment: _note(segment.style, names)):
             text = "".join(segment.text for segment in run).translate(_NO_BAR).strip()
             if note and text:
-                marked.setdefault(note, []).append(text)
-        notes += [f"{number:>2}  {note}: {' | '.join(texts)}" for note, texts in marked.items()]
+                highlighted.setdefault(note, []).append(text)
+        notes += [
+            f"{number:>2}  {note}: {' | '.join(texts)}" for note, texts in highlighted.items()
+        ]
     return "\n".join([*lines, "", "-- what stands out, by line", *notes, ""])
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 60.0
-"""Seconds for anything that a busy machine may delay."""
+TIMEOUT_S = 60.0
+"""Timeout of a condition, sufficient on a busy machine."""
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 
@@ -49,11 +49,11 @@ class Terminal:
         """Wait until a condition holds for the screen."""
         text = ""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_S):
                 while not condition(text := await self.screen()):
                     await asyncio.sleep(0.1)
         except TimeoutError:
-            raise AssertionError(f"it never came:\n{text}") from None
+            raise AssertionError(f"timed out; the screen shows:\n{text}") from None
         return text
 
     async def shows(self, *words: str) -> str:
@@ -70,15 +70,15 @@ async def terminal(
     variables: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Terminal]:
     """Run ``nri-scope COMMAND`` in a terminal, which then prints the exit status."""
-    # A socket's path may have 107 bytes, and a folder of a test more.
+    # The path of a socket is limited to 107 bytes, which a test's folder may exceed.
     window = Terminal(Path(f"/tmp/nri-scope-tmux-{abs(hash(folder)):x}"))
     program = f"TERM={term} {shlex.quote(sys.executable)} -m nri_scope"
-    given = [f"-e{name}={value}" for name, value in (variables or {}).items()]
+    environment = [f"-e{name}={value}" for name, value in (variables or {}).items()]
     words = f"{program} {command}; echo ended with $?; exec cat"
     width, height = map(str, size)
     await window.tmux(
         *("new-session", "-d", "-x", width, "-y", height, "-c", str(folder)),
-        *(*given, "-e", f"XDG_CONFIG_HOME={folder}", words),
+        *(*environment, "-e", f"XDG_CONFIG_HOME={folder}", words),
     )
     try:
         yield window

@@ -37,5 +37,5 @@ async def test_each_view_has_a_method_for_each_of_its_keys() -> None:
             targets: list[Widget] = [current]
             targets += [current.body] if isinstance(current, Board) else []
             for action in DEFAULT.of(scope):
-                able = [hasattr(one, f"action_{action.name}") for one in targets]
-                assert any(able), (scope, action.name)
+                has_method = [hasattr(one, f"action_{action.name}") for one in targets]
+                assert any(has_method), (scope, action.name)

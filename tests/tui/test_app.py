@@ -19,7 +19,7 @@ from nri_scope.tui.actions import DEFAULT
 from nri_scope.tui.commands import copy
 from nri_scope.tui.list.scroll_state import FollowState
 from nri_scope.tui.widgets import screens
-from tests.tui.screen import RECORDING, copied, showing
+from tests.tui.screen import RECORDING, copy_recording, showing
 
 
 async def test_first_screen_shows_title_and_events() -> None:
@@ -197,11 +197,11 @@ async def test_search_keys_pressed_during_a_search_take_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with showing() as screen:
-        found = asyncio.Event()
+        release = asyncio.Event()
         search = screen.app.store.find
 
         async def slow(*arguments: Any) -> int | None:
-            await found.wait()
+            await release.wait()
             return await search(*arguments)
 
         monkeypatch.setattr(screen.app.store, "find", slow)
@@ -209,14 +209,14 @@ async def test_search_keys_pressed_during_a_search_take_effect(
         await screen.type("SIDECAR")
         await screen.press("enter", "n", "n", "N", "n")
         await screen.shows("searching for SIDECAR")
-        found.set()
+        release.set()
         await screen.until(lambda: screen.selected == 11)
         await screen.hides("searching for")
         assert screen.selected == 11
-        found.clear()
+        release.clear()
         await screen.press("n", "n", "escape")
         await screen.shows("search stopped")
-        found.set()
+        release.set()
         await screen.press("N")
         await screen.until(lambda: screen.selected == 10)
 
@@ -430,7 +430,7 @@ async def test_too_small_terminal_shows_a_message_until_enlarged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "words", "then", "shown"),
+    ("keys", "words", "next_key", "expected"),
     [
         (["?"], "keys of this screen", "down", "Events"),
         (["ctrl+p"], "show pods and containers", "z", "maximise the detail pane"),
@@ -438,9 +438,9 @@ async def test_too_small_terminal_shows_a_message_until_enlarged() -> None:
     ],
 )
 async def test_overlay_reappears_when_a_too_small_terminal_is_enlarged(
-    tmp_path: Path, keys: list[str], words: str, then: str, shown: str
+    tmp_path: Path, keys: list[str], words: str, next_key: str, expected: str
 ) -> None:
-    path = copied(tmp_path)
+    path = copy_recording(tmp_path)
     async with showing(path, size=(100, 40)) as screen:
         await screen.go_to(6)
         await screen.press(*keys)
@@ -453,8 +453,8 @@ async def test_overlay_reappears_when_a_too_small_terminal_is_enlarged(
         await screen.pilot.resize_terminal(100, 40)
         await screen.shows(words)
         await screen.until(lambda: screen.app.focused is focused)
-        await screen.press(then)
-        await screen.shows(shown)
+        await screen.press(next_key)
+        await screen.shows(expected)
         await screen.hides("too small")
 
 

@@ -13,7 +13,7 @@ from nri_scope.recording.marks.table import marks_in
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.actions import shown as shown_key
 from nri_scope.tui.containers.container_board import ContainerBoard
-from tests.tui.screen import Shown, copied, showing
+from tests.tui.screen import Shown, copy_recording, showing
 
 
 async def test_search_runs_in_the_current_view() -> None:
@@ -100,14 +100,14 @@ async def test_keys_typed_right_after_a_view_key_are_not_lost() -> None:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Delay reading of the tree until the event is set."""
-    go_on, read = asyncio.Event(), ContainerBoard.work
+    release, read = asyncio.Event(), ContainerBoard.work
 
     async def work(self: ContainerBoard) -> None:
-        await go_on.wait()
+        await release.wait()
         await read(self)
 
     monkeypatch.setattr(ContainerBoard, "work", work)
-    return go_on
+    return release
 
 
 async def test_keys_wait_until_a_slow_view_has_its_lines(slow: asyncio.Event) -> None:
@@ -131,7 +131,7 @@ async def test_keys_typed_right_after_the_palette_or_help_key_are_not_lost() -> 
 
 
 async def test_keys_after_a_filter_act_on_the_matching_events(tmp_path: Path) -> None:
-    path = copied(tmp_path)
+    path = copy_recording(tmp_path)
     async with showing(path) as shown:
         await shown.shows("1 of 34")
         _type(shown, "f", *"event:PostUpdateContainer", "enter", "home", "m")
@@ -146,11 +146,11 @@ async def test_keys_after_a_filter_act_on_the_matching_events(tmp_path: Path) ->
 async def test_key_waits_until_the_line_under_the_cursor_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    go_on, look = asyncio.Event(), ContainerBoard.read_missing
+    release, read_missing = asyncio.Event(), ContainerBoard.read_missing
 
-    async def slowly(self: ContainerBoard) -> bool:
-        await go_on.wait()
-        return await look(self)
+    async def read_missing_slowly(self: ContainerBoard) -> bool:
+        await release.wait()
+        return await read_missing(self)
 
     async with showing(size=(80, 10)) as shown:
         await shown.press("2")
@@ -161,12 +161,12 @@ async def test_key_waits_until_the_line_under_the_cursor_is_read(
                 and shown.app.views.current.has_content
             )
         )
-        monkeypatch.setattr(ContainerBoard, "read_missing", slowly)
+        monkeypatch.setattr(ContainerBoard, "read_missing", read_missing_slowly)
         _type(shown, "end", "enter", "1")
         await shown.until(
             lambda: isinstance(tree := shown.app.views.current, ContainerBoard) and tree.lacks_line
         )
-        go_on.set()
+        release.set()
         await shown.shows("[1 Events]", "> jobs/batch/broken")
 
 

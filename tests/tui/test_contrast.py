@@ -14,10 +14,10 @@ from tests.replay.recordings import of_capture
 from tests.tui.screen import Shown, showing
 from tests.tui.widgets.drawn import strips_of
 
-LEAST = 3.0
-"""Contrast that WCAG asks for of large text and of what is no text; most text here has far more."""
+MIN_CONTRAST = 3.0
+"""Minimum of WCAG for large text and graphics; most text here has far more."""
 
-_LINES = " │─╭╮╰╯▁▂▃▄▅▆▇█▏"
+_BORDERS = " │─╭╮╰╯▁▂▃▄▅▆▇█▏"
 """Borders and scroll bars."""
 
 
@@ -53,15 +53,17 @@ async def test_all_text_contrasts_with_its_background(
         _assert_readable(screen, "help")
 
 
-def _assert_readable(screen: Shown, what: str) -> None:
-    # What is behind another screen is meant to be faint.
+def _assert_readable(screen: Shown, context: str) -> None:
+    # Text behind a modal screen is dimmed on purpose.
     top = screen.app.screen
     region = top.query_one(Lines).region if top.is_modal else top.region
     for strip in strips_of(screen.app)[region.y : region.bottom]:
         for text, style, _ in strip.crop(region.x, region.right):
-            if text.strip(_LINES) and style and style.color and style.bgcolor:
+            if text.strip(_BORDERS) and style and style.color and style.bgcolor:
                 ratio = _contrast(style.color, style.bgcolor)
-                assert ratio >= LEAST, f"{what}: {text!r} is {style}, a contrast of {ratio:.1f}"
+                assert ratio >= MIN_CONTRAST, (
+                    f"{context}: {text!r} is {style}, a contrast of {ratio:.1f}"
+                )
 
 
 def _contrast(color: RichColor, other: RichColor) -> float:

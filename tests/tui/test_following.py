@@ -14,14 +14,14 @@ from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.list.event_list import EventList
 from tests.replay.recordings import START_NS, container, life, run_pod
-from tests.tui.keyboard import taken
+from tests.tui.keyboard import wait_until_handled
 from tests.tui.screen import Shown, showing
 
 SECOND = 10**9
 
 
-class Writing:
-    """A recording with its recorder."""
+class LiveRecording:
+    """A recording and its recorder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Writing:
         )
         return self.session
 
-    def events(self, count: int = 1) -> None:
+    def record(self, count: int = 1) -> None:
         session = self.session or self.begin()
         method, message = run_pod()
         for _ in range(count):
@@ -68,61 +68,65 @@ class Writing:
             )
 
 
-@pytest.fixture(name="writing")
-def _writing(tmp_path: Path) -> Iterator[Writing]:
-    writing = Writing(tmp_path / "a.nriscope.db")
-    yield writing
-    writing.recorder.close()
+@pytest.fixture(name="recording")
+def _recording(tmp_path: Path) -> Iterator[LiveRecording]:
+    recording = LiveRecording(tmp_path / "a.nriscope.db")
+    yield recording
+    recording.recorder.close()
 
 
-async def grown(screen: Shown, events: int) -> None:
+async def wait_for_events(screen: Shown, events: int) -> None:
     """Wait until the list has this many events and its scroll bar fits."""
     shown = screen.app.views.events
     await screen.until(lambda: shown.view.events == events)
     await screen.until(lambda: shown.virtual_size.height == shown.view.length)
 
 
-async def test_growing_recording_is_followed(writing: Writing) -> None:
-    writing.events(3)
-    async with showing(writing.path) as screen:
-        await grown(screen, 3)
+async def test_growing_recording_is_followed(recording: LiveRecording) -> None:
+    recording.record(3)
+    async with showing(recording.path) as screen:
+        await wait_for_events(screen, 3)
         await screen.shows("being recorded", "following · 4 of 4")
-        writing.events(40)
-        await grown(screen, 43)
+        recording.record(40)
+        await wait_for_events(screen, 43)
         await screen.shows("following · 44 of 44")
         assert screen.selected == 43
 
 
 async def test_new_events_cause_no_layout(
-    writing: Writing, monkeypatch: pytest.MonkeyPatch
+    recording: LiveRecording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writing.events(40)
-    async with showing(writing.path) as screen:
+    recording.record(40)
+    async with showing(recording.path) as screen:
         await screen.shows("following · 41 of 41", "RunPodSandbox")
-        await taken(screen.pilot)
-        events, laid_out = screen.app.views.events, []
+        await wait_until_handled(screen.pilot)
+        events, layouts = screen.app.views.events, []
         refresh = EventList.refresh
 
-        def noted(self: EventList, *regions: Region, layout: bool = False, **more: Any) -> Any:
-            laid_out.append(layout)
+        def record_layout(
+            self: EventList, *regions: Region, layout: bool = False, **more: Any
+        ) -> Any:
+            layouts.append(layout)
             return refresh(self, *regions, layout=layout, **more)
 
-        monkeypatch.setattr(EventList, "refresh", noted)
-        writing.events(5)
+        monkeypatch.setattr(EventList, "refresh", record_layout)
+        recording.record(5)
         await screen.shows("following · 46 of 46")
-        assert laid_out and not any(laid_out)
+        assert layouts and not any(layouts)
         assert events.virtual_size.height == 46
         assert events.vertical_scrollbar.window_virtual_size == 46
 
 
-async def test_moving_up_stops_following_and_new_events_are_counted(writing: Writing) -> None:
-    writing.events(5)
-    async with showing(writing.path) as screen:
-        await grown(screen, 5)
+async def test_moving_up_stops_following_and_new_events_are_counted(
+    recording: LiveRecording,
+) -> None:
+    recording.record(5)
+    async with showing(recording.path) as screen:
+        await wait_for_events(screen, 5)
         await screen.press("up")
         await screen.shows("scrolled")
         selected = screen.selected
-        writing.events(30)
+        recording.record(30)
         await screen.shows("scrolled, +17 new")
         assert screen.selected == selected
         await screen.press("F")
@@ -130,10 +134,10 @@ async def test_moving_up_stops_following_and_new_events_are_counted(writing: Wri
         assert screen.selected == 35
 
 
-async def test_second_end_resumes_following(writing: Writing) -> None:
-    writing.events(5)
-    async with showing(writing.path) as screen:
-        await grown(screen, 5)
+async def test_second_end_resumes_following(recording: LiveRecording) -> None:
+    recording.record(5)
+    async with showing(recording.path) as screen:
+        await wait_for_events(screen, 5)
         await screen.press("home")
         await screen.shows("scrolled")
         await screen.press("end")
@@ -142,13 +146,15 @@ async def test_second_end_resumes_following(writing: Writing) -> None:
         await screen.shows("following")
 
 
-async def test_paused_list_does_not_change_while_events_are_recorded(writing: Writing) -> None:
-    writing.events(5)
-    async with showing(writing.path) as screen:
-        await grown(screen, 5)
+async def test_paused_list_does_not_change_while_events_are_recorded(
+    recording: LiveRecording,
+) -> None:
+    recording.record(5)
+    async with showing(recording.path) as screen:
+        await wait_for_events(screen, 5)
         await screen.press("space")
         await screen.shows("paused")
-        writing.events(10)
+        recording.record(10)
         await screen.shows("paused, +10 new")
         assert screen.selected == 5 and screen.app.views.events.listing.length == 6
         await screen.press("space")
@@ -156,25 +162,25 @@ async def test_paused_list_does_not_change_while_events_are_recorded(writing: Wr
         assert screen.selected == 15
 
 
-async def test_filter_includes_later_events(writing: Writing) -> None:
-    writing.events(2)
-    async with showing(writing.path) as screen:
+async def test_filter_includes_later_events(recording: LiveRecording) -> None:
+    recording.record(2)
+    async with showing(recording.path) as screen:
         await screen.press("f")
         await screen.type("event:RunPodSandbox")
         await screen.press("enter")
         await screen.shows("2 matches")
-        writing.events(3)
+        recording.record(3)
         await screen.shows("5 matches")
 
 
-async def test_gaps_are_rows_and_counted_in_the_title(writing: Writing) -> None:
-    writing.events(2)
-    writing.recorder.note_gap(
-        writing.session, writing.at_ns, writing.at_ns + SECOND, "queue full", 7
+async def test_gaps_are_rows_and_counted_in_the_title(recording: LiveRecording) -> None:
+    recording.record(2)
+    recording.recorder.note_gap(
+        recording.session, recording.at_ns, recording.at_ns + SECOND, "queue full", 7
     )
-    writing.at_ns += SECOND
-    writing.events(2)
-    async with showing(writing.path) as screen:
+    recording.at_ns += SECOND
+    recording.record(2)
+    async with showing(recording.path) as screen:
         await screen.shows("! 1 gap, 7 lost", "queue full")
         await screen.press("f")
         await screen.type("event:RunPodSandbox")
@@ -182,58 +188,59 @@ async def test_gaps_are_rows_and_counted_in_the_title(writing: Writing) -> None:
         await screen.shows(" of 5 · 4 matches, 1 gap: event:RunPodSandbox", "queue full")
 
 
-async def test_empty_recording_shows_that_it_waits_for_events(writing: Writing) -> None:
-    async with showing(writing.path) as screen:
+async def test_empty_recording_shows_that_it_waits_for_events(recording: LiveRecording) -> None:
+    async with showing(recording.path) as screen:
         await screen.shows("No events yet", "Waiting for the recorder to write events to this")
-        writing.events()
+        recording.record()
         await screen.shows("RunPodSandbox")
         await screen.hides("No events yet")
 
 
-async def test_finished_recording_without_events_does_not_wait_for_them(writing: Writing) -> None:
-    writing.begin()
-    writing.recorder.close()
-    async with showing(writing.path) as screen:
+async def test_finished_recording_without_events_does_not_wait_for_them(
+    recording: LiveRecording,
+) -> None:
+    recording.begin()
+    recording.recorder.close()
+    async with showing(recording.path) as screen:
         await screen.until(lambda: screen.app.store.facts.sessions)
         assert "No events yet" not in screen.text()
 
 
-class News:
+class FixedStatus:
     """Fixed status of a recorder."""
 
     def __init__(self, latest: str) -> None:
         self.latest = latest
         self.ended = False
 
-    def hear(self) -> None:
-        """The recorder has not ended."""
 
-
-async def test_live_view_shows_the_status_of_the_recorder(writing: Writing) -> None:
-    news = News("waiting for a runtime: /run/nri.sock: there is no such file")
-    async with showing(writing.path, live=True, recorder=news) as screen:
+async def test_live_view_shows_the_status_of_the_recorder(recording: LiveRecording) -> None:
+    status = FixedStatus("waiting for a runtime: /run/nri.sock: there is no such file")
+    async with showing(recording.path, live=True, recorder=status) as screen:
         await screen.shows("No events yet", "waiting for a runtime: /run/nri.sock", " live")
 
 
-async def test_lost_runtime_is_shown_in_the_title(writing: Writing) -> None:
-    writing.events(2)
-    async with showing(writing.path, live=True, recorder=News(""), size=(120, 24)) as screen:
+async def test_lost_runtime_is_shown_in_the_title(recording: LiveRecording) -> None:
+    recording.record(2)
+    async with showing(
+        recording.path, live=True, recorder=FixedStatus(""), size=(120, 24)
+    ) as screen:
         await screen.shows("live")
         assert "runtime gone" not in screen.text()
-        assert writing.session is not None
-        writing.recorder.end_session(writing.session, "closed by the runtime", writing.at_ns)
+        assert recording.session is not None
+        recording.recorder.end_session(recording.session, "closed by the runtime", recording.at_ns)
         await screen.shows("runtime gone, waiting", "closed by the runtime")
 
 
-async def test_message_stays_while_events_arrive(writing: Writing) -> None:
-    writing.events(2)
-    async with showing(writing.path) as screen:
-        await grown(screen, 2)
+async def test_message_stays_while_events_arrive(recording: LiveRecording) -> None:
+    recording.record(2)
+    async with showing(recording.path) as screen:
+        await wait_for_events(screen, 2)
         await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("m")
         await screen.shows("event 2 is marked")
-        writing.events(2)
-        await grown(screen, 4)
+        recording.record(2)
+        await wait_for_events(screen, 4)
         await screen.until(lambda: screen.text().count("RunPodSandbox") == 4)
         await screen.shows("event 2 is marked")
         await screen.press("F")
@@ -241,25 +248,25 @@ async def test_message_stays_while_events_arrive(writing: Writing) -> None:
         await screen.hides("event 2 is marked")
 
 
-async def test_moved_file_is_reported_and_its_rows_stay(writing: Writing) -> None:
-    writing.events(2)
-    async with showing(writing.path, size=(139, 24)) as screen:
-        await grown(screen, 2)
+async def test_moved_file_is_reported_and_its_rows_stay(recording: LiveRecording) -> None:
+    recording.record(2)
+    async with showing(recording.path, size=(139, 24)) as screen:
+        await wait_for_events(screen, 2)
         await screen.shows("RunPodSandbox")
-        writing.path.rename(writing.path.with_name("b.nriscope.db"))
+        recording.path.rename(recording.path.with_name("b.nriscope.db"))
         await screen.shows("it was deleted", "RunPodSandbox")
 
 
-async def test_narrowing_to_a_container_applies_to_every_view(writing: Writing) -> None:
-    session = writing.begin()
+async def test_narrowing_to_a_container_applies_to_every_view(recording: LiveRecording) -> None:
+    session = recording.begin()
     for name in ("app", "other"):
         for method, message in life(container(name)):
-            writing.at_ns += SECOND
-            writing.recorder.capture(
+            recording.at_ns += SECOND
+            recording.recorder.capture(
                 session,
                 CapturedCall(
-                    writing.at_ns,
-                    writing.at_ns,
+                    recording.at_ns,
+                    recording.at_ns,
                     method,
                     message.SerializeToString(),
                     b"",
@@ -269,8 +276,8 @@ async def test_narrowing_to_a_container_applies_to_every_view(writing: Writing) 
                     0,
                 ),
             )
-    async with showing(writing.path) as screen:
-        await grown(screen, 12)
+    async with showing(recording.path) as screen:
+        await wait_for_events(screen, 12)
         await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("i", "2")
         await screen.shows("[2 Containers]", "> shop/web/other")

@@ -21,12 +21,12 @@ from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.widgets.board import Board
 from tests.share.bundle.bundles import a_bundle
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
-from tests.tui.screen import Shown, copied, showing
+from tests.tui.screen import Shown, copy_recording, showing
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return copied(tmp_path)
+    return copy_recording(tmp_path)
 
 
 def _marks(path: Path) -> list[Mark]:
@@ -35,7 +35,7 @@ def _marks(path: Path) -> list[Mark]:
         return marks_in(recording)
 
 
-def _beside(path: Path) -> list[Mark]:
+def _sidecar_marks(path: Path) -> list[Mark]:
     """Return the marks in the file beside the recording."""
     return list(sidecar.read(sidecar.path_of(path)).values())
 
@@ -58,13 +58,13 @@ async def test_mark_is_shown_saved_and_loaded_again(path: Path) -> None:
 async def test_mark_set_while_another_is_being_written_is_saved(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    started, release = threading.Event(), threading.Event()
     put = table.put
 
-    def slowly(file: Path, what: Iterable[Mark], watch: RecorderLockProbe) -> set[MarkKey]:
-        begun.set()
-        go_on.wait()
-        return put(file, what, watch)
+    def slowly(file: Path, changes: Iterable[Mark], probe: RecorderLockProbe) -> set[MarkKey]:
+        started.set()
+        release.wait()
+        return put(file, changes, probe)
 
     monkeypatch.setattr(table, "put", slowly)
     async with showing(path) as screen:
@@ -72,9 +72,9 @@ async def test_mark_set_while_another_is_being_written_is_saved(
             await screen.go_to(event)
             await screen.press("m")
             await screen.shows(f"event {event} is marked")
-            await screen.until(begun.is_set)
+            await screen.until(started.is_set)
         screen.app.exit()
-        asyncio.get_running_loop().call_later(0.1, go_on.set)
+        asyncio.get_running_loop().call_later(0.1, release.set)
     assert [mark.event for mark in _marks(path)] == [5, 7]
 
 
@@ -119,7 +119,7 @@ async def test_number_of_marked_events_is_always_shown(path: Path) -> None:
         await screen.go_to(5)
         await screen.press("m", "down")
         await screen.shows("· 1 marked")
-    # So are marks of before, which keys act on, too.
+    # Marks of an earlier run are counted, too, because keys act on them.
     async with showing(path) as screen:
         await screen.shows("1 of 34 · 1 marked")
         await screen.press("r")
@@ -146,7 +146,7 @@ async def test_two_marked_events_are_compared(path: Path) -> None:
         await screen.shows("compare needs two")
         await screen.press("m")
         await screen.shows("event 5 is marked")
-        # One marked, and the one under the cursor.
+        # One marked event is compared with the event under the cursor.
         await screen.go_to(14)
         await screen.press("d")
         await screen.shows("A  #5 CreateContainer", "B  #14 PostUpdateContainer", "3 differences")
@@ -158,7 +158,7 @@ async def test_two_marked_events_are_compared(path: Path) -> None:
             await screen.shows(f"event {event} is marked")
         await screen.press("d")
         await screen.shows("3 events are marked: compare needs two")
-        # Of three, those of the container that is selected.
+        # Of three marked events, those of the selected container are compared.
         await screen.press("m")
         await screen.go_to(12)
         await screen.press("m")
@@ -278,7 +278,7 @@ async def test_warning_is_shown_if_marks_cannot_be_saved(path: Path) -> None:
             "is damaged: it contains no marks; it is left unchanged, and marks are lost"
         )
         await screen.go_to(5)
-        # Said before anything is typed.
+        # The warning is shown before a comment is typed.
         await screen.press("M")
         await screen.shows("lost when you leave: neither this recording nor its folder can be")
         await screen.press("escape", "m")
@@ -303,12 +303,12 @@ async def test_marks_of_a_bundle_or_growing_recording_are_saved_beside_it(
                 await screen.type("beside")
                 await screen.press("enter")
                 await screen.shows("event 5 is marked")
-            assert [(mark.event, mark.comment) for mark in _beside(each)] == [(5, "beside")]
+            assert [(mark.event, mark.comment) for mark in _sidecar_marks(each)] == [(5, "beside")]
             assert _marks(each) == []
     finally:
         recorder.close()
     assert bundle.read_bytes() == before
-    # Later it is still there; what is changed then goes into the recording.
+    # After the end of the recording the mark is still shown; changes go into the recording.
     async with showing(path) as screen:
         await screen.shows("1 of 34 · 1 marked")
         await screen.go_to(5)
@@ -323,18 +323,18 @@ async def test_marks_of_a_bundle_or_growing_recording_are_saved_beside_it(
 async def test_mark_is_saved_if_the_app_quits_while_the_reader_is_busy(
     path: Path,
 ) -> None:
-    held = threading.Event()
+    release = threading.Event()
     async with showing(path) as screen:
         await screen.go_to(5)
         await screen.press("2")
         await screen.press("down", "down")
         await screen.until(lambda: screen.app.views.current.selected_event_id)
-        busy = asyncio.create_task(screen.app.store.run(lambda recording: held.wait()))
+        busy = asyncio.create_task(screen.app.store.run(lambda recording: release.wait()))
         await asyncio.sleep(0)
-        # The newest event of a pod is not at hand, a row of the list is.
+        # The newest event of a pod must be read; a row of the list already is.
         number = screen.app.views.current.selected_event_id
         await screen.press("m", "1", "m", "q")
-        held.set()
+        release.set()
         await busy
     assert number is not None and number != 5
     assert [mark.event for mark in _marks(path)] == sorted([5, number])
@@ -350,7 +350,7 @@ async def test_two_apps_on_one_recording_keep_the_marks_of_both(path: Path) -> N
             await one.press("m")
             await one.shows("event 5 is marked")
             await one.until(lambda: len(_marks(path)) == 2)
-        # And both go on reading.
+        # Both continue reading.
         await one.press("g", "end")
         await one.shows("RemovePodSandbox")
     assert [mark.event for mark in _marks(path)] == [5, 7]
@@ -378,40 +378,40 @@ async def test_detail_keys_switch_tabs_and_layout(path: Path) -> None:
 
 
 @pytest.fixture
-def sends_no_resize(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def suppress_resize(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Request regions before layout: Textual then does not notify widgets of their size."""
     lay_out = Screen._refresh_layout
 
-    def asked_before(screen: Screen[None], *arguments: object, **named: object) -> None:
+    def query_regions_first(screen: Screen[None], *arguments: object, **named: object) -> None:
         screen._compositor._full_map_invalidated = True
         assert screen._compositor.full_map
         lay_out(screen, *arguments, **named)  # type: ignore[arg-type]
 
-    return lambda: monkeypatch.setattr(Screen, "_refresh_layout", asked_before)
+    return lambda: monkeypatch.setattr(Screen, "_refresh_layout", query_regions_first)
 
 
 async def test_list_fills_its_space_without_a_resize_event(
-    path: Path, sends_no_resize: Callable[[], None]
+    path: Path, suppress_resize: Callable[[], None]
 ) -> None:
     async with showing(path, size=(100, 28)) as screen:
         events = screen.app.views.events
         before = events.size.height
         await screen.press("p")
         await screen.until(lambda: events.listing.height == events.size.height != before)
-        sends_no_resize()
+        suppress_resize()
         await screen.press("p")
         await screen.until(lambda: events.listing.height == events.size.height == before)
 
 
 async def test_details_are_shown_without_a_resize_event(
-    path: Path, sends_no_resize: Callable[[], None]
+    path: Path, suppress_resize: Callable[[], None]
 ) -> None:
     async with showing(path, size=(100, 28)) as screen:
         await screen.go_to(5)
         detail = screen.app.views.detail
         await screen.until(lambda: detail._row == screen.app.views.events.selected_row)
         await screen.until(lambda: detail._stop.is_set)
-        sends_no_resize()
+        suppress_resize()
         await screen.press("p")
         await screen.shows("[Summary]", "container   app")
 

@@ -12,7 +12,7 @@ import pytest
 
 from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
-from tests.tui.screen import copied, showing
+from tests.tui.screen import copy_recording, showing
 from tests.tui.terminal import needs_tmux, terminal
 
 PLUGIN = """#!{python}
@@ -30,7 +30,7 @@ run(Plugin(), name="plugin")
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Copy a recording; temporary files are created beside it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return copied(tmp_path)
+    return copy_recording(tmp_path)
 
 
 async def test_command_line_is_copied_if_the_terminal_cannot_be_handed_over(
@@ -52,7 +52,7 @@ async def test_command_line_is_copied_if_the_terminal_cannot_be_handed_over(
         with Recording.open(Path(file)) as recording:
             events = [event for event in recording.events() if event.container == "app"]
         assert len(events) == 8 and Path(file).is_relative_to(tmp_path)
-        # What was typed before is there again.
+        # The previous input can be recalled.
         await screen.press("r", "up")
         await screen.shows("replay to ./p 'x'")
 
@@ -95,7 +95,7 @@ async def test_replay_to_a_plugin_uses_the_terminal_and_returns_it(
         await window.shows("replaying 8 shown events", '/process/env/MINE = "1"', "Enter returns")
         await window.press("Enter")
         await window.shows("matches: container:app", "q quit")
-        # A plugin that never comes: ^C ends the replay and not the screen.
+        # The plugin never connects: ^C ends the replay, but not the app.
         await window.press("r", "sleep 1000", "Enter")
         await window.shows("-- sleep 1000")
         await window.press("C-c")

@@ -19,7 +19,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share import bundle
 from nri_scope.share.extract import Extracted, Selection, extract, extraction
 from nri_scope.tui.commands import save
-from tests.tui.screen import Shown, copied, showing
+from tests.tui.screen import Shown, copy_recording, showing
 
 
 @pytest.fixture
@@ -29,17 +29,17 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return copied(tmp_path)
+    return copy_recording(tmp_path)
 
 
-def _made() -> list[Path]:
+def _saved_files() -> list[Path]:
     return list(Path.cwd().glob("*.nriscope.db"))
 
 
-async def _saved(screen: Shown) -> Recording:
+async def _save(screen: Shown) -> Recording:
     await screen.press("S")
     await screen.shows("saved ./nri-")
-    (path,) = _made()
+    (path,) = _saved_files()
     assert path.stat().st_mode & 0o777 == 0o600
     assert screen.app.made == [path]
     return Recording.open(path)
@@ -48,7 +48,7 @@ async def _saved(screen: Shown) -> Recording:
 async def test_all_events_are_saved_without_a_filter(path: Path) -> None:
     async with showing(path, size=(120, 24)) as screen:
         await screen.shows("1 of 34")
-        with await _saved(screen) as recording:
+        with await _save(screen) as recording:
             assert len(list(recording.events())) == 32
         await screen.shows("all 32 events")
 
@@ -56,7 +56,7 @@ async def test_all_events_are_saved_without_a_filter(path: Path) -> None:
 async def test_filtered_events_are_saved_with_their_context(path: Path) -> None:
     async with showing(path, size=(120, 24), where=parse("event:StopContainer")) as screen:
         await screen.shows("4 matches")
-        with await _saved(screen) as recording:
+        with await _save(screen) as recording:
             events = [event.event for event in recording.events()]
         assert events.count("StopContainer") == 4 and "CreateContainer" in events
         await screen.shows("4 shown events, plus ", " for context")
@@ -70,7 +70,7 @@ async def test_marked_events_are_saved_even_if_not_shown(path: Path) -> None:
         await screen.shows("event 15 is marked")
         await screen.press("e")
         await screen.shows("0 matches")
-        with await _saved(screen) as recording:
+        with await _save(screen) as recording:
             assert recording.event(15) is not None
         await screen.shows("1 marked event")
 
@@ -84,7 +84,7 @@ async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Pat
         await screen.type("mail me at jo@acme.test")
         await screen.press("enter")
         await screen.shows("event 15 is marked")
-        with await _saved(screen) as recording:
+        with await _save(screen) as recording:
             assert [mark.comment for mark in marks_in(recording)] == ["mail me at jo@acme.test"]
         await screen.press("E")
         await screen.shows("mark.comment")
@@ -104,15 +104,15 @@ async def test_nothing_is_saved_if_no_event_is_shown(path: Path) -> None:
         await screen.shows("0 matches")
         await screen.press("S")
         await screen.shows("no event is shown")
-    assert not _made()
+    assert not _saved_files()
 
 
 class _Held:
     """`extract` that blocks, before or after its work, until released."""
 
     def __init__(self, *, done: bool) -> None:
-        self.begun = asyncio.Event()
-        self.go_on = asyncio.Event()
+        self.started = asyncio.Event()
+        self.release = asyncio.Event()
         self._done = done
         self._loop = asyncio.get_running_loop()
 
@@ -131,13 +131,13 @@ class _Held:
 
         if not self._done:
             return extract(source, output, selection, marks=marks, on_progress=progress)
-        made = extract(source, output, selection, marks=marks)
+        extracted = extract(source, output, selection, marks=marks)
         self._hold()
-        return made
+        return extracted
 
     def _hold(self) -> None:
-        self._loop.call_soon_threadsafe(self.begun.set)
-        asyncio.run_coroutine_threadsafe(self.go_on.wait(), self._loop).result()
+        self._loop.call_soon_threadsafe(self.started.set)
+        asyncio.run_coroutine_threadsafe(self.release.wait(), self._loop).result()
 
 
 async def test_escape_stops_saving_and_leaves_no_file(
@@ -148,12 +148,12 @@ async def test_escape_stops_saving_and_leaves_no_file(
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("S")
-        await held.begun.wait()
+        await held.started.wait()
         await screen.shows("saving all 32 events: 0%")
         await screen.press("S")
         await screen.shows("another job is still running; Esc stops it")
         await screen.press("escape")
-        held.go_on.set()
+        held.release.set()
         await screen.shows("stopped: nothing was written")
     assert not list(Path.cwd().iterdir())
 
@@ -166,11 +166,11 @@ async def test_escape_after_the_file_was_written_reports_the_file(
     async with showing(path, size=(120, 24)) as screen:
         await screen.shows("1 of 34")
         await screen.press("S")
-        await held.begun.wait()
-        # Twice: nobody who is impatient is told something else.
+        await held.started.wait()
+        # A second Escape does not change the message.
         await screen.press("escape", "escape")
-        held.go_on.set()
-        (made,) = _made()
+        held.release.set()
+        (made,) = _saved_files()
         await screen.shows(f"too late to stop: ./{made.name} was already written")
         assert screen.app.made == [made]
 
@@ -183,9 +183,9 @@ async def test_quitting_stops_saving_and_leaves_no_file(
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("S")
-        await held.begun.wait()
+        await held.started.wait()
         screen.app.exit()
-        asyncio.get_running_loop().call_later(0.1, held.go_on.set)
+        asyncio.get_running_loop().call_later(0.1, held.release.set)
     assert not list(Path.cwd().iterdir()) and screen.app.made == []
 
 
@@ -208,7 +208,7 @@ async def test_home_is_used_if_the_current_folder_is_not_writable(
     home = tmp_path / "home"
     home.mkdir()
     current = Path.cwd()
-    # Whoever runs this may be allowed anything.
+    # Patched, because root may write to any folder.
     monkeypatch.setattr(save, "_is_writable", lambda folder: folder != current)
     monkeypatch.setenv("HOME", str(home))
     async with showing(path, size=(160, 24)) as screen:

@@ -16,15 +16,15 @@ from textual.widgets import Input
 
 from tests.replay.recordings import of_capture
 from tests.tui.screen import RECORDING, showing
-from tests.tui.snapshot import looks_like
-from tests.tui.test_following import News, Writing
+from tests.tui.snapshot import assert_snapshot
+from tests.tui.test_following import FixedStatus, LiveRecording
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((160, 50), id="160x50")]
 NAME = "node.nriscope.db"
 
 
 @pytest.fixture(autouse=True)
-def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fixed_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Use the same time zone and colours everywhere. All times are those of the recordings."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -45,37 +45,37 @@ def _chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("size", SIZES)
 async def test_views_of_a_passive_recording(size: tuple[int, int]) -> None:
     async with showing(RECORDING, size=size) as screen:
-        await looks_like(screen, "events")
+        await assert_snapshot(screen, "events")
         await screen.go_to(5)
         await screen.press("enter")
-        await looks_like(screen, "details")
+        await assert_snapshot(screen, "details")
         await screen.press("escape", "p", "2", "down", "down", "down", "right")
-        await looks_like(screen, "containers")
+        await assert_snapshot(screen, "containers")
         await screen.press("3", "down", "down", "down")
-        await looks_like(screen, "timeline")
+        await assert_snapshot(screen, "timeline")
         await screen.press("5")
-        await looks_like(screen, "sessions")
+        await assert_snapshot(screen, "sessions")
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_views_of_a_plugin_chain(size: tuple[int, int], tmp_path: Path, chain: Path) -> None:
-    # Marks are kept beside it.
+    # Work on a copy, because marks are written.
     path = Path(shutil.copy(chain, tmp_path / NAME))
     async with showing(path, size=size) as screen:
         await screen.press("c")
-        await looks_like(screen, "only-changes")
+        await assert_snapshot(screen, "only-changes")
         await screen.go_to(20)
         await screen.press("enter", "]", "]")
-        await looks_like(screen, "changes")
+        await assert_snapshot(screen, "changes")
         await screen.press("]")
-        await looks_like(screen, "blame")
+        await assert_snapshot(screen, "blame")
         await screen.press("escape", "m")
         await screen.shows("event 20 is marked")
         await screen.go_to(35)
         await screen.press("d")
-        await looks_like(screen, "compare")
+        await assert_snapshot(screen, "compare")
         await screen.press("escape", "p", "4", "down", "down", "down")
-        await looks_like(screen, "plugins")
+        await assert_snapshot(screen, "plugins")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -84,28 +84,28 @@ async def test_filter_error_no_match_and_help(size: tuple[int, int]) -> None:
         await screen.press("f")
         screen.app.query_one(Input).cursor_blink = False
         await screen.type("spod:web")
-        await looks_like(screen, "filter-wrong")
+        await assert_snapshot(screen, "filter-wrong")
         await screen.press("escape", "e")
-        await looks_like(screen, "no-match")
+        await assert_snapshot(screen, "no-match")
         await screen.press("e", "question_mark")
-        await looks_like(screen, "help")
+        await assert_snapshot(screen, "help")
 
 
 async def test_views_of_a_live_recording(tmp_path: Path) -> None:
-    writing = Writing(tmp_path / NAME)
+    recording = LiveRecording(tmp_path / NAME)
     try:
-        news = News("waiting for a runtime: /var/run/nri/nri.sock: there is no such file")
-        async with showing(writing.path, live=True, recorder=news) as screen:
-            await looks_like(screen, "live-no-event")
-            writing.events(30)
-            await looks_like(screen, "live-following")
+        status = FixedStatus("waiting for a runtime: /var/run/nri/nri.sock: there is no such file")
+        async with showing(recording.path, live=True, recorder=status) as screen:
+            await assert_snapshot(screen, "live-no-event")
+            recording.record(30)
+            await assert_snapshot(screen, "live-following")
             await screen.press("up")
-            writing.events(12)
-            await looks_like(screen, "live-scrolled")
-            session = writing.session
+            recording.record(12)
+            await assert_snapshot(screen, "live-scrolled")
+            session = recording.session
             assert session is not None
-            writing.recorder.end_session(session, "closed by the runtime", writing.at_ns)
+            recording.recorder.end_session(session, "closed by the runtime", recording.at_ns)
             await screen.press("F")
-            await looks_like(screen, "live-runtime-gone")
+            await assert_snapshot(screen, "live-runtime-gone")
     finally:
-        writing.recorder.close()
+        recording.recorder.close()

@@ -51,14 +51,14 @@ def test_interrupted_save_leaves_no_partial_file(tmp_path: Path) -> None:
 
 
 def test_text_for_the_clipboard_is_not_generated_beyond_its_limit() -> None:
-    made = 0
+    generated = 0
 
     def texts() -> Iterator[str]:
-        nonlocal made
+        nonlocal generated
         while True:
-            made += 1
+            generated += 1
             yield "é" * 500
 
     assert joined_for_clipboard(texts()) is None
-    assert made == CLIPBOARD_MAX // 1_000 + 1
+    assert generated == CLIPBOARD_MAX // 1_000 + 1
     assert joined_for_clipboard(["one", "\udcff"]) == "one\udcff"

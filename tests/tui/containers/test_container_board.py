@@ -13,7 +13,7 @@ from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, StatusText
 from tests.replay.recordings import RECORDING, of_capture, recording
-from tests.tui.boards import Growing, growing, showing
+from tests.tui.boards import GrowingRecording, growing, showing
 from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
 
 
@@ -69,7 +69,7 @@ async def test_right_unfolds_and_left_folds() -> None:
             "StopContainer",
             "RemoveContainer",
         ]
-        # From an event to its container; then that is folded; then to its pod, which is folded.
+        # Left moves from an event to its container, folds it, moves to its pod, and folds that.
         await shown.press("down", "left")
         assert names(shown.screen)[3] == "  ▾ app"
         await shown.press("left")
@@ -85,7 +85,7 @@ async def test_update_before_the_moved_message_keeps_the_cursor() -> None:
         assert isinstance(shown.board, ContainerBoard)
         await shown.press("down")
         shown.board.body.go_to(4)
-        # What was being read is there now: it is shown before a message can be taken.
+        # The result of a read is shown before the message of the cursor can be handled.
         await shown.board.grown(anew=False)
         assert shown.board.body.cursor == 4
         await shown.settle()
@@ -130,7 +130,7 @@ async def test_search_by_name_or_id_wraps_around() -> None:
         assert await board.find("SIDEcar") and board.body.cursor == 4
         assert await board.find("jobs/") and board.body.cursor == 5
         assert await board.find("jobs/", here=True) and board.body.cursor == 5
-        # The beginning of an id; it is before the cursor.
+        # The beginning of an id; the match is above the cursor.
         assert await board.find("c61408") and board.body.cursor == 3
         assert await board.find("agent", forwards=False) and board.body.cursor == 1
         assert not await board.find("nobody") and board.body.cursor == 1
@@ -153,10 +153,10 @@ async def test_names_the_plugins_that_changed_a_container(tmp_path: Path) -> Non
 
 async def test_cursor_stays_when_containers_are_added(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
-        await _grows(recorder)
+        await _check_growth(recorder)
 
 
-async def _grows(recorder: Growing) -> None:
+async def _check_growth(recorder: GrowingRecording) -> None:
     async with showing(recorder.path, ContainerBoard) as shown:
         await shown.press("down", "right", "down", "down")
         before = shown.board.selected_event_id

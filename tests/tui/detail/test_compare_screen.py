@@ -14,15 +14,15 @@ from nri_scope.events import Event
 from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.store.store import Store
 from tests.replay.recordings import RECORDING
-from tests.tui.keyboard import press, taken
+from tests.tui.keyboard import press, wait_until_handled
 from tests.tui.widgets.drawn import text_on
 
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    found = await Store.open(RECORDING)
-    yield found
-    await found.close()
+    opened = await Store.open(RECORDING)
+    yield opened
+    await opened.close()
 
 
 async def _events(store: Store) -> list[Event]:
@@ -31,11 +31,11 @@ async def _events(store: Store) -> list[Event]:
     return [event for event in created if event.event == "CreateContainer"]
 
 
-async def _shows(pilot: Pilot[None], text: str) -> str:
+async def _wait_for(pilot: Pilot[None], text: str) -> str:
     for _ in range(3_000):
         if text in (found := text_on(pilot.app)):
             return found
-        await taken(pilot)
+        await wait_until_handled(pilot)
     raise AssertionError(f"no {text!r} in:\n{text_on(pilot.app)}")
 
 
@@ -44,10 +44,10 @@ async def test_differences_fit_the_width_and_escape_closes_them(store: Store) ->
     app: App[None] = App()
     async with app.run_test(size=(140, 40)) as pilot:
         await app.push_screen(CompareScreen(store, one, other))
-        text = await _shows(pilot, "differences")
+        text = await _wait_for(pilot, "differences")
         assert '"db.shop.svc"  ' in text and " │ —" in text
         await pilot.resize_terminal(80, 40)
-        await _shows(pilot, 'A: "db.shop.svc"')
+        await _wait_for(pilot, 'A: "db.shop.svc"')
         await press(pilot, "escape")
         assert not isinstance(app.screen, CompareScreen)
 
@@ -61,7 +61,7 @@ async def test_read_error_is_shown(store: Store) -> None:
     app: App[None] = App()
     async with app.run_test(size=(140, 40)) as pilot:
         await app.push_screen(CompareScreen(Damaged(), one, other))  # type: ignore[arg-type]
-        await _shows(pilot, "x.db: it is damaged at event 5")
+        await _wait_for(pilot, "x.db: it is damaged at event 5")
 
 
 async def test_help_lists_the_keys(store: Store) -> None:
@@ -70,7 +70,7 @@ async def test_help_lists_the_keys(store: Store) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(CompareScreen(store, one, other))
         await press(pilot, "?")
-        await _shows(pilot, "keys of the comparison")
-        await _shows(pilot, "wrap long lines")
+        await _wait_for(pilot, "keys of the comparison")
+        await _wait_for(pilot, "wrap long lines")
         await press(pilot, "escape")
         assert isinstance(app.screen, CompareScreen)

@@ -29,9 +29,11 @@ def recording() -> Iterator[Recording]:
         yield found
 
 
-def _event(recording: Recording, name: str, of: str = "") -> Event:
+def _event(recording: Recording, name: str, container_name: str = "") -> Event:
     return next(
-        one for one in recording.events() if one.event == name and of in ("", one.container)
+        one
+        for one in recording.events()
+        if one.event == name and container_name in ("", one.container)
     )
 
 
@@ -62,7 +64,7 @@ def test_generated_values_of_two_containers_are_not_compared(recording: Recordin
     found = _compared(recording, a, b)
     assert "/process/env/FOO" in [change.path for change in found.changes]
     assert not any(a.container_id in line for line in _lines(found))
-    # The other way round it is the other way round.
+    # Swapping the events swaps the kinds of change.
     kinds = {change.path: change.kind for change in _compared(recording, b, a).changes}
     assert kinds["/process/env/FOO"] == "added"
 

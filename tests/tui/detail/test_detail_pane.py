@@ -26,14 +26,14 @@ from nri_scope.tui.widgets.lines import Lines
 from tests.recording.traffic import NOW, a_start, an_item
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import assert_harmless, hostile_recording
-from tests.tui.keyboard import press, taken
+from tests.tui.keyboard import press, wait_until_handled
 from tests.tui.screen import settle
 from tests.tui.widgets.drawn import text_on
 
 T = TypeVar("T")
 
 
-class _Views(Lines):
+class _OtherView(Lines):
     """Placeholder for the view beside the pane."""
 
 
@@ -41,37 +41,37 @@ class _App(App[None]):
     def __init__(self, store: Store, *, hidden: bool = False) -> None:
         super().__init__()
         self.pane = DetailPane(store, hidden=hidden)
-        self.left = 0
+        self.left_count = 0
 
     def compose(self) -> ComposeResult:
         with Box():
-            yield _Views(empty="the list")
+            yield _OtherView(empty="the list")
             yield self.pane
 
     def on_detail_pane_left(self) -> None:
-        self.left += 1
+        self.left_count += 1
 
 
-class _Counted:
+class _CountingStore:
     """Store that counts requests and can delay or fail them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.asked = 0
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
-        self.trouble: Exception | None = None
+        self.requests = 0
+        self.release = threading.Event()
+        self.release.set()
+        self.error: Exception | None = None
 
     async def run(self, work: Callable[[Recording], T]) -> T:
-        self.asked += 1
-        if self.trouble is not None:
-            raise self.trouble
+        self.requests += 1
+        if self.error is not None:
+            raise self.error
 
-        def patiently(recording: Recording) -> T:
-            assert self.may_go_on.wait(10)
+        def work_when_released(recording: Recording) -> T:
+            assert self.release.wait(10)
             return work(recording)
 
-        return await self._store.run(patiently)
+        return await self._store.run(work_when_released)
 
 
 @pytest.fixture
@@ -86,13 +86,13 @@ async def _rows(store: Store) -> list[Row]:
     return [row for row in rows if row.event is not None]
 
 
-async def _shows(pilot: Pilot[None], text: str) -> str:
+async def _wait_for(pilot: Pilot[None], text: str) -> str:
     """Wait until the pane shows ``text``; return the pane's text."""
     pane = pilot.app.query_one(DetailPane)
     for _ in range(3_000):
         if text in (found := text_on(pane)):
             return found
-        await taken(pilot)
+        await wait_until_handled(pilot)
     raise AssertionError(f"no {text!r} in:\n{text_on(pane)}")
 
 
@@ -101,14 +101,14 @@ async def test_shows_the_selected_row_and_keeps_the_tab(store: Store) -> None:
     app = _App(store)
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
-        text = await _shows(pilot, "before")
+        text = await _wait_for(pilot, "before")
         assert "[Summary] Container  Changes  Blame  Raw" in text
         assert "#5 CreateContainer shop/web/app" in text
         app.pane.action_previous_tab()
-        await _shows(pilot, "request:")
+        await _wait_for(pilot, "request:")
         assert app.pane.tab is Tab.RAW
         app.pane.show(rows[5])
-        text = await _shows(pilot, "POST_CREATE_CONTAINER")
+        text = await _wait_for(pilot, "POST_CREATE_CONTAINER")
         assert "[Raw]" in text
 
 
@@ -117,36 +117,36 @@ async def test_click_selects_a_tab(store: Store) -> None:
     app = _App(store)
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
-        await _shows(pilot, "before")
+        await _wait_for(pilot, "before")
         await pilot.click("TabLine", offset=(13, 0))
         assert app.pane.tab is Tab.CONTAINER
-        await _shows(pilot, "pod_sandbox_id:")
+        await _wait_for(pilot, "pod_sandbox_id:")
 
 
 async def test_rows_that_are_only_passed_over_are_not_read(store: Store) -> None:
     rows = await _rows(store)
-    counted = _Counted(store)
-    app = _App(counted)  # type: ignore[arg-type]
+    counting = _CountingStore(store)
+    app = _App(counting)  # type: ignore[arg-type]
     async with app.run_test(size=(100, 40)) as pilot:
         for row in rows[:20]:
             app.pane.show(row)
-        await _shows(pilot, f"number      {rows[19].event_id},")
-        assert counted.asked == 1
+        await _wait_for(pilot, f"number      {rows[19].event_id},")
+        assert counting.requests == 1
 
 
 async def test_slow_row_shows_a_placeholder(store: Store) -> None:
     rows = await _rows(store)
-    counted = _Counted(store)
-    app = _App(counted)  # type: ignore[arg-type]
+    counting = _CountingStore(store)
+    app = _App(counting)  # type: ignore[arg-type]
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
-        await _shows(pilot, "before")
-        counted.may_go_on.clear()
+        await _wait_for(pilot, "before")
+        counting.release.clear()
         app.pane.show(rows[5])
-        text = await _shows(pilot, "…")
+        text = await _wait_for(pilot, "…")
         assert "#6" in text and "before" not in text
-        counted.may_go_on.set()
-        await _shows(pilot, "number      6,")
+        counting.release.set()
+        await _wait_for(pilot, "number      6,")
 
 
 async def test_late_placeholder_does_not_replace_content(
@@ -155,21 +155,21 @@ async def test_late_placeholder_does_not_replace_content(
     rows = await _rows(store)
     app = _App(store)
     async with app.run_test(size=(100, 40)) as pilot:
-        waiting: list[Callable[[], object]] = []
+        placeholders: list[Callable[[], object]] = []
         set_timer = app.pane.set_timer
 
-        def kept(delay: float, callback: Callable[[], object]) -> object:
+        def record_timer(delay: float, callback: Callable[[], object]) -> object:
             if delay == detail_pane._PLACEHOLDER_DELAY_S:
-                waiting.append(callback)
+                placeholders.append(callback)
             return set_timer(delay, callback)
 
-        monkeypatch.setattr(app.pane, "set_timer", kept)
+        monkeypatch.setattr(app.pane, "set_timer", record_timer)
         app.pane.show(rows[4])
-        await _shows(pilot, "number      5,")
-        for callback in waiting:
+        await _wait_for(pilot, "number      5,")
+        for callback in placeholders:
             callback()
-        await taken(pilot)
-        assert waiting
+        await wait_until_handled(pilot)
+        assert placeholders
         assert "number      5," in text_on(app.pane)
 
 
@@ -178,52 +178,52 @@ async def test_content_stays_while_it_is_reread(
 ) -> None:
     monkeypatch.setattr(detail_pane, "_REREAD_S", 0.001)
     rows = await _rows(store)
-    counted = _Counted(store)
-    app = _App(counted)  # type: ignore[arg-type]
+    counting = _CountingStore(store)
+    app = _App(counting)  # type: ignore[arg-type]
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
-        await _shows(pilot, "before")
+        await _wait_for(pilot, "before")
         monkeypatch.setattr(detail_pane, "_PLACEHOLDER_DELAY_S", 0.001)
-        counted.may_go_on.clear()
+        counting.release.clear()
         app.pane.recording_grown()
-        while counted.asked < 2:
-            await taken(pilot)
+        while counting.requests < 2:
+            await wait_until_handled(pilot)
         later = asyncio.Event()
         app.pane.set_timer(0.05, later.set)
         await later.wait()
         assert "before" in text_on(app.pane)
-        counted.may_go_on.set()
+        counting.release.set()
 
 
 async def test_outdated_results_are_not_shown(store: Store) -> None:
     rows = await _rows(store)
-    counted = _Counted(store)
-    app = _App(counted)  # type: ignore[arg-type]
+    counting = _CountingStore(store)
+    app = _App(counting)  # type: ignore[arg-type]
     async with app.run_test(size=(100, 40)) as pilot:
-        counted.may_go_on.clear()
+        counting.release.clear()
         app.pane.show(rows[4])
-        await _shows(pilot, "…")
+        await _wait_for(pilot, "…")
         app.pane.show(rows[5])
         app.pane.show_tab(Tab.RAW)
-        counted.may_go_on.set()
-        await _shows(pilot, "POST_CREATE_CONTAINER")
-        assert counted.asked <= 3
+        counting.release.set()
+        await _wait_for(pilot, "POST_CREATE_CONTAINER")
+        assert counting.requests <= 3
 
 
 async def test_hidden_pane_reads_nothing(store: Store) -> None:
     rows = await _rows(store)
-    counted = _Counted(store)
-    app = _App(counted, hidden=True)  # type: ignore[arg-type]
+    counting = _CountingStore(store)
+    app = _App(counting, hidden=True)  # type: ignore[arg-type]
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
         app.pane.show_tab(Tab.RAW)
-        await taken(pilot)
-        assert counted.asked == 0
+        await wait_until_handled(pilot)
+        assert counting.requests == 0
         app.pane.action_toggle_detail()
-        await _shows(pilot, "request:")
+        await _wait_for(pilot, "request:")
         app.pane.action_toggle_detail()
-        await taken(pilot)
-        assert app.left == 1
+        await wait_until_handled(pilot)
+        assert app.left_count == 1
         assert "request:" not in text_on(app)
 
 
@@ -232,20 +232,20 @@ async def test_pane_is_beside_the_list_on_a_wide_screen_or_when_moved(
 ) -> None:
     app = _App(store)
     async with app.run_test(size=(220, 50)) as pilot:
-        await taken(pilot)
+        await wait_until_handled(pilot)
         assert app.pane.region.x == 110
         app.pane.action_move_detail()
-        await taken(pilot)
+        await wait_until_handled(pilot)
         assert (app.pane.region.x, app.pane.region.y) == (0, 25)
         await pilot.resize_terminal(80, 24)
-        await taken(pilot)
+        await wait_until_handled(pilot)
         assert (app.pane.region.x, app.pane.region.y) == (0, 12)
         app.pane.action_move_detail()
-        await taken(pilot)
+        await wait_until_handled(pilot)
         assert app.pane.region.x == 40
     other = _App(store)
     async with other.run_test(size=(80, 24)) as pilot:
-        await taken(pilot)
+        await wait_until_handled(pilot)
         assert other.pane.region.y == 12
 
 
@@ -253,12 +253,12 @@ async def test_maximised_pane_has_the_focus(store: Store) -> None:
     app = _App(store)
     async with app.run_test(size=(80, 24)) as pilot:
         app.pane.action_maximise_detail()
-        await taken(pilot)
+        await wait_until_handled(pilot)
         assert app.pane.region.size == (80, 24)
         assert app.focused is app.pane.body
         app.pane.action_maximise_detail()
-        await taken(pilot)
-        assert app.left == 1
+        await wait_until_handled(pilot)
+        assert app.left_count == 1
         assert app.pane.region.height == 12
 
 
@@ -268,11 +268,11 @@ async def test_enter_shows_all_lines_of_blame(store: Store) -> None:
     async with app.run_test(size=(100, 60)) as pilot:
         app.pane.show_tab(Tab.BLAME)
         app.pane.show(rows[4])
-        text = await _shows(pilot, "Enter in this pane shows all lines")
+        text = await _wait_for(pilot, "Enter in this pane shows all lines")
         assert "PATH=/bin" not in text
         app.pane.body.focus()
         await press(pilot, "enter")
-        await _shows(pilot, "PATH=/bin")
+        await _wait_for(pilot, "PATH=/bin")
 
 
 async def test_repeated_search_continues_from_the_last_match(store: Store) -> None:
@@ -281,7 +281,7 @@ async def test_repeated_search_continues_from_the_last_match(store: Store) -> No
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show_tab(Tab.RAW)
         app.pane.show(rows[4])
-        await _shows(pilot, "request:")
+        await _wait_for(pilot, "request:")
         assert await app.pane.find("destination")
         first = app.pane.body.found
         assert await app.pane.find("destination")
@@ -293,12 +293,12 @@ async def test_repeated_search_continues_from_the_last_match(store: Store) -> No
 
 async def test_read_error_is_shown(store: Store) -> None:
     rows = await _rows(store)
-    counted = _Counted(store)
-    counted.trouble = RecordingError("x.db", "it is damaged at event 5")
-    app = _App(counted)  # type: ignore[arg-type]
+    counting = _CountingStore(store)
+    counting.error = RecordingError("x.db", "it is damaged at event 5")
+    app = _App(counting)  # type: ignore[arg-type]
     async with app.run_test(size=(100, 40)) as pilot:
         app.pane.show(rows[4])
-        await _shows(pilot, "x.db: it is damaged at event 5")
+        await _wait_for(pilot, "x.db: it is damaged at event 5")
 
 
 async def test_a_hostile_recording_is_harmless_in_every_tab(tmp_path: Path) -> None:
@@ -337,11 +337,11 @@ async def test_summary_is_updated_while_the_recording_grows(
         async with app.run_test(size=(100, 40)) as pilot:
             await until(1)
             app.pane.show((await _rows(store))[0])
-            await _shows(pilot, "after       no event")
+            await _wait_for(pilot, "after       no event")
             recorder.capture(session, an_item("Configure", wall_ns=NOW + 10**9))
             await until(2)
             app.pane.recording_grown()
-            await _shows(pilot, "after       1.00s: 2 Configure")
+            await _wait_for(pilot, "after       1.00s: 2 Configure")
     finally:
         await store.close()
         recorder.close()

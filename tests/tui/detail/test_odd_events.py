@@ -37,7 +37,7 @@ ITEMS = [
 ]
 
 
-def told(recording: Recording, event: Event) -> str:
+def all_texts(recording: Recording, event: Event) -> str:
     """Return all texts about an event, from all outputs."""
     tabs = (Tab.SUMMARY, Tab.CONTAINER, Tab.CHANGES, Tab.RAW)
     queries = ("nri_json(?)", "nri_json(?, 'reply')")
@@ -60,12 +60,12 @@ def test_only_malformed_events_are_described_as_malformed(tmp_path: Path) -> Non
     record(path, ITEMS)
     with Recording.open(path) as recording:
         for item, event in zip(ITEMS, recording.events(), strict=True):
-            text = told(recording, event)
+            text = all_texts(recording, event)
             unknown = bool(item.service) or item.method == "Hibernate"
             malformed = not unknown and item.request == BAD
             assert ("malformed" in text) == (malformed or (not unknown and item.reply == BAD))
             assert ("unknown method or service" in text) == unknown
-            # Nothing is claimed of what was not understood.
+            # No claims are made about content that could not be decoded.
             if unknown or malformed:
                 assert "cannot change anything" not in text
                 assert "no pod" not in text and "no container" not in text

@@ -54,16 +54,16 @@ def _event(recording: Recording, name: str, container: str = "") -> Event:
 
 
 def _lines(recording: Recording, row: Row, tab: Tab, **more: object) -> list[str]:
-    wanted = TabRequest(row, tab, 80, **more)  # type: ignore[arg-type]
-    return [text_of(one) for one in detail(recording, wanted, CancelFlag())]
+    request = TabRequest(row, tab, 80, **more)  # type: ignore[arg-type]
+    return [text_of(one) for one in detail(recording, request, CancelFlag())]
 
 
-class TestTheSummaryOfAnEvent:
+class TestEventSummary:
     def test_shows_event_subject_and_reply(self, recording: Recording) -> None:
         event = _event(recording, "StartContainer", "app")
         text = "\n".join(_lines(recording, a_row(event), Tab.SUMMARY))
-        for said in ("StartContainer", "shop/web", "app", event.container_id, event.pod_id):
-            assert said in text
+        for expected in ("StartContainer", "shop/web", "app", event.container_id, event.pod_id):
+            assert expected in text
         assert "reply       ok  in 176µs, 0.0088 % of the 1.99s deadline" in text
         assert "uid         shop-web-0" in text
         assert "runtime     containerd 2.1.9+unknown, NRI 0.8.0 (inferred)" in text
@@ -101,7 +101,7 @@ class TestTheSummaryOfAnEvent:
             )
 
 
-class TestTheContainer:
+class TestContainerTab:
     def test_shows_the_container_of_the_event(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "CreateContainer")), Tab.CONTAINER)
         assert "name: app" in lines
@@ -117,7 +117,7 @@ class TestTheContainer:
         assert lines == ["This event contains no pod or container."]
 
 
-class TestChanges:
+class TestChangesTab:
     def test_lists_changes_with_their_owners(self, chain: Recording) -> None:
         changed = [
             event
@@ -136,7 +136,7 @@ class TestChanges:
         assert lines == ["Plugins cannot change anything in this event."]
 
 
-class TestBlame:
+class TestBlameTab:
     def test_names_the_owner_of_a_line(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.BLAME)
         assert any("CRI request" in one and "shares: 512" in one for one in lines)
@@ -154,7 +154,7 @@ class TestBlame:
         assert lines == ["This event has no container."]
 
 
-class TestRaw:
+class TestRawTab:
     def test_shows_decoded_request_and_reply(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.RAW)
         assert lines[:2] == ["request:", "  event: START_CONTAINER"]
@@ -170,7 +170,7 @@ class TestRaw:
             assert lines[1].endswith("  .. not a message")
 
 
-class TestWhatIsNoEvent:
+class TestGapsAndSessions:
     def test_gap_shows_duration_reason_and_lost_events(self, recording: Recording) -> None:
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=1_234)), Tab.SUMMARY)
         assert "reason      the disk is full" in lines
@@ -193,8 +193,8 @@ class TestWhatIsNoEvent:
 
 def test_removed_event_is_reported(recording: Recording) -> None:
     event = next(iter(recording.events()))
-    with_number = replace(event, id=10**9)
-    lines = _lines(recording, a_row(with_number), Tab.RAW)
+    removed = replace(event, id=10**9)
+    lines = _lines(recording, a_row(removed), Tab.RAW)
     assert lines == ["This event has been removed from the recording."]
 
 

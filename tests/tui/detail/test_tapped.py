@@ -18,7 +18,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return of_taps("containerd-1.7.24", tmp_path_factory.mktemp("tap") / "tap.nriscope.db")
 
 
-def told(recording: Recording, name: str) -> list[str]:
+def summary_lines(recording: Recording, name: str) -> list[str]:
     """Return the summary of the first event of this name."""
     event = next(one for one in recording.events() if one.event == name)
     lines = summary.of_event(recording, event)
@@ -27,7 +27,7 @@ def told(recording: Recording, name: str) -> list[str]:
 
 def test_summary_includes_tap_time_metadata_and_output(path: Path) -> None:
     with Recording.open(path) as recording:
-        lines = told(recording, "CreateContainer")
+        lines = summary_lines(recording, "CreateContainer")
     assert "tap         31µs  held by the tap, both directions" in lines
     assert "metadata    trace: CreateContainer" in lines
     at = lines.index("stdout      creating app")
@@ -36,8 +36,8 @@ def test_summary_includes_tap_time_metadata_and_output(path: Path) -> None:
 
 def test_calls_by_the_plugin_are_labelled(path: Path) -> None:
     with Recording.open(path) as recording:
-        assert told(recording, "UpdateContainers")[0].endswith("called by the plugin")
-        assert not told(recording, "CreateContainer")[0].endswith("called by the plugin")
+        assert summary_lines(recording, "UpdateContainers")[0].endswith("called by the plugin")
+        assert not summary_lines(recording, "CreateContainer")[0].endswith("called by the plugin")
 
 
 def test_calls_by_the_plugin_do_not_count_as_its_time(path: Path) -> None:

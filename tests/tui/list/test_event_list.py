@@ -10,7 +10,7 @@ from textual.strip import Strip
 
 from nri_scope.tui.list.event_list import EventList
 from tests.tui.screen import Shown, showing
-from tests.tui.snapshot import stands_still
+from tests.tui.snapshot import wait_until_still
 from tests.tui.widgets.drawn import strips_of
 
 
@@ -20,22 +20,22 @@ def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     drawn: list[int] = []
     render_line = EventList.render_line
 
-    def noted(self: EventList, y: int) -> Strip:
+    def record_line(self: EventList, y: int) -> Strip:
         drawn.append(y)
         return render_line(self, y)
 
-    monkeypatch.setattr(EventList, "render_line", noted)
+    monkeypatch.setattr(EventList, "render_line", record_line)
     return drawn
 
 
-async def _all_read(screen: Shown) -> None:
+async def _wait_until_read(screen: Shown) -> None:
     await screen.shows("1 of 34", "RunPodSandbox")
-    await stands_still(screen, 0.3)
+    await wait_until_still(screen, 0.3)
 
 
 async def test_moving_the_cursor_redraws_only_the_old_and_new_row(drawn: list[int]) -> None:
     async with showing(size=(100, 24)) as screen:
-        await _all_read(screen)
+        await _wait_until_read(screen)
         drawn.clear()
         await screen.press("down")
         await screen.shows("2 of 34")
@@ -46,10 +46,10 @@ async def test_moving_the_cursor_redraws_only_the_old_and_new_row(drawn: list[in
 
 async def test_scrolling_redraws_all_rows(drawn: list[int]) -> None:
     async with showing(size=(100, 24)) as screen:
-        await _all_read(screen)
+        await _wait_until_read(screen)
         height = screen.app.views.events.listing.height
         screen.app.views.events.go_to(height - 1)
-        await stands_still(screen, 0.3)
+        await wait_until_still(screen, 0.3)
         drawn.clear()
         await screen.press("down")
         await screen.shows(f"{height + 1} of 34", f">  {height} ")
@@ -58,7 +58,7 @@ async def test_scrolling_redraws_all_rows(drawn: list[int]) -> None:
 
 async def test_keys_without_effect_on_a_session_show_the_reason() -> None:
     async with showing() as screen:
-        await _all_read(screen)
+        await _wait_until_read(screen)
         await screen.press("=")
         await screen.shows("! this row is a session, not an event; type session:1 as a filter")
         await screen.press("o")
@@ -70,7 +70,7 @@ async def test_keys_without_effect_on_a_session_show_the_reason() -> None:
 
 async def test_equals_on_the_duration_filters_by_it() -> None:
     async with showing() as screen:
-        await _all_read(screen)
+        await _wait_until_read(screen)
         screen.app.views.events.go_to_event(3)
         await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("right", "right", "=")
@@ -80,7 +80,7 @@ async def test_equals_on_the_duration_filters_by_it() -> None:
 @pytest.mark.parametrize(("kind", "top"), [(events.MouseScrollDown, 5), (events.MouseScrollUp, 0)])
 async def test_mouse_wheel_scrolls_the_list(kind: type[events.MouseEvent], top: int) -> None:
     async with showing() as screen:
-        await _all_read(screen)
+        await _wait_until_read(screen)
         listing = screen.app.views.events.listing
         listing.scroll(2)
         wheel = kind(screen.app.views.events, 5, 5, 0, 0, 0, shift=False, meta=False, ctrl=False)
@@ -91,7 +91,7 @@ async def test_mouse_wheel_scrolls_the_list(kind: type[events.MouseEvent], top: 
 
 async def test_scroll_bar_scrolls_the_list() -> None:
     async with showing() as screen:
-        await _all_read(screen)
+        await _wait_until_read(screen)
         screen.app.views.events.post_message(ScrollTo(y=7))
         await screen.until(lambda: screen.app.views.events.listing.top == 7)
         assert screen.app.views.events.scroll_y == 7
@@ -100,7 +100,7 @@ async def test_scroll_bar_scrolls_the_list() -> None:
 async def test_no_color_leaves_only_default_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with showing() as screen:
-        await _all_read(screen)
+        await _wait_until_read(screen)
         segments = [segment for strip in strips_of(screen.app) for segment in strip]
         styles = [segment.style for segment in segments if segment.style]
         colors = [color for style in styles for color in (style.color, style.bgcolor) if color]

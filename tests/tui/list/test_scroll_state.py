@@ -63,7 +63,7 @@ def on_screen(listing: ScrollState) -> list[Key]:
     return [listing.view.key_at(position) for position in range(listing.top, stop)]
 
 
-class Laws(RuleBasedStateMachine):
+class ScrollStateMachine(RuleBasedStateMachine):
     """State machine: actions and growth in any order."""
 
     @initialize(count=st.integers(0, 20), follows=st.booleans())
@@ -71,7 +71,7 @@ class Laws(RuleBasedStateMachine):
         self.rows, self.listing = listing(count, follows=follows)
 
     @rule(count=st.integers(1, 8))
-    def rows_come(self, count: int) -> None:
+    def add_rows(self, count: int) -> None:
         selected, screen = self.listing.selected, on_screen(self.listing)
         state, length = self.listing.state, self.listing.length
         self.rows.add(count)
@@ -88,7 +88,7 @@ class Laws(RuleBasedStateMachine):
             assert on_screen(self.listing) == screen
 
     @rule(back=st.integers(0, 10))
-    def a_gap_comes(self, back: int) -> None:
+    def add_gap(self, back: int) -> None:
         selected, state = self.listing.selected, self.listing.state
         offset = self.listing.cursor - self.listing.top
         self.rows.add_gap(max(1, self.rows.newest + 1 - back))
@@ -98,10 +98,10 @@ class Laws(RuleBasedStateMachine):
             # The row stays where it is on the screen, unless rows above it come into view.
             assert self.listing.top == 0 or self.listing.cursor - self.listing.top <= offset
 
-    @rule(gone=st.integers(1, 6))
-    def the_oldest_go(self, gone: int) -> None:
+    @rule(count=st.integers(1, 6))
+    def remove_oldest(self, count: int) -> None:
         selected, state = self.listing.selected, self.listing.state
-        oldest = min(self.rows.newest, (self.rows.ids.array or [1])[0] + gone)
+        oldest = min(self.rows.newest, (self.rows.ids.array or [1])[0] + count)
         if oldest < 1:
             return
         self.rows.trim(oldest)
@@ -109,10 +109,10 @@ class Laws(RuleBasedStateMachine):
         if state is not FollowState.FOLLOWING and selected is not None and selected.event >= oldest:
             assert self.listing.selected == selected
 
-    @rule(by=st.integers(-7, 7), how=st.sampled_from(["move", "page", "scroll"]))
-    def something_moves(self, by: int, how: str) -> None:
+    @rule(by=st.integers(-7, 7), method=st.sampled_from(["move", "page", "scroll"]))
+    def move(self, by: int, method: str) -> None:
         state = self.listing.state
-        getattr(self.listing, how)(by)
+        getattr(self.listing, method)(by)
         if by < 0 and self.listing.view.length:
             assert self.listing.state is not FollowState.FOLLOWING
         else:
@@ -143,9 +143,9 @@ class Laws(RuleBasedStateMachine):
 
     @rule()
     def pause(self) -> None:
-        was = self.listing.state
+        before = self.listing.state
         self.listing.pause()
-        assert (self.listing.state is FollowState.PAUSED) == (was is not FollowState.PAUSED)
+        assert (self.listing.state is FollowState.PAUSED) == (before is not FollowState.PAUSED)
 
     @rule()
     def follow(self) -> None:
@@ -181,8 +181,8 @@ class Laws(RuleBasedStateMachine):
         assert 0 <= listing.new_count <= listing.view.length
 
 
-TestLaws = Laws.TestCase
-TestLaws.settings = settings(max_examples=amount(200, 50), stateful_step_count=30)
+TestScrollState = ScrollStateMachine.TestCase
+TestScrollState.settings = settings(max_examples=amount(200, 50), stateful_step_count=30)
 
 
 def test_following_list_starts_at_the_end() -> None:
@@ -287,7 +287,7 @@ def test_next_event_is_selected_if_the_view_lacks_the_selected_one() -> None:
     assert shown.selected_event == 15
     shown.show(rows.only())
     assert (shown.selected, shown.cursor) == (None, 0)
-    # And is there again with the view that had it.
+    # The view that contains the event selects it again.
     shown.show(rows.view)
     assert shown.selected_event == 14
 

@@ -43,7 +43,7 @@ async def test_shows_the_chain_in_call_order(path: Path) -> None:
         assert cells(shown.screen, "30-env-injector") == [
             "6", "50µs", "50µs", "50µs", "1m00s", "<1", "%", "0", "4",
         ]  # fmt: skip
-        # Nobody saw its calls; what it changed the validators were told.
+        # Its calls were not observed; its changes are known from the validators' requests.
         assert cells(shown.screen, "20-device-injector") == ["?", "?", "3"]
         assert "passive connection of nri-scope" in shown.screen[-2]
 
@@ -69,7 +69,7 @@ async def test_counts_only_shown_events_and_names_the_filter(path: Path) -> None
             calls = len(list(reading.events(where=context.where())))
         assert 0 < calls < 36
         assert cells(shown.screen, "00-probe-a")[0] == str(calls)
-        # Others have none of these, and what is between needs whole rounds.
+        # Other plugins have no such events, and the times between plugins need complete rounds.
         names = [line[2:].split()[0] for line in shown.screen[1:-2] if line.strip()]
         assert "↕" not in names and "50-probe-b" not in names
         counted = "counts include only: event:CreateContainer plugin:00-probe-a"
@@ -104,7 +104,7 @@ def test_times_equal_those_of_the_differ(path: Path) -> None:
             pass
         tally.finish()
         assert tally.times() == latency(reading)
-        # Nothing new changes nothing.
+        # A step without new events changes nothing.
         assert not tally.step(reading)
         assert tally.times() == latency(reading)
 

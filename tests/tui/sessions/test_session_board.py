@@ -24,10 +24,10 @@ SECOND = 10**9
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Record two runtimes, a reconnect, gaps, and a killed recorder."""
-    made = tmp_path / "r.nriscope.db"
-    recorder = Recorder.open(made)
+    file = tmp_path / "r.nriscope.db"
+    recorder = Recorder.open(file)
 
-    def session(at: int, runtime: str, events: int, ends: int | None, why: str) -> None:
+    def session(at: int, runtime: str, events: int, ends: int | None, reason: str) -> None:
         started_ns = START_NS + at * SECOND
         number = recorder.begin_session(
             SessionStart(
@@ -42,14 +42,14 @@ def path(tmp_path: Path) -> Path:
                 CapturedCall(at_ns, at_ns, "Configure", b"", b"", 2 * (count == 1), "", 1, 0),
             )
         if ends is not None:
-            recorder.end_session(number, why, START_NS + ends * SECOND)
+            recorder.end_session(number, reason, START_NS + ends * SECOND)
 
     session(0, "containerd", 2, 10, "the runtime closed the connection")
     recorder.note_gap(None, START_NS + 11 * SECOND, START_NS + 15 * SECOND, "queue full", 7)
     session(15, "containerd", 1, 20, "interrupted")
     session(30, "cri-o", 0, None, "")
     recorder.close()
-    return made
+    return file
 
 
 async def test_shows_runtimes_sessions_reconnects_and_gaps(path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_counts_and_opens_only_shown_events(path: Path) -> None:
     context.filter_by("-status:ok")
     async with showing(path, SessionBoard, context=context) as shown:
         lines = [line[2:].split() for line in shown.screen[1:-2] if line.strip()]
-        # Only the first session has one of these.
+        # Only the first session has a matching event.
         assert [line[0] for line in lines] == ["containerd", "1", "░", "░"]
         await shown.press("down")
         assert shown.screen[-1] == "counts include only: -status:ok"

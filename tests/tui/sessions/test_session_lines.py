@@ -22,7 +22,7 @@ def gap(number: int, at: int) -> Gap:
     return Gap(number, None, at, at + 1, "queue full", None)
 
 
-def found(sessions: list[Session], gaps: list[Gap]) -> list[str]:
+def entry_names(sessions: list[Session], gaps: list[Gap]) -> list[str]:
     """Return the entries in short form."""
     names: list[str] = []
     for entry in entries(sessions, gaps, {}):
@@ -44,33 +44,33 @@ def test_runtime_precedes_its_first_session() -> None:
         session(3, 40, 50, runtime="cri-o"),
         session(4, 60, 70),
     ]
-    assert found(sessions, []) == [
+    assert entry_names(sessions, []) == [
         "containerd", "1", "2 after 1", "cri-o", "3 after 2", "containerd", "4 after 3",
     ]  # fmt: skip
 
 
 def test_runtime_is_repeated_on_a_new_day() -> None:
-    assert found([session(1, 0, 10), session(2, 2 * DAY, None)], []) == [
+    assert entry_names([session(1, 0, 10), session(2, 2 * DAY, None)], []) == [
         "containerd", "1", "containerd", "2 after 1",
     ]  # fmt: skip
 
 
 def test_gaps_are_ordered_by_their_start() -> None:
     sessions = [session(1, 10, 20), session(2, 40, 50)]
-    assert found(sessions, [gap(3, 60), gap(1, 5), gap(2, 30)]) == [
+    assert entry_names(sessions, [gap(3, 60), gap(1, 5), gap(2, 30)]) == [
         "gap 1", "containerd", "1", "gap 2", "2 after 1", "gap 3",
     ]  # fmt: skip
-    assert found([], [gap(1, 5)]) == ["gap 1"]
+    assert entry_names([], [gap(1, 5)]) == ["gap 1"]
 
 
 def test_concurrent_sessions_are_not_reconnects() -> None:
     sessions = [session(1, 0, 100), session(2, 50, None), session(3, 0, 20, plugin="b")]
-    assert found(sessions, []) == ["containerd", "1", "3", "2"]
+    assert entry_names(sessions, []) == ["containerd", "1", "3", "2"]
 
 
 def test_time_away_is_computed_from_the_previous_end() -> None:
     known = entries([session(1, 0, 10), session(2, 25, None), session(3, 90, None)], [], {})
     connections = [entry for entry in known if isinstance(entry, Connection)]
-    # Nobody knows when the second one ended.
+    # The end of the second session was not recorded.
     assert [one.away_ns for one in connections] == [None, 15, None]
     assert connections[2].before is not None

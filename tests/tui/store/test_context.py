@@ -34,7 +34,7 @@ def test_back_undoes_each_step() -> None:
     assert context.about == POD
     assert context.back()
     assert (context.where_text, context.words()) == ("-status:ok", "")
-    # What it began with can be left, too.
+    # The initial filter can be removed, too.
     assert context.back()
     assert context.where_text == ""
     assert not context.back()

@@ -39,20 +39,20 @@ class Busy:
 
     def __init__(self, worker: ReaderThread) -> None:
         self._loop = asyncio.get_running_loop()
-        self._go = Event()
+        self._release = Event()
         self._began = asyncio.Event()
         self.task = asyncio.create_task(worker.soon(self._work))
 
-    async def begun(self) -> Busy:
+    async def wait_started(self) -> Busy:
         await self._began.wait()
         return self
 
-    def let_go(self) -> None:
-        self._go.set()
+    def release(self) -> None:
+        self._release.set()
 
     def _work(self, _: Recording) -> None:
         self._loop.call_soon_threadsafe(self._began.set)
-        assert self._go.wait(10)
+        assert self._release.wait(10)
 
 
 async def test_requests_are_executed_in_order(worker: ReaderThread) -> None:
@@ -68,7 +68,7 @@ async def test_requests_are_executed_in_order(worker: ReaderThread) -> None:
 async def test_the_newest_urgent_request_comes_first_and_old_ones_are_dropped(
     worker: ReaderThread,
 ) -> None:
-    busy = await Busy(worker).begun()
+    busy = await Busy(worker).wait_started()
     done: list[int] = []
 
     def work(number: int, _: Recording) -> int:
@@ -80,7 +80,7 @@ async def test_the_newest_urgent_request_comes_first_and_old_ones_are_dropped(
     for number in range(MAX_URGENT + 2):
         tasks.append(asyncio.create_task(worker.urgent(partial(work, number))))
         await asyncio.sleep(0)
-    busy.let_go()
+    busy.release()
     results = await asyncio.gather(*tasks)
     await soon
     assert results == [None, None, *range(2, MAX_URGENT + 2)]
@@ -89,28 +89,28 @@ async def test_the_newest_urgent_request_comes_first_and_old_ones_are_dropped(
 
 async def test_other_requests_run_between_steps_of_long_work(worker: ReaderThread) -> None:
     order: list[str] = []
-    loop, in_step, asked = asyncio.get_running_loop(), asyncio.Event(), Event()
+    loop, in_step, queued = asyncio.get_running_loop(), asyncio.Event(), Event()
 
     def steps(_: Recording) -> Iterator[int]:
         for number in range(3):
             order.append(f"step {number}")
             if number == 0:
                 loop.call_soon_threadsafe(in_step.set)
-                assert asked.wait(10)
+                assert queued.wait(10)
             yield number
 
-    got: list[int] = []
-    long = asyncio.create_task(worker.steps(steps, got.append))
+    results: list[int] = []
+    long = asyncio.create_task(worker.steps(steps, results.append))
     await in_step.wait()
     others = [
         asyncio.create_task(worker.soon(lambda _: order.append("soon"))),
         asyncio.create_task(worker.urgent(lambda _: order.append("urgent"))),
     ]
     await asyncio.sleep(0)
-    asked.set()
+    queued.set()
     await asyncio.gather(long, *others)
     assert order == ["step 0", "urgent", "soon", "step 1", "step 2"]
-    assert got == [0, 1, 2]
+    assert results == [0, 1, 2]
 
 
 async def test_cancelled_long_work_stops(worker: ReaderThread) -> None:
@@ -140,10 +140,10 @@ async def test_errors_are_raised_to_the_caller(worker: ReaderThread) -> None:
         await worker.soon(fail)
     with pytest.raises(RecordingError, match="broken"):
         await worker.urgent(fail)
-    got: list[int] = []
+    results: list[int] = []
     with pytest.raises(RecordingError, match="broken"):
-        await worker.steps(steps, got.append)
-    assert got == [1]
+        await worker.steps(steps, results.append)
+    assert results == [1]
     assert await worker.soon(lambda recording: len(recording.sessions())) == 1
 
 
@@ -168,10 +168,10 @@ async def test_cancelling_interrupts_an_endless_query(worker: ReaderThread) -> N
 async def test_closing_cancels_queued_requests_and_rejects_new_ones(path: Path) -> None:
     worker = ReaderThread(path)
     await worker.start()
-    busy = await Busy(worker).begun()
+    busy = await Busy(worker).wait_started()
     waiting = asyncio.create_task(worker.soon(lambda _: None))
     await asyncio.sleep(0)
-    busy.let_go()
+    busy.release()
     await worker.close()
     for task in (busy.task, waiting):
         await asyncio.wait({task})
@@ -192,16 +192,16 @@ async def test_requests_fail_if_the_thread_dies(
     def fail(*_: object, **__: object) -> None:
         raise _Strange
 
-    busy = await Busy(worker).begun()
+    busy = await Busy(worker).wait_started()
     waiting = [
         asyncio.create_task(worker.soon(lambda _: None)),
         asyncio.create_task(worker.urgent(lambda _: None)),
         asyncio.create_task(worker.steps(lambda _: iter([1]), lambda _: None)),
     ]
     await asyncio.sleep(0)
-    # Whatever it is: between two jobs is where no job's own error can be.
+    # Raised between two requests, so that it is not the error of a request.
     monkeypatch.setattr(worker, "_do_next", fail)
-    busy.let_go()
+    busy.release()
     await busy.task
     for task in waiting:
         with pytest.raises(_Strange):
@@ -220,11 +220,11 @@ async def test_missing_file_is_reported(tmp_path: Path) -> None:
 async def test_cancelled_start_leaves_no_thread(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, open_it = Event(), Event(), Recording.open
+    begun, release, open_it = Event(), Event(), Recording.open
 
     def slowly(which: Path) -> Recording:
         begun.set()
-        assert go_on.wait(10)
+        assert release.wait(10)
         return open_it(which)
 
     monkeypatch.setattr(Recording, "open", slowly)
@@ -232,7 +232,7 @@ async def test_cancelled_start_leaves_no_thread(
     await asyncio.to_thread(begun.wait)
     (thread,) = (one for one in enumerate_threads() if one.name == "recording")
     task.cancel()
-    go_on.set()
+    release.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     thread.join(10)

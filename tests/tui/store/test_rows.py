@@ -27,7 +27,7 @@ from nri_scope.tui.store.rows import (
 from tests.recording.made import SECOND, a_session, an_event, at
 
 _LONGEST = 700
-"""Columns of any text."""
+"""Bound on the columns of one field."""
 
 
 def test_cells_of_an_event() -> None:

@@ -88,13 +88,13 @@ async def opened(path: Path, *, live: bool = False) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def everything(store: Store, view: View) -> list[Row]:
+async def all_rows(store: Store, view: View) -> list[Row]:
     rows = [*await store.rows(view, 0, view.length + 5)]
     assert [row.key for row in rows] == [view.key_at(at) for at in range(view.length)]
     return rows
 
 
-def told(rows: list[Row]) -> list[str]:
+def row_names(rows: list[Row]) -> list[str]:
     words = []
     for row in rows:
         if row.kind is RowKind.EVENT:
@@ -146,14 +146,14 @@ async def test_rows_equal_those_of_the_log(path: Path, where: str) -> None:
     async with opened(path) as store:
         view = await store.view(parse(where) if where else None)
         assert view.complete
-        assert told(await everything(store, view)) == log(path, where)
+        assert row_names(await all_rows(store, view)) == log(path, where)
 
 
 async def test_rows_of_several_connections_equal_those_of_the_log(tmp_path: Path) -> None:
     path = record(tmp_path / "x.nriscope.db", "00-probe-a", "50-probe-b", "95-probe-c")
     async with opened(path) as store:
-        rows = told(await everything(store, store.all))
-    # Sessions that begin together are not told of at the same place; nothing else differs.
+        rows = row_names(await all_rows(store, store.all))
+    # Sessions that begin simultaneously may be in another order; nothing else differs.
     events = [word for word in log(path) if "began" not in word]
     assert [word for word in rows if "began" not in word] == events
     assert sorted(rows) == sorted(log(path))
@@ -187,7 +187,7 @@ async def test_filtered_view_has_only_matching_events(path: Path) -> None:
         view = await store.view(where)
         with Recording.open(path) as recording:
             expected = [event.id for event in recording.events(where=where)]
-        rows = await everything(store, view)
+        rows = await all_rows(store, view)
     assert [row.event_id for row in rows if row.event is not None] == expected
     assert view.events == len(expected) > 1
 
@@ -197,8 +197,8 @@ async def test_view_of_a_container_has_only_its_events(path: Path) -> None:
         container = (await store.run(lambda recording: recording.containers()))[0]
         view = await store.view(about=container)
         narrower = await store.view(parse("event:StopContainer"), about=container)
-        rows = await everything(store, view)
-        stopped = await everything(store, narrower)
+        rows = await all_rows(store, view)
+        stopped = await all_rows(store, narrower)
     events = [row.event for row in rows if row.event is not None]
     assert events
     assert {event.container_id for event in events} == {container.id}
@@ -210,13 +210,13 @@ async def test_view_of_a_pod_includes_its_containers(path: Path) -> None:
     async with opened(path) as store:
         pod = (await store.run(lambda recording: recording.pods()))[0]
         view = await store.view(about=pod)
-        rows = await everything(store, view)
+        rows = await all_rows(store, view)
     events = [row.event for row in rows if row.event is not None]
     assert {event.pod_id for event in events} == {pod.id}
     assert any(event.container_id for event in events)
 
 
-# -- while it grows -------------------------------------------------------------------------
+# -- growing recordings ---------------------------------------------------------------------
 
 
 async def test_new_events_appear_in_all_views(tmp_path: Path) -> None:
@@ -229,19 +229,19 @@ async def test_new_events_appear_in_all_views(tmp_path: Path) -> None:
         for number in range(50):
             recorder.capture(session, item(number, number))
         await until(store, lambda: store.all.events == 50)
-        revision, before = store.all.revision, told(await everything(store, store.all))
+        revision, before = store.all.revision, row_names(await all_rows(store, store.all))
         for number in range(50, 90):
             recorder.capture(session, item(number, number))
         recorder.end_session(session, "done", at(100))
         found = await until(store, lambda: store.facts.connected == 0)
         assert sum(growth.events for growth in found) == 40
-        rows = told(await everything(store, store.all))
+        rows = row_names(await all_rows(store, store.all))
         assert rows[: len(before)] == before
         assert store.all.revision == revision
         recorder.close()
         assert not store.facts.growing
         assert rows == log(path)
-        assert told(await everything(store, filtered)) == log(path, "event:CreateContainer")
+        assert row_names(await all_rows(store, filtered)) == log(path, "event:CreateContainer")
         assert not await store.refresh()
 
 
@@ -263,7 +263,7 @@ async def test_late_gap_is_inserted_at_its_time(path: Path) -> None:
         growth = await store.refresh()
         assert growth.between and growth.moved
         assert store.all.revision != revision
-        assert told(await everything(store, store.all)) == log(path)
+        assert row_names(await all_rows(store, store.all)) == log(path)
 
 
 async def test_removed_events_disappear_from_all_views(path: Path) -> None:
@@ -271,14 +271,16 @@ async def test_removed_events_disappear_from_all_views(path: Path) -> None:
         filtered = await store.view(parse("event:CreateContainer"))
         revisions = store.all.revision, filtered.revision
         change(path, "DELETE FROM event WHERE id <= 30")
-        # Until it is noticed.
+        # Before the next refresh.
         assert (await store.rows(store.all, 3, 1))[0].kind is RowKind.GONE
         growth = await store.refresh()
         assert growth.removed and not growth.events
         assert store.all.revision != revisions[0] and filtered.revision != revisions[1]
-        events = [row.event_id for row in await everything(store, store.all) if row.event]
+        events = [row.event_id for row in await all_rows(store, store.all) if row.event]
         assert events == list(range(31, 71))
-        assert told(await everything(store, filtered))[-5:] == log(path, str(filtered.where))[-5:]
+        assert (
+            row_names(await all_rows(store, filtered))[-5:] == log(path, str(filtered.where))[-5:]
+        )
         assert store.facts.events == 40
 
 
@@ -308,8 +310,8 @@ async def test_rows_of_a_ring_equal_those_of_the_log(tmp_path: Path) -> None:
         recorder.close()
         while await store.refresh():
             pass
-        assert told(await everything(store, store.all)) == log(path)
-        assert told(await everything(store, filtered)) == log(path, "event:CreateContainer")
+        assert row_names(await all_rows(store, store.all)) == log(path)
+        assert row_names(await all_rows(store, filtered)) == log(path, "event:CreateContainer")
 
 
 async def test_cancelled_refresh_loses_no_event(path: Path) -> None:
@@ -318,9 +320,9 @@ async def test_cancelled_refresh_loses_no_event(path: Path) -> None:
                "service, pod, container, pod_object, container_object, request, reply, "
                "status_code, status_message, took_ns, timeout_ns, size, mark, changed, owners "
                "FROM event WHERE id = 70")  # fmt: skip
-        given_up = asyncio.create_task(store.refresh())
+        cancelled = asyncio.create_task(store.refresh())
         await asyncio.sleep(0)
-        given_up.cancel()
+        cancelled.cancel()
         await store.refresh()
         assert store.all.events == 71
 
@@ -332,14 +334,14 @@ async def test_refresh_of_a_deleted_recording_fails(path: Path) -> None:
             await store.refresh()
 
 
-# -- numbers that are not one after the other -----------------------------------------------
+# -- event numbers with holes ---------------------------------------------------------------
 
 
 async def test_missing_numbers_are_skipped(path: Path) -> None:
     change(path, "DELETE FROM event WHERE id BETWEEN 10 AND 19 OR id = 50")
     async with opened(path) as store:
         assert store.all.events == 59
-        assert told(await everything(store, store.all)) == log(path)
+        assert row_names(await all_rows(store, store.all)) == log(path)
         assert store.all.position_of(12) == store.all.position_of(20)
 
 
@@ -358,7 +360,7 @@ async def test_newest_events_are_available_before_the_scan_ends(
         assert any(growth.moved for growth in found)
         assert store.all.key_at(store.all.length - 1) == newest
         expected = [word for word in log(many) if word.isdigit()]
-        events = [row.event_id for row in await everything(store, store.all) if row.event]
+        events = [row.event_id for row in await all_rows(store, store.all) if row.event]
         assert list(map(str, events)) == expected
 
 
@@ -397,7 +399,7 @@ async def test_filter_can_be_cancelled(many: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        # And nothing else waits for it.
+        # Other requests are not blocked.
         assert len(await store.rows(store.all, 0, 10)) == 10
 
 
@@ -409,7 +411,7 @@ async def test_searching_finds_each_row_with_the_text(
     text = "CREATEcontainer"
     async with opened(path) as store:
         view = await store.view(parse(where) if where else None)
-        rows = await everything(store, view)
+        rows = await all_rows(store, view)
         expected = [
             position
             for position, row in enumerate(rows)
@@ -439,7 +441,7 @@ async def test_gaps_are_searched_too(path: Path) -> None:
 async def test_unreadable_event_has_a_damaged_row_at_its_position(path: Path) -> None:
     change(path, "UPDATE event SET took_ns = x'00' WHERE id = 33")
     async with opened(path) as store:
-        rows = await everything(store, store.all)
+        rows = await all_rows(store, store.all)
     damaged = [row for row in rows if row.kind is RowKind.DAMAGED]
     assert [row.key.event for row in damaged] == [33]
     assert "33" in damaged[0].text
@@ -452,7 +454,7 @@ async def test_damaged_page_ends_the_rows_with_a_marker(many: Path, where: str) 
         recorded = count(connection)
     spoil_leaf(many, in_the_middle=where == "the middle")
     async with opened(many) as store:
-        rows = await everything(store, store.all)
+        rows = await all_rows(store, store.all)
         assert rows[-1].kind is RowKind.DAMAGED
         events = [row.event_id for row in rows if row.event is not None]
         assert events == list(range(1, len(events) + 1))
@@ -460,7 +462,7 @@ async def test_damaged_page_ends_the_rows_with_a_marker(many: Path, where: str) 
         assert store.facts.damage
         filtered = await store.view(parse("session:2"))
         assert filtered.events == len(events) - 40
-        assert (await everything(store, filtered))[-1].kind is RowKind.DAMAGED
+        assert (await all_rows(store, filtered))[-1].kind is RowKind.DAMAGED
         assert not await store.refresh()
 
 
@@ -478,8 +480,8 @@ def spoil_leaf(path: Path, *, in_the_middle: bool) -> None:
         return int.from_bytes(content[at : at + length], "big")
 
     while content[start := (page - 1) * size] == 5:
-        # An interior page: how many cells it has is at 3, its right-most child at 8, and from 12 on
-        # where the cells are, which begin with the other children.
+        # An interior page: the number of cells is at offset 3, the right-most child at 8, and the
+        # offsets of the cells from 12; a cell begins with the page number of another child.
         child = start + 8
         if in_the_middle:
             child = start + number(start + 12 + number(start + 3, 2) // 2 * 2, 2)

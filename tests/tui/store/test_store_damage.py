@@ -20,7 +20,7 @@ from nri_scope.tui.store.view import View
 from tests.recording.recordings import record
 from tests.recording.traffic import MEMORY
 
-_PATIENCE = 60
+_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def use(path: Path) -> None:
+async def run_queries(path: Path) -> None:
     """Run all queries of a screen."""
     try:
         store = await Store.open(path)
@@ -45,7 +45,7 @@ async def use(path: Path) -> None:
             *[await store.view(parse(text)) for text in ("event:*", "a", "size:>1")],
         ]
         for view in views:
-            await look_at(store, view)
+            await check_view(store, view)
         await store.refresh()
     except RecordingError:
         return
@@ -53,7 +53,7 @@ async def use(path: Path) -> None:
         await store.close()
 
 
-async def look_at(store: Store, view: View) -> None:
+async def check_view(store: Store, view: View) -> None:
     for start in range(0, view.length, 40):
         rows = await store.rows(view, start, 40)
         keys = [view.key_at(start + at) for at in range(len(rows))]
@@ -75,12 +75,12 @@ def test_recording_with_changed_bytes_is_shown_or_rejected(
     for place, patch in patches:
         at = int(place * len(content))
         content[at : at + len(patch)] = patch[: len(content) - at]
-    # Cut off only now and then.
+    # Truncate only some examples.
     length = len(content) if cut < 0.8 else int(len(content) * cut)
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "x.nriscope.db"
         path.write_bytes(content[:length])
-        asyncio.run(asyncio.wait_for(use(path), _PATIENCE))
+        asyncio.run(asyncio.wait_for(run_queries(path), _TIMEOUT_S))
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ async def test_recording_with_changed_rows_is_shown_or_rejected(
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
         connection.commit()
-    await asyncio.wait_for(use(path), _PATIENCE)
+    await asyncio.wait_for(run_queries(path), _TIMEOUT_S)

@@ -104,15 +104,15 @@ def test_completion_values_include_changed_paths_and_owners(tmp_path: Path) -> N
         7: ("no JSON", '"no list"'),
         8: (f'["/{"x" * 300}"]', "[" * 10_000),
     }
-    with closing(sqlite3.connect(path)) as made, made:
+    with closing(sqlite3.connect(path)) as connection, connection:
         for number, texts in lists.items():
-            made.execute("UPDATE event SET changed=?, owners=? WHERE id=?", (*texts, number))
+            connection.execute("UPDATE event SET changed=?, owners=? WHERE id=?", (*texts, number))
     with Recording.open(path) as recording:
         values = completion_values(recording)
         assert list(values["changed"]) == ["/linux/resources/cpu", "/process/env/FOO"]
         assert list(values["owner"]) == ["30-env", "60-cpu-policy"]
         assert complete("owner:cpu", 9, values).options == ("60-cpu-policy",)
-        # What is offered finds what it is offered for.
+        # An offered value matches the event it was read from.
         event = recording.event(5)
         assert event is not None and parse("owner:60-cpu-policy").matches(event)
 

@@ -243,7 +243,7 @@ def test_lanes_without_anything_in_the_window_are_omitted() -> None:
         (3, 0, 12, NEVER_ENDS),
         (3, 4, 30, NEVER_ENDS),
     ]
-    # The second pod is gone itself; it tells whose container is there.
+    # The second pod itself is gone; its lane names the pod of the container.
     assert list(lanes_within(lanes, TimeWindow(10, 20))) == [2, 3, 5]
 
 

@@ -63,12 +63,12 @@ async def test_shows_lives_to_scale() -> None:
 async def test_lanes_are_rebuilt_only_if_the_recording_grew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
-    put_together = Lanes.of
+    lane_counts: list[int] = []
+    build = Lanes.of
 
     def counted(census: Census, chosen: SubjectFilter) -> Lanes:
-        lanes = put_together(census, chosen)
-        made.append(len(lanes))
+        lanes = build(census, chosen)
+        lane_counts.append(len(lanes))
         return lanes
 
     monkeypatch.setattr(Lanes, "of", counted)
@@ -76,10 +76,10 @@ async def test_lanes_are_rebuilt_only_if_the_recording_grew(
         async with showing(recorder.path, TimelineBoard) as shown:
             await shown.update()
             await shown.update()
-            assert made == [2]
+            assert lane_counts == [2]
             recorder.grow()
             await shown.update()
-            assert made == [2, 4]
+            assert lane_counts == [2, 4]
 
 
 async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
@@ -148,7 +148,7 @@ async def test_shows_only_lanes_of_the_context() -> None:
         context.narrow(selected)
         await shown.update()
         assert names(shown) == ["shop/web", "app"]
-        # The whole time is now that of these lanes.
+        # The window now covers only the time of these lanes.
         assert timeline(shown).window.span < 1_300_000_000
         context.filter_by("event:UpdateContainer")
         await shown.update()
@@ -170,7 +170,7 @@ async def test_empty_recording_shows_a_hint(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, TimelineBoard) as shown:
         assert shown.screen[1].startswith("this recording has no events of pods or containers")
-        # Nor is there a time to show.
+        # The time axis is empty, too.
         assert not shown.screen[0].strip()
 
 
@@ -181,7 +181,7 @@ async def test_cursor_stays_in_its_lane_when_lanes_are_added(tmp_path: Path) -> 
             recorder.grow()
             await shown.update()
             while len(names(shown)) == 2:
-                # Lanes are not put together all the time.
+                # Lanes are rebuilt only at intervals.
                 await shown.settle()
             assert names(shown) == ["shop/web", "app", "shop/later", "new"]
             assert "shop/web/app" in shown.screen[-2]
