@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages with every field set, and what they are in OCI's terms."""
+"""Messages with every field set, and the equivalent OCI specs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _M = TypeVar("_M", bound=Message)
 
 
 def unset_fields(message: Message) -> set[str]:
-    """``Message.field`` of all fields that are nowhere set in `message` and what is below it."""
-    wanted: set[str] = set()
+    """Return ``Message.field`` of all fields that `message` and its submessages never set."""
+    declared: set[str] = set()
     found: set[str] = set()
-    _look(message, wanted, found)
-    return wanted - found
+    _collect_fields(message, declared, found)
+    return declared - found
 
 
 def without_each_field(message: _M) -> Iterator[tuple[str, _M]]:
-    """Copies of `message`, each without one of the fields that are set in it, at any depth."""
+    """Yield copies of `message`, each without one of its set fields, at any depth."""
     for path in _paths(message):
         copy = type(message)()
         copy.CopyFrom(message)
@@ -53,21 +53,21 @@ def _clear(message: Message, path: tuple[str | int, ...]) -> None:
         _clear(getattr(message, str(name)), tuple(rest))
 
 
-def _look(message: Message, wanted: set[str], found: set[str]) -> None:
+def _collect_fields(message: Message, declared: set[str], found: set[str]) -> None:
     name = message.DESCRIPTOR.name
-    wanted.update(f"{name}.{field}" for field in message.DESCRIPTOR.fields_by_name)
+    declared.update(f"{name}.{field}" for field in message.DESCRIPTOR.fields_by_name)
     for field, value in message.ListFields():
         found.add(f"{name}.{field.name}")
         if field.message_type is None:
             continue
         if isinstance(value, Message):
-            _look(value, wanted, found)
+            _collect_fields(value, declared, found)
         elif not field.message_type.GetOptions().map_entry:
             for item in value:
-                _look(item, wanted, found)
+                _collect_fields(item, declared, found)
         elif field.message_type.fields_by_name["value"].message_type is not None:
             for item in value.values():
-                _look(item, wanted, found)
+                _collect_fields(item, declared, found)
 
 
 def _seccomp() -> api.LinuxSeccomp:
@@ -344,7 +344,7 @@ ADJUSTMENT = api.ContainerAdjustment(
         ),
     ),
 )
-"""Every field but the mark for removal of RDT, none of them a removal."""
+"""Every field except RDT's ``remove``, and no removals."""
 
 ADJUSTMENT_SPEC: Spec = {
     "annotations": {"new": "1"},
@@ -382,7 +382,7 @@ ADJUSTMENT_SPEC: Spec = {
     },
     "mounts": [MOUNT],
 }
-"""What `ADJUSTMENT` makes of an empty spec."""
+"""The empty spec after `ADJUSTMENT`."""
 
 UPDATE = api.ContainerUpdate(
     container_id="c",
@@ -401,4 +401,4 @@ UPDATE_SPEC: Spec = {
         }
     }
 }
-"""What `UPDATE` makes of an empty spec."""
+"""The empty spec after `UPDATE`."""

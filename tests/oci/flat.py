@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another form of a spec, to compare two by: leaves by path, members by order."""
+"""Flattened specs for comparison: leaf values by path, and the order of array members."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nri_scope.oci.lists import KEYED, members
 
 @dataclass
 class Flat:
-    """Empty objects and arrays, and arrays without keyed members, are leaves too."""
+    """Flattened spec; leaves include empty objects and arrays, and arrays without keys."""
 
     leaves: dict[str, Json] = field(default_factory=dict)
     arrays: dict[str, list[str]] = field(default_factory=dict)
-    """Labels of the members of each keyed array that has any."""
+    """Labels of the members of each non-empty keyed array."""
 
     def put(self, path: str, value: Json) -> None:
         keyed = KEYED.get(path)

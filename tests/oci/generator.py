@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's generator, driven through the program in ``go/``."""
+"""Upstream's generator, run by the program in ``go/``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SOURCES = Path(__file__).parent / "go"
 
 
 def build(folder: Path) -> Path:
-    """Build the program in `folder` and return its path; Unavailable without Go or its modules."""
+    """Build the program in `folder`, return its path; raise Unavailable without Go or modules."""
     wanted = (line for line in (SOURCES / "go.mod").read_text().splitlines() if line[:3] == "go ")
     go = find_go(next(wanted).split()[1])
-    # Separate from the build, so that a machine without a network is told from a broken program.
+    # Separate from the build, to distinguish a missing network from a broken program.
     listed = _run(go, "list", "-deps", ".")
     if listed.returncode:
-        raise Unavailable(f"Go modules are not to be had: {listed.stderr.strip().splitlines()[-1]}")
+        raise Unavailable(f"Go modules are unavailable: {listed.stderr.strip().splitlines()[-1]}")
     program = folder / "refspec"
     built = _run(go, "build", "-tags=nri_no_wasm", "-o", program, ".")
     if built.returncode:
@@ -33,7 +33,7 @@ def build(folder: Path) -> Path:
 
 
 def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    # A toolchain that was fetched as a module must not look for the one it was fetched with.
+    # A toolchain downloaded as a module must not use the GOROOT of the one that downloaded it.
     environment = {name: value for name, value in os.environ.items() if name != "GOROOT"}
     return subprocess.run(
         command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False
@@ -43,7 +43,7 @@ def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 def generate(
     program: Path, cases: Sequence[tuple[Spec, api.ContainerAdjustment]]
 ) -> list[Spec | str]:
-    """Each spec as the generator adjusts it, or its error."""
+    """Return each spec adjusted by the generator, or the generator's error."""
     lines = (
         json.dumps(
             {
@@ -61,7 +61,7 @@ def generate(
 
 
 def comparable(spec: Spec) -> Json:
-    """`spec` without what Go leaves out when it is empty, or writes always, and without our own."""
+    """Return `spec` without values that Go omits if empty, always writes, or does not have."""
     plain = _without_empty(_with_blockio_resolved(spec))
     if isinstance(plain, dict):
         for name in ("cdiDevices", "nri", "ociVersion"):
@@ -75,7 +75,7 @@ def comparable(spec: Spec) -> Json:
 
 
 def _with_blockio_resolved(spec: Spec) -> Spec:
-    """As the program in ``go/`` resolves every block I/O class."""
+    """Resolve the block I/O class as the program in ``go/`` does."""
     copy: Spec = json.loads(json.dumps(spec))
     linux = copy.get("linux")
     resources = linux.get("resources") if isinstance(linux, dict) else None
@@ -87,7 +87,7 @@ def _with_blockio_resolved(spec: Spec) -> Spec:
 def _without_empty(value: Json) -> Json:
     if isinstance(value, dict):
         inner = {key: _without_empty(each) for key, each in value.items()}
-        # A zero is a value, false is what Go leaves out.
+        # Zeros are kept; Go omits false.
         return {key: each for key, each in inner.items() if each or type(each) is int}
     if isinstance(value, list):
         return [_without_empty(each) for each in value]

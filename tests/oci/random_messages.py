@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers and adjustments with all of their fields, by the thousand, always the same ones."""
+"""Reproducible random containers and adjustments that use all fields."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
-# Few keys, so that an adjustment meets what is in the container. By field and, where that is not
-# enough, by message.
+# Few keys, so that adjustments match members of the container. By field name, or by message and
+# field.
 _TEXTS = {
     "destination": ["/a", "/a/b", "/dev/shm", "//x", "c", "/a/../b/", "/", "/z//y"],
     "options": ["ro", "rw", "rbind", "rprivate", "nosuid"],
@@ -36,8 +36,8 @@ _NUMBERS = {
 }
 
 
-class Maker:
-    """Makes messages by chance."""
+class RandomMessages:
+    """Source of random messages."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -50,7 +50,7 @@ class Maker:
         return container
 
     def adjustment(self) -> api.ContainerAdjustment:
-        """In the form that merging gives it: removals come first, and nothing marks arguments."""
+        """Return an adjustment as after merging: removals first, no leading empty argument."""
         adjustment = api.ContainerAdjustment()
         self._removals = True
         self._fill(adjustment, self.random.choice((0.2, 0.5, 0.9)))
@@ -85,7 +85,7 @@ class Maker:
         self._name(message)
 
     def _fill_map(self, value: Any, field: Any) -> None:
-        # A removal and a value for one key: Go takes them in random order.
+        # With a removal and a value for one key, Go applies them in random order.
         for key in self.random.sample(_KEYS, self.random.randint(0, 3)):
             name = f"-{key}" if self._removals and self.random.random() < 0.4 else key
             if field.message_type is None:
@@ -94,7 +94,7 @@ class Maker:
                 self._fill(value[name], 0.5)
 
     def _name(self, message: Message) -> None:
-        """Give `message` its key, which is always there, and often marked for removal."""
+        """Set the key of `message`, sometimes marked for removal."""
         for path in _TEXTS:
             kind, _, name = path.rpartition(".")
             if kind == message.DESCRIPTOR.name:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec line by line, as a person would read it, each line with its path."""
+"""The lines of a spec in document order, with their paths."""
 
 from __future__ import annotations
 
@@ -13,38 +13,37 @@ Form: TypeAlias = Literal["scalar", "object", "array"]
 
 
 class SpecLine(NamedTuple):
-    """One value of a spec: a scalar, or the line that begins an object or an array."""
+    """Line of a spec: a scalar, or the first line of an object or array."""
 
     path: str
-    """As `changes` and `value_at` have it. Members of an array that is not keyed are numbered from
-    0 (``/process/args/0``): changes show such an array whole, at the path without the number."""
+    """Path as in `changes` and `value_at`. Members of an array without keys are numbered from 0
+    (``/process/args/0``); changes show such an array as one value, without the number."""
     depth: int
-    """0 for the members of the spec itself, 1 for what is in these, …"""
+    """0 for the members of the spec itself, 1 for their members, …"""
     label: str
     """The last part of the path, unescaped: the key in an object, the member's label (``FOO``,
     ``/data``, ``KEY#2``) or number in an array."""
     in_array: bool
-    """Whether it is a member of an array, which shows no key."""
+    """Whether the line is a member of an array, and so has no key."""
     form: Form
     value: Json
-    """As it stands in the spec: all of an object or array, and ``FOO=bar`` where a change at the
-    same path has ``bar``. The lines of what is in an object or array follow; an empty one has
-    none."""
+    """Value in the spec: a whole object or array, and ``FOO=bar`` where a change at the same path
+    has ``bar``. The lines of an object's or array's members follow."""
 
 
 def walk(spec: Spec) -> Iterator[SpecLine]:
     """Yield all lines of a spec except the spec itself, in document order. Takes any JSON."""
     # Iterators in place of recursion: a hostile spec may be deeper than Python's stack.
-    open_ones = [_below("", "", 0, spec)]
-    while open_ones:
-        found = next(open_ones[-1], None)
+    open_levels = [_below("", "", 0, spec)]
+    while open_levels:
+        found = next(open_levels[-1], None)
         if found is None:
-            open_ones.pop()
+            open_levels.pop()
             continue
         line, place = found
         yield line
         if line.form != "scalar":
-            open_ones.append(_below(line.path, place, line.depth + 1, line.value))
+            open_levels.append(_below(line.path, place, line.depth + 1, line.value))
 
 
 def _below(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specs of all kinds for laws: those that a runtime could write, and hostile ones."""
+"""Generated specs for property tests: plausible and hostile ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nri_scope.oci import Json, Spec
 from nri_scope.oci.lists import KEYED, OPEN
 
-# Few keys, so that two specs have some in common; odd ones among them.
+# Few keys, so that two specs share some; some are odd.
 _KEYS = st.sampled_from(
     ["a", "b", "", "/", "~", "~1", "/dev/x", "a#2", "b#1", "#2", "-a", "a=b", "é", "0", "1"]
 )
@@ -72,7 +72,7 @@ _PLACES: dict[str, st.SearchStrategy[Any]] = _VALUES | {
 
 
 def put(spec: Spec, path: str, value: Json) -> None:
-    """Set `path` in `spec`, in place; a parent that is no object gives way."""
+    """Set `path` in `spec`, in place; a parent other than an object is replaced."""
     *parents, last = path.split("/")[1:]
     for name in parents:
         inner = spec.get(name)
@@ -100,16 +100,16 @@ def _hostile(draw: st.DrawFn) -> Spec:
 
 
 ORDINARY: st.SearchStrategy[Spec] = _ordinary()
-"""Objects and arrays are where OCI has them; what is in them may be odd."""
+"""Specs with objects and arrays in OCI's places; their contents may be odd."""
 
 SPECS: st.SearchStrategy[Spec] = (
     ORDINARY | _hostile() | st.dictionaries(_KEYS | st.sampled_from(["linux", "mounts"]), ANY)
 )
-"""Any object, most of them more or less like a spec."""
+"""Any object, most of them similar to a spec."""
 
 
 def shuffled(spec: Spec, dice: random.Random) -> Spec:
-    """The same spec in another order, wherever order means nothing."""
+    """Return the spec with everything shuffled whose order has no meaning."""
     new = _shuffle(spec, "", dice)
     assert isinstance(new, dict)
     return new
@@ -129,7 +129,7 @@ def _shuffle(value: Json, path: str, dice: random.Random) -> Json:
         if split is None:
             return value
         by_key.setdefault(split[0], []).append(item)
-    # Members with one key stay in their order: it tells which of them is which.
+    # Members with equal keys keep their order, since it numbers them.
     order = [key for key, items in by_key.items() for _ in items]
     dice.shuffle(order)
     return [by_key[key].pop(0) for key in order]

@@ -18,12 +18,12 @@ def test_every_field_of_an_adjustment_reaches_the_spec() -> None:
     assert unset_fields(ADJUSTMENT) == {"LinuxRdt.remove"}
 
 
-def test_no_adjustment_changes_nothing() -> None:
+def test_an_empty_adjustment_changes_nothing() -> None:
     spec = spec_of(CONTAINER)
-    hollow = api.ContainerAdjustment(linux=api.LinuxContainerAdjustment(rdt=api.LinuxRdt()))
-    hollow.linux.resources.cpu.SetInParent()
-    hollow.linux.resources.memory.SetInParent()
-    for adjustment in (api.ContainerAdjustment(), hollow):
+    empty_parts = api.ContainerAdjustment(linux=api.LinuxContainerAdjustment(rdt=api.LinuxRdt()))
+    empty_parts.linux.resources.cpu.SetInParent()
+    empty_parts.linux.resources.memory.SetInParent()
+    for adjustment in (api.ContainerAdjustment(), empty_parts):
         after = adjust(spec, adjustment)
         assert after == spec
         assert all(after[name] is spec[name] for name in spec)
@@ -31,22 +31,22 @@ def test_no_adjustment_changes_nothing() -> None:
 
 
 @given(SPECS)
-def test_no_adjustment_changes_nothing_of_any_spec(spec: Spec) -> None:
-    hollow = api.ContainerAdjustment(linux=api.LinuxContainerAdjustment(rdt=api.LinuxRdt()))
-    hollow.linux.resources.cpu.SetInParent()
-    hollow.linux.resources.memory.SetInParent()
-    for adjustment in (api.ContainerAdjustment(), hollow):
+def test_an_empty_adjustment_leaves_any_spec_unchanged(spec: Spec) -> None:
+    empty_parts = api.ContainerAdjustment(linux=api.LinuxContainerAdjustment(rdt=api.LinuxRdt()))
+    empty_parts.linux.resources.cpu.SetInParent()
+    empty_parts.linux.resources.memory.SetInParent()
+    for adjustment in (api.ContainerAdjustment(), empty_parts):
         assert same(adjust(spec, adjustment), spec)
 
 
 @given(SPECS)
-def test_sorting_mounts_moves_mounts_and_nothing_else(spec: Spec) -> None:
+def test_sorting_mounts_only_moves_mounts(spec: Spec) -> None:
     moved = changes(spec, sort_mounts(spec))
     assert {change.path.split("/")[1] for change in moved} <= {"mounts"}
     assert same(sort_mounts(sort_mounts(spec)), sort_mounts(spec))
 
 
-def test_the_given_spec_stays_as_it_was() -> None:
+def test_the_argument_is_unchanged() -> None:
     spec = spec_of(CONTAINER)
     before = copy.deepcopy(spec)
     adjust(spec, ADJUSTMENT)
@@ -72,16 +72,18 @@ def env_of(before: list[Json], *env: tuple[str, str]) -> Json:
         (["A=1"], [("-A", "")], []),
         (["A=1"], [("-Z", "")], ["A=1"]),
         (["A=b=c"], [("B", "=")], ["A=b=c", "B=="]),
-        # Names that are there twice: only the last value is left, even an adjusted one loses.
+        # Duplicate names: only the last value is kept, even over an adjusted one.
         (["A=1", "B=2", "A=3"], [("B", "x")], ["A=3", "B=x"]),
         (["A=1", "A=3"], [("A", "x")], ["A=3"]),
         (["A=1", "A=3"], [("-A", "")], ["A=3"]),
-        # What is no variable goes as soon as the environment is adjusted at all.
+        # Adjusting the environment removes members that are not variables.
         (["A", "=x", "B=2", 7], [("B", "x")], ["B=x"]),
         (["B=2"], [("", "x")], ["B=2"]),
     ],
 )
-def test_environment(before: list[Json], env: list[tuple[str, str]], after: list[Json]) -> None:
+def test_environment_is_adjusted(
+    before: list[Json], env: list[tuple[str, str]], after: list[Json]
+) -> None:
     assert env_of(before, *env) == after
 
 
@@ -101,7 +103,7 @@ def test_arguments_are_replaced() -> None:
     spec: Spec = {"process": {"args": ["a", "b"], "cwd": "/"}}
     replaced = {"process": {"args": ["x", ""], "cwd": "/"}}
     assert adjust(spec, api.ContainerAdjustment(args=["x", ""])) == replaced
-    # Marks the replacement of what another plugin set.
+    # A leading empty argument marks a replacement of another plugin's arguments.
     assert adjust(spec, api.ContainerAdjustment(args=["", "x", ""])) == replaced
     assert adjust(spec, api.ContainerAdjustment(args=[""])) == spec
 
@@ -118,7 +120,7 @@ def test_hooks_and_cdi_devices_are_appended() -> None:
     }
 
 
-def test_a_limit_of_a_type_that_is_there_comes_a_second_time() -> None:
+def test_an_rlimit_of_an_existing_type_is_appended() -> None:
     old: Spec = {"type": "RLIMIT_CORE", "hard": 0, "soft": 0}
     adjustment = api.ContainerAdjustment(rlimits=[api.POSIXRlimit(type="RLIMIT_CORE", hard=5)])
     assert adjust({"process": {"rlimits": [old]}}, adjustment) == {
@@ -148,11 +150,13 @@ def mounts_of(before: list[str], *destinations: str) -> list[Json]:
         (["/a"], ["-/a"], ""),
         (["/b/c/..", "/z"], ["x"], "+x /b/c/.. /z"),
         (["/a/b/", "//z", "/y"], ["/"], "+/ //z /y /a/b/"),
-        # The first of two goes.
+        # Of two equal destinations the first is removed.
         (["/a", "/a"], ["-/a"], "/a"),
     ],
 )
-def test_mounts(before: list[str], adjusted: list[str], after: str) -> None:
+def test_mounts_are_replaced_removed_and_sorted(
+    before: list[str], adjusted: list[str], after: str
+) -> None:
     expected = [f"{m[1:]} new" if m[0] == "+" else f"{m} old" for m in after.split()]
     assert mounts_of(before, *adjusted) == expected
 
@@ -175,7 +179,7 @@ def test_mounts_can_be_sorted_without_an_adjustment() -> None:
         ("rslave", ["rslave", "rshared"], "rshared"),
     ],
 )
-def test_a_mounts_propagation_needs_that_of_the_root(
+def test_a_mounts_propagation_sets_that_of_the_root(
     before: str | None, options: list[str], after: str | None
 ) -> None:
     spec: Spec = {"linux": {"rootfsPropagation": before}} if before else {}
@@ -189,7 +193,7 @@ def linux_of(before: Spec, adjustment: api.LinuxContainerAdjustment) -> Json:
     return adjust({"linux": before}, api.ContainerAdjustment(linux=adjustment)).get("linux")
 
 
-def test_devices_are_replaced_removed_and_opened_in_the_cgroup() -> None:
+def test_devices_are_replaced_removed_and_allowed_in_the_cgroup() -> None:
     spec: Spec = {
         "devices": [{"path": "/dev/a"}, {"path": "/dev/b"}, {"path": "/dev/c"}],
         "resources": {"devices": [{"allow": False, "access": "rwm"}]},
@@ -217,7 +221,7 @@ def test_devices_are_replaced_removed_and_opened_in_the_cgroup() -> None:
     assert linux_of({"devices": [{"path": "/dev/b"}]}, gone) is None
 
 
-def test_namespaces_and_net_devices() -> None:
+def test_namespaces_and_net_devices_are_replaced_and_removed() -> None:
     spec: Spec = {
         "namespaces": [{"type": "pid"}, {"type": "network", "path": "/n"}],
         "netDevices": {"eth0": {}, "eth1": {}},
@@ -240,7 +244,7 @@ def test_namespaces_and_net_devices() -> None:
     }
 
 
-def test_a_removal_beside_a_new_value_replaces_in_either_order() -> None:
+def test_a_removal_with_a_new_value_replaces_in_either_order() -> None:
     spec: Spec = {"devices": [{"path": "/dev/a"}], "namespaces": [{"type": "pid"}]}
     adjustment = api.LinuxContainerAdjustment(
         devices=[api.LinuxDevice(path="/dev/a", type="c"), api.LinuxDevice(path="-/dev/a")],
@@ -252,7 +256,7 @@ def test_a_removal_beside_a_new_value_replaces_in_either_order() -> None:
     assert after["namespaces"] == [{"type": "pid", "path": "/p"}]
 
 
-def test_values_without_a_policy_or_class_take_the_old_one_away() -> None:
+def test_a_scheduler_or_io_priority_without_policy_or_class_removes_the_old_one() -> None:
     spec: Spec = {"process": {"scheduler": {"policy": "SCHED_RR"}, "ioPriority": {"class": "x"}}}
     adjustment = api.ContainerAdjustment(
         linux=api.LinuxContainerAdjustment(
@@ -267,7 +271,7 @@ def resources_of(before: Spec, adjustment: api.LinuxResources) -> Json:
     return linux.get("resources") if isinstance(linux, dict) else None
 
 
-def test_of_memory_only_the_limit_counts_and_limits_swap_too() -> None:
+def test_only_the_memory_limit_is_applied_and_also_limits_swap() -> None:
     adjustment = api.LinuxResources(
         memory=api.LinuxMemory(
             limit=api.OptionalInt64(value=5),
@@ -293,13 +297,15 @@ def test_cpu_settings_of_zero_are_set() -> None:
     ("before", "limit", "after"),
     [(None, 5, {"limit": 5}), (None, 0, {"limit": 0}), (None, -1, {}), (7, -1, {"limit": 7})],
 )
-def test_pids(before: int | None, limit: int, after: Spec) -> None:
+def test_a_pids_limit_is_applied_unless_negative(
+    before: int | None, limit: int, after: Spec
+) -> None:
     spec: Spec = {} if before is None else {"pids": {"limit": before}}
     adjustment = api.LinuxResources(pids=api.LinuxPids(limit=limit))
     assert resources_of(spec, adjustment) == {"pids": after}
 
 
-def test_hugepages_and_unified_go_by_their_keys() -> None:
+def test_hugepages_and_unified_are_merged_by_key() -> None:
     adjustment = api.LinuxResources(
         hugepage_limits=[
             api.HugepageLimit(page_size="2MB", limit=5),
@@ -317,7 +323,7 @@ def test_hugepages_and_unified_go_by_their_keys() -> None:
     }
 
 
-def test_classes_are_set_and_taken_away() -> None:
+def test_classes_are_set_and_removed() -> None:
     spec: Spec = {"intelRdt": {"closID": "a", "schemata": ["L3:0=f"]}}
     adjustment = api.LinuxContainerAdjustment()
     adjustment.resources.rdt_class.value = "gold"
@@ -352,7 +358,7 @@ def test_fields_of_a_newer_api_are_kept_raw() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 1, "x", [], [1, None, "x", [], {}], {"x": 1}])
-def test_parts_that_are_no_oci_are_no_obstacle(odd: Json) -> None:
+def test_parts_with_invalid_types_are_accepted(odd: Json) -> None:
     for key in ("process", "mounts", "hooks", "annotations", "linux", "cdiDevices", "nri"):
         adjust({key: odd}, ADJUSTMENT)
     names = "env", "rlimits", "args", "devices", "namespaces", "sysctl", "netDevices", "intelRdt"

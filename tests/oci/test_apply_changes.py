@@ -45,7 +45,7 @@ def test_no_changes_change_nothing(spec: Spec) -> None:
         ("/mounts", [{"destination": d} for d in "abcd"], [{"destination": d} for d in "dxcby"]),
     ],
 )
-def test_applying_gives_the_spec_itself(path: str, before: Json, after: Json) -> None:
+def test_applying_the_changes_gives_the_other_spec(path: str, before: Json, after: Json) -> None:
     one: Spec = {"annotations": {"a": "1"}}
     other: Spec = copy.deepcopy(one)
     for spec, value in ((one, before), (other, after)):
@@ -57,31 +57,31 @@ def test_applying_gives_the_spec_itself(path: str, before: Json, after: Json) ->
     assert apply(other, changes(other, one)) == one
 
 
-def test_what_is_not_touched_is_shared() -> None:
+def test_unchanged_parts_are_shared() -> None:
     spec: Spec = {"linux": {"resources": {}}, "annotations": {"a": "1"}}
     new = apply(spec, [Change("/annotations/a", "1", "2", "changed")])
     assert new["linux"] is spec["linux"]
     assert spec["annotations"] == {"a": "1"}
 
 
-def test_parents_are_made_as_a_spec_has_them() -> None:
+def test_missing_parents_are_created() -> None:
     added = [
         Change("/process/env/A", None, "1", "added"),
         Change("/linux/resources/cpu/shares", None, 5, "added"),
         Change("/mounts/~1x", None, {"destination": "/x"}, "added", 7),
     ]
-    wanted: Spec = {
+    expected: Spec = {
         "process": {"env": ["A=1"]},
         "linux": {"resources": {"cpu": {"shares": 5}}},
         "mounts": [{"destination": "/x"}],
     }
-    assert apply({}, added) == wanted
-    assert apply({"process": 1, "linux": [], "mounts": "x"}, added)["mounts"] == wanted["mounts"]
+    assert apply({}, added) == expected
+    assert apply({"process": 1, "linux": [], "mounts": "x"}, added)["mounts"] == expected["mounts"]
 
 
-def test_what_leads_nowhere_is_passed_over() -> None:
+def test_changes_at_missing_paths_are_ignored() -> None:
     spec: Spec = {"process": {"args": ["a"]}, "mounts": [{"destination": "/a"}]}
-    nowhere = [
+    missing = [
         Change("/process/env/A", "1", None, "removed"),
         Change("/process/args/0/x", "1", None, "removed"),
         Change("/process/args/1", "1", None, "removed"),
@@ -92,10 +92,10 @@ def test_what_leads_nowhere_is_passed_over() -> None:
         Change("/mounts/~1b", 1, 0, "moved", 0),
         Change("/linux/x/~1b", 1, 0, "moved", 0),
     ]
-    assert apply(spec, nowhere) == spec
+    assert apply(spec, missing) == spec
 
 
-_SOME = st.builds(
+_ARBITRARY_CHANGES = st.builds(
     Change,
     st.lists(st.sampled_from(["a", "~1x", "0", "#2", "", "env", "linux"]), max_size=3).map(
         lambda keys: "/".join(["", *keys])
@@ -110,14 +110,14 @@ _SOME = st.builds(
 )
 
 
-@given(SPECS, st.lists(_SOME, max_size=5))
-def test_changes_of_anything_else_are_no_obstacle(spec: Spec, foreign: list[Change]) -> None:
+@given(SPECS, st.lists(_ARBITRARY_CHANGES, max_size=5))
+def test_arbitrary_changes_are_accepted(spec: Spec, foreign: list[Change]) -> None:
     kept = copy.deepcopy(spec)
     apply(spec, foreign)
     assert same(spec, kept)
 
 
-def test_depth_is_no_obstacle() -> None:
+def test_deep_nesting_is_supported() -> None:
     def deep(core: Json) -> Spec:
         value: Json = core
         for _ in range(5_000):
@@ -128,7 +128,7 @@ def test_depth_is_no_obstacle() -> None:
     assert same(apply(one, changes(one, other)), other)
 
 
-def test_size_is_no_obstacle() -> None:
+def test_long_lists_are_supported() -> None:
     one: Spec = {"mounts": [{"destination": f"/{n}"} for n in range(20_000)]}
     other: Spec = {"mounts": [{"destination": f"/{n}"} for n in reversed(range(20_000))]}
     assert apply(one, changes(one, other)) == other

@@ -14,13 +14,13 @@ from .examples import CONTAINER, UPDATE, UPDATE_SPEC, unset_fields
 from .specs import SPECS
 
 
-def test_an_update_reaches_the_spec_as_far_as_the_cri_goes() -> None:
+def test_an_update_applies_the_fields_that_the_cri_has() -> None:
     assert update({}, UPDATE) == UPDATE_SPEC
     assert update({}, UPDATE.linux.resources) == UPDATE_SPEC
     assert not unset_fields(UPDATE)
 
 
-def test_an_update_replaces_what_it_names_and_nothing_else() -> None:
+def test_an_update_replaces_only_the_fields_it_sets() -> None:
     spec: Spec = {
         "process": {"args": ["a"]},
         "linux": {
@@ -61,7 +61,7 @@ def test_an_update_replaces_what_it_names_and_nothing_else() -> None:
     assert spec == kept
 
 
-def test_an_oci_runtime_gets_what_the_cri_lacks() -> None:
+def test_a_direct_update_includes_fields_that_the_cri_lacks() -> None:
     change = api.LinuxResources()
     change.memory.limit.value = 5
     change.memory.reservation.value = 4
@@ -83,7 +83,7 @@ def test_an_oci_runtime_gets_what_the_cri_lacks() -> None:
 
 
 @pytest.mark.parametrize("way", UpdatePath)
-def test_zero_and_nothing_leave_all_as_it_is(way: UpdatePath) -> None:
+def test_zeros_and_empty_updates_change_nothing(way: UpdatePath) -> None:
     spec = spec_of(CONTAINER)
     zeros = api.LinuxResources()
     zeros.cpu.shares.SetInParent()
@@ -96,7 +96,7 @@ def test_zero_and_nothing_leave_all_as_it_is(way: UpdatePath) -> None:
 
 
 @given(SPECS)
-def test_no_update_changes_nothing_of_any_spec(spec: Spec) -> None:
+def test_an_empty_update_leaves_any_spec_unchanged(spec: Spec) -> None:
     assert same(update(spec, api.LinuxResources()), spec)
 
 
@@ -107,29 +107,29 @@ def test_fields_of_a_newer_api_are_kept_raw() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 1, "x", [], [1, None, {}], {"x": 1}])
-def test_parts_that_are_no_oci_are_no_obstacle(odd: Json) -> None:
+def test_parts_with_invalid_types_are_accepted(odd: Json) -> None:
     update({"linux": odd}, UPDATE)
     update({"linux": {"resources": odd}}, UPDATE)
     parts = "cpu", "memory", "hugepageLimits", "unified"
     update({"linux": {"resources": dict.fromkeys(parts, odd)}}, UPDATE)
 
 
-def test_a_node_that_limits_no_swap_goes_on_doing_so() -> None:
+def test_an_update_sets_no_swap_limit_without_an_existing_one() -> None:
     spec: Spec = {"linux": {"resources": {"memory": {"limit": 5}}}}
     change = api.LinuxResources()
     change.memory.limit.value = 9
     assert update(spec, change) == {"linux": {"resources": {"memory": {"limit": 9}}}}
 
 
-def test_cri_o_hands_on_neither_huge_pages_nor_without_cgroup_v2_unified_ones() -> None:
-    wanted = api.LinuxResources()
-    wanted.cpu.shares.value = 512
-    wanted.hugepage_limits.add(page_size="2MB", limit=4)
-    wanted.unified["memory.high"] = "max"
-    assert oci.update({}, wanted, oci.UpdatePath.CRI_O) == {
+def test_cri_o_drops_huge_pages_and_without_cgroup_v2_unified_values() -> None:
+    resources = api.LinuxResources()
+    resources.cpu.shares.value = 512
+    resources.hugepage_limits.add(page_size="2MB", limit=4)
+    resources.unified["memory.high"] = "max"
+    assert oci.update({}, resources, oci.UpdatePath.CRI_O) == {
         "linux": {"resources": {"cpu": {"shares": 512}}}
     }
-    kinds = {one.path: one.kind for one in oci.remarks(wanted, path=oci.UpdatePath.CRI_O)}
+    kinds = {one.path: one.kind for one in oci.remarks(resources, path=oci.UpdatePath.CRI_O)}
     assert kinds == {
         "/linux/resources/hugepageLimits/2MB": "dropped",
         "/linux/resources/unified/memory.high": "unresolved",

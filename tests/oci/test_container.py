@@ -10,7 +10,7 @@ from tests.nri.captures import NAMES, exchanges
 
 from .examples import CONTAINER, CONTAINER_SPEC, unset_fields, without_each_field
 
-# Fields of a Container that say which one it is and how it does: no part of any spec.
+# Fields with a container's identity and state, which no spec contains.
 IDENTITY_AND_STATE = frozenset(
     {
         "id",
@@ -29,37 +29,37 @@ IDENTITY_AND_STATE = frozenset(
 )
 
 
-def test_a_container_with_everything_reads_like_a_config_json() -> None:
+def test_a_container_with_all_fields_has_the_expected_spec() -> None:
     assert spec_of(CONTAINER) == CONTAINER_SPEC
 
 
-def test_the_example_has_every_field_that_a_spec_can_tell() -> None:
+def test_the_example_has_every_field_that_a_spec_can_contain() -> None:
     assert unset_fields(CONTAINER) == {
         *(f"Container.{name}" for name in IDENTITY_AND_STATE),
-        # A mark for adjustments: no container has it.
+        # Only adjustments use it.
         "LinuxRdt.remove",
     }
 
 
-def test_each_of_its_fields_counts() -> None:
+def test_removing_any_field_changes_the_spec() -> None:
     hidden = {
         path
         for path, without in without_each_field(CONTAINER)
         if spec_of(without) == CONTAINER_SPEC
     }
-    # The CLOS that is named wins over the class.
+    # An explicit CLOS overrides the class.
     assert hidden == {"linux.resources.rdt_class", "linux.resources.rdt_class.value"}
 
 
 def test_an_empty_container_is_an_empty_spec() -> None:
     assert spec_of(api.Container()) == {}
-    hollow = api.Container(hooks=api.Hooks(), linux=api.LinuxContainer())
-    hollow.linux.resources.memory.SetInParent()
-    hollow.linux.resources.cpu.SetInParent()
-    assert spec_of(hollow) == {}
+    empty_parts = api.Container(hooks=api.Hooks(), linux=api.LinuxContainer())
+    empty_parts.linux.resources.memory.SetInParent()
+    empty_parts.linux.resources.cpu.SetInParent()
+    assert spec_of(empty_parts) == {}
 
 
-def test_zeros_that_are_there_are_kept() -> None:
+def test_explicit_zeros_are_kept() -> None:
     container = api.Container(user=api.User())
     container.linux.oom_score_adj.SetInParent()
     container.linux.resources.cpu.quota.SetInParent()
@@ -74,12 +74,12 @@ def test_zeros_that_are_there_are_kept() -> None:
     }
 
 
-def test_the_pod_tells_the_runtime_handler() -> None:
+def test_the_runtime_handler_is_that_of_the_pod() -> None:
     pod = api.PodSandbox(id="p", name="web", runtime_handler="kata")
     assert spec_of(api.Container(), pod) == {"nri": {"runtimeHandler": "kata"}}
 
 
-def test_an_rdt_class_is_a_clos_unless_that_is_named() -> None:
+def test_an_rdt_class_is_the_clos_unless_one_is_explicit() -> None:
     container = api.Container()
     container.linux.resources.rdt_class.value = "gold"
     assert spec_of(container) == {"linux": {"intelRdt": {"closID": "gold"}}}
@@ -117,7 +117,7 @@ def test_fields_of_a_newer_api_are_kept_raw() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_real_containers(name: str) -> None:
+def test_specs_of_real_containers(name: str) -> None:
     seen = 0
     for exchange in exchanges(name):
         container = decode_request(exchange.method, exchange.request).container

@@ -19,13 +19,13 @@ from .specs import ANY, ORDINARY, SPECS, put, shuffled
 def text(change: Change) -> str:
     before, after = json.dumps(change.before), json.dumps(change.after)
     place = "" if change.at is None else f" @{change.at}"
-    told = {"added": f"+ PATH {after}", "removed": f"- PATH {before}"}
-    told |= {"changed": f"~ PATH {before} {after}", "moved": f"> PATH {before} {after}"}
-    return told[change.kind].replace("PATH", change.path) + place
+    forms = {"added": f"+ PATH {after}", "removed": f"- PATH {before}"}
+    forms |= {"changed": f"~ PATH {before} {after}", "moved": f"> PATH {before} {after}"}
+    return forms[change.kind].replace("PATH", change.path) + place
 
 
-def told(path: str, before: Json, after: Json) -> list[str]:
-    """The changes between two specs that differ at `path`, as short texts; None is absent."""
+def changes_at(path: str, before: Json, after: Json) -> list[str]:
+    """Return the changes between two values at `path` as short texts; None means absent."""
     specs: list[Spec] = []
     for value in (before, after):
         specs.append({})
@@ -51,7 +51,7 @@ def told(path: str, before: Json, after: Json) -> list[str]:
             ["B=1", "A=2"],
             ['~ /process/env/A "1" "2"', '- /process/env/A#2 "2"'],
         ),
-        # A name that looks like the second of another has a count of its own.
+        # A name that looks like a numbered one is numbered itself.
         (
             "/process/env",
             ["A=1", "A#2=x"],
@@ -88,7 +88,7 @@ def told(path: str, before: Json, after: Json) -> list[str]:
             [{"destination": "/new"}, {"destination": "/data", "type": "bind"}],
             ['+ /mounts/~1data/type "bind"', '+ /mounts/~1new {"destination": "/new"} @0'],
         ),
-        # What is no mount makes the array one value.
+        # With a member that is no mount, the array is one value.
         (
             "/mounts",
             [{"destination": "/data"}],
@@ -143,8 +143,8 @@ def told(path: str, before: Json, after: Json) -> list[str]:
         ("/annotations", {"a": {"b": 1}}, {"a": [1]}, ['~ /annotations/a {"b": 1} [1]']),
     ],
 )
-def test_what_is_told(path: str, before: Json, after: Json, expected: list[str]) -> None:
-    assert told(path, before, after) == expected
+def test_changes_at_a_path(path: str, before: Json, after: Json, expected: list[str]) -> None:
+    assert changes_at(path, before, after) == expected
 
 
 def mounts(order: str) -> list[Json]:
@@ -163,17 +163,17 @@ def mounts(order: str) -> list[Json]:
         ("aab", "baa", 1),
     ],
 )
-def test_what_moved_is_told_as_few_moves(
+def test_a_reordering_is_described_by_few_moves(
     before: str, after: str, expected: list[str] | int
 ) -> None:
-    found = told("/mounts", mounts(before), mounts(after))
+    found = changes_at("/mounts", mounts(before), mounts(after))
     assert found == expected if isinstance(expected, list) else len(found) == expected
 
 
-def test_a_moved_mount_that_changed_is_told_both() -> None:
+def test_a_moved_and_changed_mount_has_both_changes() -> None:
     before: list[Json] = [{"destination": "a"}, {"destination": "b"}, {"destination": "c"}]
     after: list[Json] = [{"destination": "c", "type": "x"}, *before[:2]]
-    assert told("/mounts", before, after) == ["> /mounts/c 2 0 @0", '+ /mounts/c/type "x"']
+    assert changes_at("/mounts", before, after) == ["> /mounts/c 2 0 @0", '+ /mounts/c/type "x"']
 
 
 @given(SPECS)
@@ -183,14 +183,14 @@ def test_a_spec_does_not_differ_from_itself(spec: Spec) -> None:
 
 
 @given(SPECS, SPECS)
-def test_changes_hold_all_that_differs(before: Spec, after: Spec) -> None:
+def test_applying_the_changes_leaves_no_difference(before: Spec, after: Spec) -> None:
     kept = copy.deepcopy((before, after))
     assert flatten(apply(before, changes(before, after))).equals(flatten(after))
     assert same(list(kept), [before, after])
 
 
 @given(ORDINARY, st.lists(st.tuples(st.sampled_from(sorted(KEYED)), ANY), max_size=3))
-def test_changes_of_a_few_places_hold_all_that_differs(
+def test_applying_the_changes_of_a_few_paths_leaves_no_difference(
     before: Spec, edits: list[tuple[str, Json]]
 ) -> None:
     after = copy.deepcopy(before)
@@ -201,7 +201,7 @@ def test_changes_of_a_few_places_hold_all_that_differs(
 
 
 @given(ORDINARY, st.randoms(use_true_random=False))
-def test_order_counts_only_where_a_runtime_acts_upon_it(spec: Spec, dice: random.Random) -> None:
+def test_order_matters_only_where_runtimes_depend_on_it(spec: Spec, dice: random.Random) -> None:
     assert changes(spec, shuffled(spec, dice)) == ()
 
 
@@ -213,13 +213,13 @@ def test_moves_put_members_in_the_new_order(before: list[str], after: list[str])
 
 
 @given(ANY, ANY)
-def test_equality_is_that_of_the_written_json(left: Json, right: Json) -> None:
+def test_equality_is_that_of_the_serialized_json(left: Json, right: Json) -> None:
     written = [json.dumps(each, sort_keys=True) for each in (left, right)]
     assert same(left, right) == (written[0] == written[1])
 
 
 @pytest.mark.parametrize("path", ["/annotations", "/mounts", "/process/env", "/x"])
-def test_depth_is_no_obstacle(path: str) -> None:
+def test_deep_nesting_is_supported(path: str) -> None:
     def deep(core: Json) -> Spec:
         value: Json = core
         for level in range(20_000):
@@ -234,7 +234,7 @@ def test_depth_is_no_obstacle(path: str) -> None:
     assert len(changes(one, {})) == 1
 
 
-def test_size_is_no_obstacle() -> None:
+def test_long_lists_are_supported() -> None:
     one: Spec = {"mounts": [{"destination": f"/{n}"} for n in range(20_000)]}
     other: Spec = {"mounts": [{"destination": f"/{n}"} for n in reversed(range(20_000))]}
     assert len(changes(one, other)) == 19_999

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many paths of one spec are looked up without labelling its arrays for each of them."""
+"""Looking up many paths of a spec labels each array only once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def test_an_array_is_labelled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     count = 0
 
-    def counted(*given: object) -> object:
+    def counted(*arguments: object) -> object:
         nonlocal count
         count += 1
-        return members(*given)  # type: ignore[arg-type]
+        return members(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(path_lookup, "members", counted)
 

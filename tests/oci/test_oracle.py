@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `changes` finds against what DeepDiff, which knows nothing of OCI, finds."""
+"""`changes` compared with DeepDiff, which is independent of OCI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Level(Protocol):
 
 
 def differs(one: Spec, other: Spec) -> bool:
-    """Whether DeepDiff finds a difference, told which lists have no order."""
+    """Return whether DeepDiff finds a difference, ignoring the order of unordered lists."""
     return bool(
         DeepDiff(
             one,
@@ -42,8 +42,8 @@ def _has_no_order(level: _Level) -> bool:
     return path in KEYED and not KEYED[path].ordered
 
 
-def _tells_members_apart(spec: Spec) -> bool:
-    """Whether unordered arrays have no keyless members, nor any of one key: their order counts."""
+def _has_unique_keys(spec: Spec) -> bool:
+    """Return whether all members of unordered arrays have unique keys; otherwise order matters."""
     for line in walk(spec):
         keyed = KEYED.get(line.path)
         if keyed and not keyed.ordered and isinstance(line.value, list):
@@ -59,21 +59,21 @@ def _tells_members_apart(spec: Spec) -> bool:
     st.booleans(),
     st.lists(st.tuples(st.sampled_from(sorted({*KEYED, *OPEN} - {""})), ANY), max_size=2),
 )
-def test_both_find_a_difference_or_none_of_edited_specs(
-    spec: Spec, dice: random.Random, turned: bool, edits: list[tuple[str, Json]]
+def test_edited_specs_differ_iff_deepdiff_finds_a_difference(
+    spec: Spec, dice: random.Random, reverse: bool, edits: list[tuple[str, Json]]
 ) -> None:
     other = shuffled(spec, dice)
-    if turned:
+    if reverse:
         for line in [*walk(other)]:
             if line.path in KEYED and isinstance(line.value, list):
                 put(other, line.path, line.value[::-1])
     for path, value in edits:
         put(other, path, value)
-    assume(_tells_members_apart(spec) and _tells_members_apart(other))
+    assume(_has_unique_keys(spec) and _has_unique_keys(other))
     assert bool(changes(spec, other)) == differs(spec, other)
 
 
 @given(SPECS, SPECS)
-def test_both_find_a_difference_or_none_of_any_specs(one: Spec, other: Spec) -> None:
-    assume(_tells_members_apart(one) and _tells_members_apart(other))
+def test_any_specs_differ_iff_deepdiff_finds_a_difference(one: Spec, other: Spec) -> None:
+    assume(_has_unique_keys(one) and _has_unique_keys(other))
     assert bool(changes(one, other)) == differs(one, other)

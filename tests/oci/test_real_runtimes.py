@@ -8,14 +8,14 @@ from nri_scope.nri.request_subject import decode_reply, decode_request
 from nri_scope.oci import Spec, adjust, changes, spec_of
 from tests.nri.captures import NAMES, exchanges
 
-# The traffic of 20-device-injector was not captured. This is what it adjusts of shop/web/app.
+# The adjustment of shop/web/app by 20-device-injector, whose traffic was not captured.
 DEVICE = api.ContainerAdjustment(
     linux=api.LinuxContainerAdjustment(
         devices=[api.LinuxDevice(path="/dev/nri-null", type="c", major=1, minor=3)]
     )
 )
 
-# What these runtimes adjust, but do not show of a container in later events.
+# Adjusted fields that these runtimes do not show in later events.
 NOT_SHOWN = {
     "containerd-1.7.24": {
         "/process/oomScoreAdj",
@@ -27,7 +27,7 @@ NOT_SHOWN = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_adjusted_spec_is_what_the_runtime_showed_later(name: str) -> None:
+def test_the_adjusted_spec_equals_that_in_later_events(name: str) -> None:
     adjusted: dict[str, Spec] = {}
     seen: dict[str, Spec] = {}
     for exchange in exchanges(name):
@@ -54,7 +54,7 @@ def test_an_adjusted_spec_is_what_the_runtime_showed_later(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_plugin_changes_what_the_next_one_is_shown(name: str) -> None:
+def test_the_next_plugin_is_shown_the_adjusted_spec(name: str) -> None:
     before: dict[str, Spec] = {}
     adjustments: dict[str, api.ContainerAdjustment] = {}
     compared = 0
@@ -71,8 +71,8 @@ def test_one_plugin_changes_what_the_next_one_is_shown(name: str) -> None:
             compared += 1
             expected = adjust(before[container.id], adjustments[container.id])
             found = changes(expected, spec_of(container))
-            # What the runtime does to the whole spec comes after the chain: it sorts the mounts
-            # and leaves one of each variable (CRI-O has PATH twice).
+            # Only after the chain does the runtime sort the mounts and remove duplicate variables
+            # (CRI-O has PATH twice).
             rest = [change for change in found if change.kind != "moved"]
             paths = {"/process/env/PATH", "/process/env/PATH#2"} if name == "cri-o-1.37" else set()
             assert {change.path for change in rest} == paths

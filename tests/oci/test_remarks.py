@@ -9,19 +9,19 @@ from nri_scope.oci import Remark, Spec, UpdatePath, adjust, remarks, update
 from .examples import ADJUSTMENT, UPDATE, without_each_field
 
 
-def test_each_field_of_an_adjustment_is_applied_or_remarked_upon() -> None:
+def test_each_field_of_an_adjustment_is_applied_or_has_a_remark() -> None:
     whole = adjust({}, ADJUSTMENT), remarks(ADJUSTMENT)
     hidden = {
         path
         for path, without in without_each_field(ADJUSTMENT)
         if (adjust({}, without), remarks(without)) == whole
     }
-    # The CLOS that is named wins over the class.
+    # An explicit CLOS overrides the class.
     assert hidden == {"linux.resources.rdt_class", "linux.resources.rdt_class.value"}
 
 
 @pytest.mark.parametrize("way", UpdatePath)
-def test_each_field_of_an_update_is_applied_or_remarked_upon(way: UpdatePath) -> None:
+def test_each_field_of_an_update_is_applied_or_has_a_remark(way: UpdatePath) -> None:
     whole = update({}, UPDATE, way), remarks(UPDATE, path=way)
     hidden = {
         path
@@ -32,12 +32,12 @@ def test_each_field_of_an_update_is_applied_or_remarked_upon(way: UpdatePath) ->
     assert remarks(UPDATE) == remarks(UPDATE.linux.resources)
 
 
-def told(change: api.ContainerAdjustment | api.ContainerUpdate) -> list[str]:
+def remarks_of(change: api.ContainerAdjustment | api.ContainerUpdate) -> list[str]:
     return [f"{each.kind} {each.path}" for each in remarks(change)]
 
 
-def test_what_a_runtime_drops_or_resolves_of_an_adjustment() -> None:
-    assert told(ADJUSTMENT) == [
+def test_dropped_and_resolved_fields_of_an_adjustment() -> None:
+    assert remarks_of(ADJUSTMENT) == [
         "resolved /cdiDevices/vendor.com~1gpu=0",
         "dropped /linux/seccomp/defaultErrnoRet",
         "dropped /linux/resources/memory/reservation",
@@ -51,8 +51,8 @@ def test_what_a_runtime_drops_or_resolves_of_an_adjustment() -> None:
     ]
 
 
-def test_what_a_runtime_drops_of_an_update() -> None:
-    assert told(UPDATE) == [
+def test_dropped_fields_of_an_update() -> None:
+    assert remarks_of(UPDATE) == [
         "dropped /linux/resources/memory/reservation",
         "dropped /linux/resources/memory/swap",
         "dropped /linux/resources/memory/kernel",
@@ -69,7 +69,7 @@ def test_what_a_runtime_drops_of_an_update() -> None:
     ]
 
 
-def test_what_of_an_update_not_every_oci_runtime_applies() -> None:
+def test_fields_of_a_direct_update_that_not_every_oci_runtime_applies() -> None:
     found = remarks(UPDATE, path=UpdatePath.OCI_RUNTIME)
     assert [f"{each.kind} {each.path}" for each in found] == [
         "unresolved /linux/resources/memory/kernel",
@@ -89,35 +89,35 @@ def test_what_of_an_update_not_every_oci_runtime_applies() -> None:
     ]
 
 
-def test_no_limit_of_pids_is_not_handed_to_the_oci_runtime() -> None:
+def test_an_unlimited_pids_value_is_dropped_from_a_direct_update() -> None:
     change = api.ContainerUpdate()
     change.linux.resources.pids.limit = -1
     (remark,) = remarks(change, path=UpdatePath.OCI_RUNTIME)
     assert (remark.kind, remark.value) == ("dropped", -1)
 
 
-def test_nothing_is_known_of_an_unknown_runtime() -> None:
+def test_every_field_is_unresolved_for_an_unknown_runtime() -> None:
     assert {each.kind for each in remarks(UPDATE, path=UpdatePath.UNKNOWN)} == {"unresolved"}
 
 
-def test_zeros_that_leave_things_as_they_are() -> None:
+def test_zeros_without_effect_are_dropped() -> None:
     change = api.ContainerUpdate()
     change.linux.resources.cpu.quota.SetInParent()
     change.linux.resources.memory.limit.SetInParent()
     paths = ["dropped /linux/resources/memory/limit", "dropped /linux/resources/cpu/quota"]
-    assert told(change) == paths
+    assert remarks_of(change) == paths
     adjustment = api.ContainerAdjustment()
     adjustment.linux.resources.CopyFrom(change.linux.resources)
-    assert told(adjustment) == paths[:1]
+    assert remarks_of(adjustment) == paths[:1]
 
 
-def test_no_limit_of_pids_leaves_one_that_is_there() -> None:
+def test_an_unlimited_pids_value_is_dropped_from_an_adjustment() -> None:
     adjustment = api.ContainerAdjustment()
     adjustment.linux.resources.pids.limit = -1
-    assert told(adjustment) == ["dropped /linux/resources/pids/limit"]
+    assert remarks_of(adjustment) == ["dropped /linux/resources/pids/limit"]
 
 
-def test_unknown_namespaces_are_refused_in_the_runtimes_words() -> None:
+def test_unknown_namespaces_are_refused_with_the_runtimes_message() -> None:
     adjustment = api.ContainerAdjustment()
     adjustment.linux.namespaces.add(type="-net")
     adjustment.linux.namespaces.add(type="network")
@@ -126,7 +126,7 @@ def test_unknown_namespaces_are_refused_in_the_runtimes_words() -> None:
     )
 
 
-def test_mounts_that_need_a_propagation_of_their_source() -> None:
+def test_mounts_that_depend_on_their_sources_propagation_are_unresolved() -> None:
     adjustment = api.ContainerAdjustment()
     adjustment.mounts.add(destination="/a", source="/s", options=["rslave", "rshared"])
     adjustment.mounts.add(destination="/b", source="/s", options=["rprivate"])
@@ -136,7 +136,7 @@ def test_mounts_that_need_a_propagation_of_their_source() -> None:
     assert "/s" in remark.reason
 
 
-def test_a_removal_and_a_value_for_one_key_are_a_matter_of_luck() -> None:
+def test_a_removal_with_a_value_for_one_key_is_unresolved() -> None:
     keys = {"-a": "", "a": "1", "-b": "", "c": "2"}
     adjustment = api.ContainerAdjustment(annotations=keys)
     adjustment.linux.sysctl.update(keys)
@@ -150,7 +150,7 @@ def test_a_removal_and_a_value_for_one_key_are_a_matter_of_luck() -> None:
     ]
 
 
-def test_a_limit_whose_type_is_there_already() -> None:
+def test_an_rlimit_of_an_existing_type_is_unresolved() -> None:
     adjustment = api.ContainerAdjustment()
     adjustment.rlimits.add(type="RLIMIT_CORE", hard=1)
     adjustment.rlimits.add(type="RLIMIT_AS")
@@ -170,9 +170,9 @@ def test_a_limit_whose_type_is_there_already() -> None:
 
 def test_a_variable_without_a_name_is_dropped() -> None:
     adjustment = api.ContainerAdjustment(env=[api.KeyValue(value="x")])
-    assert told(adjustment) == ["dropped /process/env/"]
+    assert remarks_of(adjustment) == ["dropped /process/env/"]
 
 
-def test_nothing_to_say() -> None:
+def test_empty_messages_have_no_remarks() -> None:
     assert remarks(api.ContainerAdjustment()) == ()
     assert remarks(api.ContainerUpdate()) == ()

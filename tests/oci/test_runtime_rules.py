@@ -17,7 +17,7 @@ from nri_scope.oci import UpdatePath, runtime_rules_of
         ("", UpdatePath.UNKNOWN, UpdatePath.UNKNOWN),
     ],
 )
-def test_no_runtime_is_taken_for_another(name: str, own: UpdatePath, other: UpdatePath) -> None:
+def test_update_paths_by_runtime(name: str, own: UpdatePath, other: UpdatePath) -> None:
     rules = runtime_rules_of(name)
     assert (rules.own_updates, rules.other_updates) == (own, other)
     assert rules.ignores_evictions == (own is not UpdatePath.UNKNOWN)

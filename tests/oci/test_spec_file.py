@@ -19,7 +19,7 @@ def nested(levels: int) -> str:
     return '{"linux":{"x":' + "[" * (levels - 2) + "]" * (levels - 2) + "}}"
 
 
-def refusal(data: bytes) -> str:
+def error_of(data: bytes) -> str:
     with pytest.raises(UsageError) as caught:
         read_spec(data, "c.json")
     text = str(caught.value)
@@ -27,7 +27,7 @@ def refusal(data: bytes) -> str:
     return text
 
 
-def test_a_spec_is_read_as_it_is() -> None:
+def test_a_spec_is_read_unchanged() -> None:
     assert read_spec(json.dumps(CONTAINER_SPEC, indent=2).encode(), "c.json") == CONTAINER_SPEC
     assert read_spec(b'\xef\xbb\xbf{"ociVersion":"1.2.0"}', "c.json") == {"ociVersion": "1.2.0"}
     assert read_spec(b'{"hostname":"a","hostname":"b"}', "c.json") == {"hostname": "b"}
@@ -58,20 +58,20 @@ def test_a_spec_is_read_as_it_is() -> None:
         (b'{"linux": {}, "ociVersion": 1}', "ociVersion is a number instead of a string"),
     ],
 )
-def test_what_is_no_spec_is_refused_in_one_line(data: bytes, problem: str) -> None:
-    assert problem in refusal(data)
+def test_an_invalid_spec_is_rejected_in_one_line(data: bytes, problem: str) -> None:
+    assert problem in error_of(data)
 
 
 def test_depth_and_size_have_limits() -> None:
     read_spec(nested(MAX_SPEC_DEPTH).encode(), "c.json")
     deep = f"nested more than {MAX_SPEC_DEPTH} deep"
-    assert deep in refusal(nested(MAX_SPEC_DEPTH + 1).encode())
-    assert deep in refusal(nested(200_000).encode())
-    assert "too large for an OCI spec" in refusal(b" " * (MAX_SPEC_SIZE + 1))
+    assert deep in error_of(nested(MAX_SPEC_DEPTH + 1).encode())
+    assert deep in error_of(nested(200_000).encode())
+    assert "too large for an OCI spec" in error_of(b" " * (MAX_SPEC_SIZE + 1))
 
 
 @given(st.binary(max_size=20) | st.text('{}[]",:0n linuxE-', max_size=12).map(str.encode))
-def test_anything_is_a_spec_or_refused(data: bytes) -> None:
+def test_any_bytes_are_a_spec_or_rejected(data: bytes) -> None:
     try:
         read_spec(data, "c.json")
     except UsageError:
@@ -79,10 +79,10 @@ def test_anything_is_a_spec_or_refused(data: bytes) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b"]), ANY))
-def test_what_was_written_is_read(part: Spec) -> None:
+def test_a_serialized_spec_round_trips(part: Spec) -> None:
     spec: Spec = {"linux": part}
     written = json.dumps(spec).encode()
     if b"NaN" in written or b"Infinity" in written:
-        assert "is not a JSON number" in refusal(written)
+        assert "is not a JSON number" in error_of(written)
     else:
         assert same(read_spec(written, "c.json"), spec)

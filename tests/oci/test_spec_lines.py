@@ -10,7 +10,7 @@ from tests.oci.spec_lines import SpecLine, walk
 from .specs import SPECS, put
 
 
-def test_lines_come_in_document_order_with_their_paths() -> None:
+def test_lines_are_in_document_order_with_their_paths() -> None:
     mount: Spec = {"destination": "/data", "options": ["ro"]}
     spec: Spec = {
         "process": {"env": ["A=1", "B", "A=2"], "args": ["sh"]},
@@ -45,14 +45,14 @@ def test_every_line_is_found_by_its_path_alone(spec: Spec) -> None:
         paths.add(line.path)
         found = value_at(spec, line.path)
         if line.path.startswith("/process/env/") and line.in_array and isinstance(line.value, str):
-            # The value of a variable, unless the list has members that are none.
+            # A variable's value, unless the list has members that are not variables.
             assert found in (line.value, None) or line.value.endswith(f"={found}")
         else:
             assert found is line.value
 
 
 @given(SPECS, SPECS)
-def test_changes_are_what_stands_at_their_paths(before: Spec, after: Spec) -> None:
+def test_changes_equal_the_values_at_their_paths(before: Spec, after: Spec) -> None:
     for change in changes(before, after):
         if change.kind in ("changed", "removed"):
             assert same(value_at(before, change.path), change.before)
@@ -62,17 +62,17 @@ def test_changes_are_what_stands_at_their_paths(before: Spec, after: Spec) -> No
             assert value_at(after, change.path) is ABSENT
 
 
-def test_paths_that_lead_nowhere() -> None:
+def test_paths_to_missing_values() -> None:
     spec: Spec = {"process": {"args": ["a"], "env": ["A=1"], "cwd": "/"}, "mounts": [1]}
-    nowhere = ["process", "/x", "/process/args/1", "/process/args/-1", "/process/args/a", "//"]
-    nowhere += [
+    missing = ["process", "/x", "/process/args/1", "/process/args/-1", "/process/args/a", "//"]
+    missing += [
         "/process/env/0",
         "/process/env/B",
         "/process/cwd/0",
         "/process/args/",
         "/mounts/01",
     ]
-    for path in nowhere:
+    for path in missing:
         assert value_at(spec, path) is ABSENT
     assert value_at(spec, "") is spec
     assert value_at(spec, "/process/args/0") == "a"
@@ -80,7 +80,7 @@ def test_paths_that_lead_nowhere() -> None:
     assert value_at({"process": {"env": ["A"]}}, "/process/env/A") is None
 
 
-def test_every_keyed_array_is_walked_by_its_labels() -> None:
+def test_every_keyed_array_has_labelled_lines() -> None:
     for path in KEYED:
         member: Spec = dict.fromkeys(("type", "path", "destination", "name", "pageSize"), "k")
         member |= {"names": ["k"], "containerID": "k", "major": 1, "minor": 2}
@@ -90,7 +90,7 @@ def test_every_keyed_array_is_walked_by_its_labels() -> None:
         assert labels[0] in ("k", "1:2", "k 1:2")
 
 
-def test_depth_is_no_obstacle() -> None:
+def test_deep_nesting_is_supported() -> None:
     value: Json = 1
     for level in range(5_000):
         value = [value] if level % 2 else {"x": value}
