@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing that a terminal obeys or hides gets through."""
+"""Control and invisible characters are escaped."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from nri_scope.text.escape import MAX_MARKS, columns, safe
 
 ANYTHING = st.text(st.characters(), max_size=20)
-"""Surrogates too: they stand for bytes that are not UTF-8."""
+"""Any text, including surrogates, which stand for bytes that are not UTF-8."""
 
 
 @settings(deadline=None)
 @given(ANYTHING)
-def test_only_harmless_characters_are_left(text: str) -> None:
+def test_only_printable_characters_remain(text: str) -> None:
     shown = safe(text)
     assert shown.isprintable()
     assert not any(unicodedata.category(char)[0] == "C" for char in shown)
@@ -26,7 +26,7 @@ def test_only_harmless_characters_are_left(text: str) -> None:
 
 @settings(deadline=None)
 @given(ANYTHING)
-def test_with_newlines_only_they_are_left_besides(text: str) -> None:
+def test_newlines_are_kept_on_request(text: str) -> None:
     shown = safe(text, newlines=True)
     assert shown.count("\n") == text.count("\n")
     assert shown.replace("\n", "").isprintable()
@@ -34,7 +34,7 @@ def test_with_newlines_only_they_are_left_besides(text: str) -> None:
 
 @settings(deadline=None)
 @given(ANYTHING, st.integers(0, 30))
-def test_never_wider_than_asked_and_cut_only_where_needed(text: str, width: int) -> None:
+def test_text_is_cut_only_if_wider_than_requested(text: str, width: int) -> None:
     shown = safe(text, width)
     whole = safe(text)
     assert columns(shown) <= width
@@ -43,7 +43,7 @@ def test_never_wider_than_asked_and_cut_only_where_needed(text: str, width: int)
 
 @settings(deadline=None)
 @given(ANYTHING)
-def test_twice_is_once(text: str) -> None:
+def test_escaping_is_idempotent(text: str) -> None:
     assert safe(safe(text)) == safe(text)
 
 
@@ -67,16 +67,16 @@ def test_twice_is_once(text: str) -> None:
         (r"a\x1b", r"a\x1b"),
     ],
 )
-def test_examples(text: str, shown: str) -> None:
+def test_escaped_examples(text: str, shown: str) -> None:
     assert safe(text) == shown
 
 
-def test_newlines_are_kept_only_where_lines_are_wanted() -> None:
+def test_a_width_escapes_newlines() -> None:
     assert safe("a\nb", newlines=True) == "a\nb"
     assert safe("a\nb", 10, newlines=True) == r"a\nb"
 
 
-def test_marks_do_not_pile_up() -> None:
+def test_combining_marks_are_limited() -> None:
     assert safe("e\u0301") == "e\u0301"
     piled = safe("z" + "\u0301" * 20)
     assert piled.count("\u0301") == MAX_MARKS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of a terminal's width."""
+"""Layout of text in lines of a given width."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from nri_scope.text.styled_text import Style, paint_line
 
 @given(st.lists(st.text(max_size=200), max_size=4), st.integers(40, 100))
 @example(["\x1b[2J" * 30, "日本" * 40, "a\u202eb"], 80)
-def test_nothing_is_wider_than_the_terminal_and_nothing_is_lost(
-    texts: list[str], width: int
-) -> None:
+def test_lines_fit_the_width_and_keep_all_text(texts: list[str], width: int) -> None:
     lines = Layout(width).parts([LayoutPart(text) for text in texts], 2, 6)
     assert all(columns(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join("".join(map(safe, texts)).split())
 
 
-def test_parts_stay_together_where_there_is_room() -> None:
+def test_parts_share_a_line_if_they_fit() -> None:
     layout = Layout(40)
     parts = [
         LayoutPart("+ /process/env/FOO"),
@@ -37,7 +35,7 @@ def test_parts_stay_together_where_there_is_room() -> None:
     ]
 
 
-def test_lines_are_broken_at_blanks_rather_than_within_words() -> None:
+def test_lines_are_broken_at_spaces_rather_than_within_words() -> None:
     assert break_text("one two three/four five", 22, 22) == ["one two three/four", "five"]
     assert break_text("/usr/local/bin:/usr/bin:/bin", 20, 20) == [
         "/usr/local/bin:/usr/",
@@ -46,7 +44,7 @@ def test_lines_are_broken_at_blanks_rather_than_within_words() -> None:
     assert break_text("x" * 45, 20, 20) == ["x" * 20, "x" * 20, "x" * 5]
 
 
-def test_colours_surround_what_is_escaped() -> None:
+def test_colours_surround_the_escaped_text() -> None:
     (line,) = Layout(80).sentence("a\x1b[2Jb", 0, Style.BAD)
     assert line == "a\\x1b[2Jb"
     assert paint_line(line) == "\x1b[31ma\\x1b[2Jb\x1b[0m"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Styled text is its text, and keeps the styles of its pieces."""
+"""Styled text is a string that keeps the styles of its spans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PIECES = st.lists(
 
 
 @given(_PIECES, _PIECES)
-def test_it_is_its_text_and_joins_what_is_styled(first: list[Span], second: list[Span]) -> None:
+def test_styled_text_equals_its_text_and_joins_spans(first: list[Span], second: list[Span]) -> None:
     one = StyledText(*first)
     whole = StyledText(one, *second)
     assert whole == "".join(span.text for span in [*first, *second])
@@ -30,15 +30,15 @@ def test_it_is_its_text_and_joins_what_is_styled(first: list[Span], second: list
 
 
 @given(_PIECES)
-def test_a_terminal_reads_the_same_text_in_as_many_styles(pieces: list[Span]) -> None:
-    """Rich reads escape sequences back."""
+def test_painted_text_has_the_same_text_and_number_of_spans(pieces: list[Span]) -> None:
+    """Rich parses the escape sequences."""
     read = Text.from_ansi(paint_line(StyledText(*pieces)))
     text = StyledText(*pieces)
     assert read.plain == text
     assert len(read.spans) == sum(bool(span.style) for span in text.spans)
 
 
-def test_a_strangers_escapes_paint_nothing() -> None:
+def test_untrusted_escape_sequences_have_no_effect() -> None:
     for name in NAMES.values():
         for line in Layout(None).parts([LayoutPart(name, Style.BAD)], 0, 0):
             assert re.findall(r"\x1b.*?m", paint_line(line)) == ["\x1b[31m", "\x1b[0m"]

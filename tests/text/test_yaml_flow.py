@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values as YAML."""
+"""Values as YAML in flow style."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VALUES: st.SearchStrategy[Json] = st.recursive(
 
 
 @given(VALUES, st.sampled_from([None, 20, 40, 80]), st.sampled_from(["- ", "key: "]))
-def test_yaml_reads_back_what_was_written(value: Json, width: int | None, head: str) -> None:
+def test_values_round_trip(value: Json, width: int | None, head: str) -> None:
     lines = fill(f"  {head}", value, width, 6)
     assert all(safe(line) == line for line in lines)
     read = yaml.safe_load("\n".join(lines))
@@ -39,8 +39,8 @@ def test_yaml_reads_back_what_was_written(value: Json, width: int | None, head: 
 
 
 @given(st.text(max_size=200), st.integers(24, 80))
-def test_texts_fit_however_long_they_are(text: str, width: int) -> None:
-    # The escape of one character may take ten columns, and stays in one piece.
+def test_long_texts_fit_the_width(text: str, width: int) -> None:
+    # The escape of a character takes up to ten columns and is not broken.
     assert all(columns(line) <= width for line in fill("  - ", text, width, 6))
 
 
@@ -51,7 +51,7 @@ def test_lists_are_broken_between_their_members() -> None:
     ]
 
 
-def test_a_long_text_goes_on_in_the_next_line() -> None:
+def test_a_long_text_continues_on_the_next_line() -> None:
     assert fill("- ", "PATH=/usr/local/sbin:/usr/local/bin", 24, 4) == [
         '- "PATH=/usr/local/\\',
         '    sbin:/usr/local/bin"',
@@ -76,15 +76,15 @@ def test_a_long_text_goes_on_in_the_next_line() -> None:
         (["a", {"b": []}], "[a, {b: []}]"),
     ],
 )
-def test_values_look_as_people_write_them(value: Json, text: str) -> None:
+def test_values_have_a_readable_form(value: Json, text: str) -> None:
     assert inline(value) == text
 
 
-def test_a_number_that_is_none_reads_back_as_such() -> None:
+def test_nan_round_trips() -> None:
     assert math.isnan(yaml.safe_load(inline(math.nan)))
 
 
-def test_what_is_nested_too_deeply_is_cut() -> None:
+def test_a_value_nested_too_deeply_is_cut() -> None:
     deep: Json = "x"
     for _ in range(100_000):
         deep = [deep]
@@ -93,5 +93,5 @@ def test_what_is_nested_too_deeply_is_cut() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "a: b", "", "yes", "-", "a\nb", "{", "io.x/y"])
-def test_keys_read_back(name: str) -> None:
+def test_keys_round_trip(name: str) -> None:
     assert yaml.safe_load(f"{key(name)} 1") == {name: 1}

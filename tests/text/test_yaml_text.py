@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML for people: nothing lost, nothing that a terminal obeys."""
+"""Readable YAML that round-trips and is safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ values: st.SearchStrategy[Plain] = st.recursive(
 
 @settings(deadline=None)
 @given(values)
-def test_reads_back_as_it_was_and_is_harmless(value: Plain) -> None:
+def test_values_round_trip_and_are_escaped(value: Plain) -> None:
     written = to_yaml(value)
     assert safe(written, newlines=True) == written
     assert yaml.safe_load(written) == value
@@ -39,9 +39,7 @@ def test_reads_back_as_it_was_and_is_harmless(value: Plain) -> None:
 
 @settings(deadline=None)
 @given(texts, st.dictionaries(texts, texts | st.integers() | st.none(), min_size=1, max_size=3))
-def test_many_lines_are_written_the_quick_way_and_read_back_too(
-    key: str, line: dict[str, Plain]
-) -> None:
+def test_long_lists_use_the_fast_path_and_round_trip(key: str, line: dict[str, Plain]) -> None:
     lines: list[Plain] = [FlowMapping(line)] * 20
     value: Plain = {"first": 1, key: lines, "last": {}}
     written = to_yaml(value)
@@ -63,7 +61,7 @@ def test_many_lines_are_written_the_quick_way_and_read_back_too(
         ({"request": {}}, "request: {}\n"),
     ],
 )
-def test_examples(value: Plain, written: str) -> None:
+def test_written_examples(value: Plain, written: str) -> None:
     assert to_yaml(value) == written
 
 
@@ -72,15 +70,15 @@ def test_long_values_stay_on_one_line() -> None:
 
 
 @given(texts | st.text("0123456789.:-+eExXobTZtryf _", max_size=12) | st.sampled_from(WORDS))
-def test_what_is_plain_is_text_to_pyyaml(text: str) -> None:
-    """PyYAML's resolver decides, whose patterns are not ours."""
+def test_plain_scalars_are_strings_to_pyyaml(text: str) -> None:
+    """PyYAML's resolver is independent of the tested patterns."""
     if scalar(text) == text:
         resolver = yaml.SafeLoader.yaml_implicit_resolvers
         patterns = [*resolver.get(text[:1], []), *resolver.get(None, [])]
         assert not any(pattern.match(text) for _, pattern in patterns)
 
 
-def test_what_is_nested_too_deeply_is_cut() -> None:
+def test_a_value_nested_too_deeply_is_cut() -> None:
     deep: Plain = "x"
     for _ in range(100_000):
         deep = {"a": [deep]}

@@ -90,7 +90,7 @@ def test_empty_reply_is_a_bare_header() -> None:
     assert output(plugin) == frame(1, message(1, 2, b""))
 
 
-def test_both_ends_call_at_once_and_answers_may_overtake() -> None:
+def test_concurrent_calls_of_both_ends_with_reordered_responses() -> None:
     runtime, plugin = pair()
     first = runtime.send_request("s", "a", b"1")
     second = runtime.send_request("s", "b", b"2")
@@ -131,7 +131,7 @@ def test_payload_beside_an_error_status_is_dropped() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 4000, 4085, 4086, 4087, 4096, 100_000, 3_000_000])
 def test_no_frame_makes_a_go_peer_fail(size: int) -> None:
-    """Header and data share a frame only up to 4,096 bytes; else each has one of its own."""
+    """Header and data share a frame up to 4,096 bytes; otherwise each has its own."""
     runtime, _ = pair()
     runtime.send_request("s", "m", b"x" * size)
     sent, frames = output(runtime), []
@@ -148,7 +148,7 @@ def test_no_frame_makes_a_go_peer_fail(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrives", "code", "stream"),
+    ("received", "code", "stream"),
     [
         (request_bytes(2), Code.INVALID_ARGUMENT, 2),
         (request_bytes(0), Code.INVALID_ARGUMENT, 0),
@@ -159,11 +159,11 @@ def test_no_frame_makes_a_go_peer_fail(size: int) -> None:
     ],
     ids=["even", "zero", "data-without-stream", "no-protobuf", "no-utf-8", "too-long"],
 )
-def test_bad_request_is_refused_and_the_connection_goes_on(
-    arrives: bytes, code: Code, stream: int
+def test_a_bad_request_is_rejected_and_the_connection_continues(
+    received: bytes, code: Code, stream: int
 ) -> None:
     plugin = pair(SMALL)[1]
-    plugin.receive_data(frame(1, arrives))
+    plugin.receive_data(frame(1, received))
     (rejected,) = plugin.events_received()
     assert isinstance(rejected, MessageRejected)
     assert (rejected.stream_id, rejected.code) == (stream, code)
@@ -331,7 +331,7 @@ def comparable(events: list[WireEvent]) -> list[object]:
 
 
 @given(streams, cuts)
-def test_any_division_of_any_stream_gives_the_same_events_and_answers(
+def test_any_division_of_a_stream_gives_the_same_events_and_responses(
     data: bytes, where: list[int]
 ) -> None:
     ends = [Connection(serves=1, calls=2, limits=SMALL) for _ in range(3)]
@@ -368,7 +368,7 @@ def test_arbitrary_bytes_give_events_that_end_once(data: bytes) -> None:
     ),
     cuts,
 )
-def test_what_one_end_writes_the_other_reads(
+def test_calls_and_responses_round_trip(
     calls: list[tuple[str, bytes, int, list[tuple[str, str]]]], where: list[int]
 ) -> None:
     runtime, plugin = pair()
@@ -393,7 +393,7 @@ def test_what_one_end_writes_the_other_reads(
 
 
 def test_memory_stays_bounded_by_the_message_limit_whatever_the_pieces() -> None:
-    """A message that comes byte by byte costs about its size, not an object a byte."""
+    """A message received byte by byte costs about its size, not an object per byte."""
     import tracemalloc
 
     plugin = Connection(serves=1, calls=2)

@@ -50,11 +50,11 @@ def test_a_request_and_its_response_are_decoded_with_timeout_and_metadata() -> N
     stream = runtime.send_request(
         "svc", "Do", b"payload", timeout_ns=5, metadata=[("k", "v"), ("k", "w")]
     )
-    asked = b"".join(runtime.data_to_send())
-    plugin.receive_data(asked)
+    request = b"".join(runtime.data_to_send())
+    plugin.receive_data(request)
     assert isinstance(plugin.events_received()[0], RequestReceived)
     plugin.send_response(stream, b"reply")
-    assert decoder().feed(asked) == [
+    assert decoder().feed(request) == [
         RequestObserved(1, stream, "svc", "Do", b"payload", 5, (("k", "v"), ("k", "w")))
     ]
     assert decoder().feed(b"".join(plugin.data_to_send())) == [
