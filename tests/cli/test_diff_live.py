@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``diff --live`` as its users meet it: two processes, an emulated runtime, real sockets."""
+"""``diff --live`` end to end: two processes, an emulated runtime, real sockets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile, Runtime
 from tests.cli.live_process import PATIENCE, Live, live
 from tests.cri.fake_runtime import FakeRuntime, listening
-from tests.cri.peers import Relay, saying
+from tests.cri.peers import Relay, replying
 from tests.runtime_emulation.profiles import patient
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
@@ -34,7 +34,7 @@ POD = api.PodSandbox(id="pod-1", namespace="shop", name="web")
 
 
 def annotating(plugin: str, mask: int = 0x07FF) -> SmallPlugin:
-    """A plugin that leaves its name in an annotation of every container."""
+    """Return a plugin that adds its name to the annotations of every container."""
     small = SmallPlugin(plugin, mask)
     adjust = api.ContainerAdjustment(annotations={plugin: "was here"})
     small.on["CreateContainer"] = lambda request: api.CreateContainerResponse(adjust=adjust)
@@ -46,7 +46,7 @@ def a_container(name: str = "app") -> api.Container:
 
 
 async def create(runtime: Runtime, name: str = "app") -> None:
-    """A container from its creation to its start."""
+    """Send the events of a container from its creation to its start."""
     container = a_container(name)
     for event, kind in (
         (Event.CreateContainer, api.CreateContainerRequest),
@@ -58,35 +58,35 @@ async def create(runtime: Runtime, name: str = "app") -> None:
         assert not outcome.failure
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
 
 def children(live: Live) -> list[int]:
-    """The processes that a command has started."""
+    """Return the ids of the processes that a command has started."""
     pid = live.process.pid
-    told = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(number) for number in told.split()]
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(number) for number in text.split()]
 
 
-def runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-def caught(live: Live, number: signal.Signals) -> bool:
-    """Whether the command handles this signal by now."""
-    told = Path(f"/proc/{live.process.pid}/status").read_text()
-    (mask,) = (line.split()[1] for line in told.splitlines() if line.startswith("SigCgt:"))
+def handles_signal(live: Live, number: signal.Signals) -> bool:
+    """Return whether the command handles this signal."""
+    status = Path(f"/proc/{live.process.pid}/status").read_text()
+    (mask,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def changes(out: str) -> list[tuple[str, str]]:
-    """Paths and owners of all changes that were printed as JSON, a round a line."""
+    """Return paths and owners of all changes in lines of JSON, one for each round."""
     return [
         (change["path"], str(change["index"]))
         for line in out.splitlines()
@@ -95,11 +95,11 @@ def changes(out: str) -> list[tuple[str, str]]:
     ]
 
 
-# -- what it shows ------------------------------------------------------------------------------
+# -- output -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", [OLD, MIDDLE, NEW])
-async def test_changes_are_told_while_they_happen(profile: Profile, tmp_path: Path) -> None:
+async def test_changes_are_printed_while_they_happen(profile: Profile, tmp_path: Path) -> None:
     async with Runtime(profile) as runtime:
         await runtime.listen(tmp_path / "s")
         for name in ("20-a", "60-b"):
@@ -113,11 +113,11 @@ async def test_changes_are_told_while_they_happen(profile: Profile, tmp_path: Pa
     assert status == 1
     assert "probe 50-nri-scope at containerd" in errors
     assert "events in 3 sessions of probes" in errors.splitlines()[-1]
-    # What nobody asked to keep is gone.
+    # Without -o, the recording is deleted.
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
-async def test_nothing_changed_is_told_by_the_status(tmp_path: Path) -> None:
+async def test_status_is_0_without_changes(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         async with live("--socket", tmp_path / "s", "--quiet-unchanged", folder=tmp_path) as one:
@@ -128,7 +128,7 @@ async def test_nothing_changed_is_told_by_the_status(tmp_path: Path) -> None:
     assert "CreateContainer" not in out
 
 
-async def test_the_recording_can_be_kept_and_tells_the_same(tmp_path: Path) -> None:
+async def test_the_recording_can_be_kept_and_continued(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -145,7 +145,7 @@ async def test_the_recording_can_be_kept_and_tells_the_same(tmp_path: Path) -> N
         with Recording.open(path) as recording:
             assert [one.plugin for one in recording.sessions()] == ["10-p", "30-p"]
             assert {one.role for one in recording.sessions()} == {"probe"}
-        # A second run continues it, and shows what is new alone.
+        # A second run continues it, and prints only new changes.
         async with live(*arguments, "--duration", "400ms", folder=tmp_path) as one:
             status, out, errors = await one.ended()
         assert (status, changes(out)) == (0, [])
@@ -153,7 +153,7 @@ async def test_the_recording_can_be_kept_and_tells_the_same(tmp_path: Path) -> N
         assert len(recording.sessions()) == 5
 
 
-async def test_where_chooses_what_is_shown_and_all_is_recorded(tmp_path: Path) -> None:
+async def test_where_limits_the_output_but_not_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -173,10 +173,10 @@ async def test_where_chooses_what_is_shown_and_all_is_recorded(tmp_path: Path) -
         assert {one.name for one in recording.containers()} == {"one", "two"}
 
 
-# -- its life -----------------------------------------------------------------------------------
+# -- lifetime -----------------------------------------------------------------------------------
 
 
-async def test_it_comes_back_with_the_runtime(tmp_path: Path) -> None:
+async def test_the_probes_reconnect_to_a_restarted_runtime(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         context = live("--socket", tmp_path / "s", "--format", "json", folder=tmp_path)
@@ -197,7 +197,7 @@ async def test_it_comes_back_with_the_runtime(tmp_path: Path) -> None:
     assert "in 6 sessions of probes" in errors
 
 
-async def test_a_lost_probe_makes_owners_wider_and_comes_back(tmp_path: Path) -> None:
+async def test_a_lost_probe_widens_owners_until_it_reconnects(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
@@ -232,7 +232,7 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
     assert ("/annotations/20-a", "01–49") in changes(out)
 
 
-async def test_stopped_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_interrupt_while_waiting_leaves_no_files(tmp_path: Path) -> None:
     async with live("--socket", tmp_path / "s", "--wait", folder=tmp_path) as one:
         await one.said("waiting for a runtime")
         status, out, errors = await one.interrupt()
@@ -241,7 +241,7 @@ async def test_stopped_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_it_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
+async def test_a_closed_output_pipe_ends_the_command(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
@@ -251,12 +251,12 @@ async def test_it_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
             one.process.stdout._transport.close()  # type: ignore[attr-defined]
             async with asyncio.timeout(PATIENCE):
                 assert await one.process.wait() == 0
-            assert not runs(child)
+            assert not is_running(child)
         await runtime.wait_for(lambda: not runtime.plugins)
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_reader_that_stops_reading_delays_no_answer(tmp_path: Path) -> None:
+async def test_a_blocked_output_delays_no_reply(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
@@ -264,7 +264,7 @@ async def test_a_reader_that_stops_reading_delays_no_answer(tmp_path: Path) -> N
             await runtime.wait_plugins(4)
             assert one.process.stdout is not None
             one.process.stdout._transport.pause_reading()  # type: ignore[attr-defined]
-            # Far more than fits into a pipe; the emulated runtime's own deadline says no word.
+            # Far more than fits into a pipe; no reply exceeds the runtime's deadline.
             for number in range(150):
                 await create(runtime, f"c{number}")
             one.process.stdout._transport.resume_reading()  # type: ignore[attr-defined]
@@ -274,19 +274,19 @@ async def test_a_reader_that_stops_reading_delays_no_answer(tmp_path: Path) -> N
     assert ", 0 gaps" in errors
 
 
-async def test_the_probes_end_with_the_viewer_and_clean_up(tmp_path: Path) -> None:
+async def test_a_killed_viewer_ends_the_probes_and_leaves_no_files(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
             await runtime.wait_plugins(3)
             (child,) = children(one)
-            await until(lambda: any(tmp_path.glob("nri-scope-*/*.db")))
+            await wait_until(lambda: any(tmp_path.glob("nri-scope-*/*.db")))
             one.process.kill()
-            await until(lambda: not runs(child))
+            await wait_until(lambda: not is_running(child))
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_when_the_recorder_dies_what_it_wrote_is_shown(tmp_path: Path) -> None:
+async def test_a_killed_recorder_ends_the_command_with_an_error(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
@@ -305,9 +305,7 @@ async def test_when_the_recorder_dies_what_it_wrote_is_shown(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-async def test_a_recorder_that_stands_still_ends_in_good_order(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+async def test_a_stopped_recorder_ends_its_sessions(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -316,12 +314,12 @@ async def test_a_recorder_that_stands_still_ends_in_good_order(
             (child,) = children(one)
             os.kill(child, signal.SIGSTOP)
             one.process.send_signal(number)
-            await until(lambda: not runs(child))
+            await wait_until(lambda: not is_running(child))
     with Recording.open(path) as recording:
         assert [bool(session.ended_ns) for session in recording.sessions()] == [True] * 3
 
 
-async def test_the_probes_end_in_good_order_when_the_viewer_dies(tmp_path: Path) -> None:
+async def test_a_killed_viewer_leaves_a_complete_recording(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -330,13 +328,13 @@ async def test_the_probes_end_in_good_order_when_the_viewer_dies(tmp_path: Path)
             await create(runtime)
             (child,) = children(one)
             one.process.kill()
-            await until(lambda: not runs(child))
+            await wait_until(lambda: not is_running(child))
     with Recording.open(path) as recording:
         assert all(session.ended_ns for session in recording.sessions())
         assert "StartContainer" in {event.event for event in recording.events()}
 
 
-async def test_interrupting_both_processes_shows_all_that_happened(tmp_path: Path) -> None:
+async def test_interrupting_both_processes_shows_all_changes(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
@@ -351,13 +349,13 @@ async def test_interrupting_both_processes_shows_all_that_happened(tmp_path: Pat
     assert "Traceback" not in errors
 
 
-async def test_with_nohup_it_stays_when_the_terminal_goes(tmp_path: Path) -> None:
+async def test_nohup_survives_sighup(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
         async with live("--socket", tmp_path / "s", folder=tmp_path, prefix=("nohup",)) as one:
             await runtime.wait_plugins(4)
-            # The terminal tells all of its processes.
+            # A terminal signals all of its processes.
             os.killpg(one.process.pid, signal.SIGHUP)
             await create(runtime)
             await one.printed("/annotations/20-a")
@@ -365,7 +363,7 @@ async def test_with_nohup_it_stays_when_the_terminal_goes(tmp_path: Path) -> Non
     assert status == 1, errors
 
 
-async def test_a_second_interrupt_ends_it_though_nobody_takes_the_output(tmp_path: Path) -> None:
+async def test_a_second_interrupt_ends_a_blocked_output(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
@@ -386,20 +384,20 @@ async def test_a_second_interrupt_ends_it_though_nobody_takes_the_output(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_output_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+async def test_a_write_error_of_the_output_is_reported(tmp_path: Path) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
         async with live("--socket", tmp_path / "s", folder=tmp_path, stdout=full) as one:
             os.close(full)
-            # Its first lines are of Synchronize; not all of the probes may be there by then.
+            # Its first lines are of Synchronize, possibly before all probes are connected.
             status, _, errors = await one.ended()
     assert status == 2
     assert errors.splitlines()[-1].startswith("nri-scope: cannot write to standard output")
 
 
-# -- around the plugins that are there ------------------------------------------------------------
+# -- probes around the plugins --------------------------------------------------------------------
 
 
 async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
@@ -435,7 +433,7 @@ async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
         (MIDDLE, ("--validate",), "does not report the plugins of the chain"),
     ],
 )
-async def test_auto_says_when_it_cannot(
+async def test_auto_reports_why_the_probes_stay(
     profile: Profile, validate: tuple[str, ...], words: str, tmp_path: Path
 ) -> None:
     async with Runtime(profile) as runtime:
@@ -451,7 +449,7 @@ async def test_auto_says_when_it_cannot(
 # -- the CRI --------------------------------------------------------------------------------------
 
 
-def telling(text: str = '{"runtimeSpec": {"hostname": "x"}}') -> FakeRuntime:
+def cri_with_spec(text: str = '{"runtimeSpec": {"hostname": "x"}}') -> FakeRuntime:
     cri = FakeRuntime()
     cri.status_answer = v1.ContainerStatusResponse(
         status=v1.ContainerStatus(id="x"), info={"info": text}
@@ -459,9 +457,9 @@ def telling(text: str = '{"runtimeSpec": {"hostname": "x"}}') -> FakeRuntime:
     return cri
 
 
-async def test_the_cri_is_asked_what_became_of_a_container(tmp_path: Path) -> None:
+async def test_the_cri_is_queried_for_the_applied_spec(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
-    cri = telling()
+    cri = cri_with_spec()
     async with Runtime(MIDDLE) as runtime, listening(cri, tmp_path / "cri"):
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
@@ -470,7 +468,7 @@ async def test_the_cri_is_asked_what_became_of_a_container(tmp_path: Path) -> No
         ) as one:
             await runtime.wait_plugins(4)
             await create(runtime)
-            await until(lambda: bool(cri.requests))
+            await wait_until(lambda: bool(cri.requests))
             status, _, errors = await one.interrupt()
     assert status == 1
     assert "the CRI answered" in errors
@@ -485,9 +483,9 @@ async def test_the_cri_is_asked_what_became_of_a_container(tmp_path: Path) -> No
             assert recording.reply(event.id) == b'{"runtimeSpec": {"hostname": "x"}}'
 
 
-async def test_a_cri_that_goes_away_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
+async def test_a_lost_cri_is_reported_once_and_ends_nothing(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
-    cri, relay = telling(), Relay(tmp_path / "real")
+    cri, relay = cri_with_spec(), Relay(tmp_path / "real")
     async with Runtime(MIDDLE) as runtime, listening(cri, tmp_path / "real"):
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
@@ -497,13 +495,13 @@ async def test_a_cri_that_goes_away_is_told_once_and_ends_nothing(tmp_path: Path
                 one = await stack.enter_async_context(live(*arguments, folder=tmp_path))
                 await runtime.wait_plugins(4)
                 await create(runtime, "first")
-                await until(lambda: cri_sessions(path) == 1)
+                await wait_until(lambda: cri_sessions(path) == 1)
             for number in range(3):
                 await create(runtime, f"later-{number}")
-            await one.said("until the CRI is available, applied changes are not confirmed")
+            await one.said("wait_until the CRI is available, applied changes are not confirmed")
             async with relay.listening(tmp_path / "cri"):
                 await one.said("the CRI is available again")
-                await until(lambda: cri_sessions(path) == 2)
+                await wait_until(lambda: cri_sessions(path) == 2)
                 status, out, errors = await one.interrupt()
     assert status == 1
     assert errors.count("are not confirmed") == 1
@@ -512,18 +510,18 @@ async def test_a_cri_that_goes_away_is_told_once_and_ends_nothing(tmp_path: Path
 
 
 def cri_sessions(path: Path) -> int:
-    """Connections to the CRI that answered, as they are recorded by now."""
+    """Return the number of recorded connections to the CRI."""
     with Recording.open(path) as recording:
         return sum(session.role == "cri" for session in recording.sessions())
 
 
-async def test_it_can_be_stopped_while_the_cri_does_not_answer(tmp_path: Path) -> None:
-    async with saying(None, tmp_path / "cri"):
+async def test_sigterm_ends_the_command_while_the_cri_does_not_answer(tmp_path: Path) -> None:
+    async with replying(None, tmp_path / "cri"):
         arguments = ("--socket", tmp_path / "s", "--cri", tmp_path / "cri")
         async with live(*arguments, folder=tmp_path) as one:
-            await until(lambda: bool(children(one)))
-            # Its handlers are there once the other process has been started, or a moment later.
-            await until(lambda: caught(one, signal.SIGTERM))
+            await wait_until(lambda: bool(children(one)))
+            # Its signal handlers are set shortly after the other process has started.
+            await wait_until(lambda: handles_signal(one, signal.SIGTERM))
             status, out, errors = await one.interrupt(signal.SIGTERM)
     assert (status, out, errors) == (0, "", "")
 
@@ -545,7 +543,7 @@ async def test_it_can_be_stopped_while_the_cri_does_not_answer(tmp_path: Path) -
         (("-o", "{folder}/none/x.nriscope.db"), "no such folder"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line(
+def test_invalid_input_prints_one_line(
     arguments: tuple[str, ...],
     words: str,
     tmp_path: Path,
@@ -554,8 +552,8 @@ def test_what_cannot_be_done_is_told_in_one_line(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("something else, long enough to be something " * 20)
-    given = [argument.format(folder=tmp_path) for argument in arguments]
-    assert run(["diff", "--live", "--socket", str(tmp_path / "s"), *given]) == 2
+    options = [argument.format(folder=tmp_path) for argument in arguments]
+    assert run(["diff", "--live", "--socket", str(tmp_path / "s"), *options]) == 2
     out, errors = capfd.readouterr()
     assert out == ""
     assert len(errors.splitlines()) == 1, errors
@@ -563,7 +561,7 @@ def test_what_cannot_be_done_is_told_in_one_line(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-async def test_what_cannot_be_done_ends_the_process_with_status_2(tmp_path: Path) -> None:
+async def test_invalid_input_ends_the_process_with_status_2(tmp_path: Path) -> None:
     async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
         status, out, errors = await one.ended()
     assert (status, out) == (2, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CRI client that also makes pods and containers, for tests that drive a real runtime."""
+"""A CRI client that also creates pods and containers, for tests with a real runtime."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class PodSpec:
     name: str
     namespace: str = "default"
     uid: str = ""
-    """Empty: made from namespace, name and attempt."""
+    """Empty: derived from namespace, name and attempt."""
     attempt: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     cgroup_parent: str = ""
-    """Absolute, below each cgroup hierarchy's root; empty leaves it to the runtime."""
+    """Absolute path below each cgroup hierarchy's root; empty: the runtime's default."""
     log_directory: str = ""
 
     def to_message(self) -> v1.PodSandboxConfig:
@@ -52,7 +52,7 @@ class PodSpec:
 
 @dataclass(frozen=True)
 class Resources:
-    """Limits of one container; 0 and empty mean "leave it as it is"."""
+    """Limits of one container; 0 and empty mean unchanged."""
 
     cpu_period: int = 0
     """Microseconds."""
@@ -94,7 +94,7 @@ class ContainerSpec:
     resources: Resources = field(default_factory=Resources)
     attempt: int = 0
     log_path: str = ""
-    """Relative to the pod's ``log_directory``; empty throws the output away."""
+    """Relative to the pod's ``log_directory``; empty discards the output."""
 
     def to_message(self) -> v1.ContainerConfig:
         host = v1.NamespaceOption(network=v1.NamespaceMode.NODE)
@@ -116,7 +116,7 @@ class ContainerSpec:
 
 
 class ContainerState(StrEnum):
-    """The state of a container; ``unknown`` also for a state that CRI may add."""
+    """State of a container; ``unknown`` also for states added to CRI later."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -182,8 +182,8 @@ class ContainerSummary:
 class ContainerDetails:
     """One container as ``ContainerStatus`` shows it; times in ns since the Unix epoch, 0: not yet.
 
-    ``runtime_spec`` is the OCI runtime-spec that was really used; None where the runtime was not
-    asked for it (``verbose``) or does not give it. ``info`` is all of the verbose answer.
+    ``runtime_spec`` is the OCI runtime-spec actually used; None without ``verbose`` or if the
+    runtime does not return it. ``info`` is the whole verbose reply.
     """
 
     id: str
@@ -224,14 +224,14 @@ class ContainerDetails:
 
 
 class CriDriver(CriClient):
-    """Calls that make and end pods and containers, and list them."""
+    """CRI client that also creates, ends and lists pods and containers."""
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
         self._images = v1.ImageServiceStub(self._channel)
 
     async def ready(self, *, timeout: float = CALL_TIMEOUT) -> bool:
-        """Return whether the runtime says that it can run containers (``RuntimeReady``)."""
+        """Return whether the runtime reports that it can run containers (``RuntimeReady``)."""
         with translated(self.path, "Status", timeout):
             answer = await self._pods.status(v1.StatusRequest(), timeout=timeout)
         conditions = answer.status.conditions if answer.status else []
@@ -244,20 +244,20 @@ class CriDriver(CriClient):
         return [tag for image in answer.images for tag in image.repo_tags]
 
     async def run_pod(self, pod: PodSpec, *, timeout: float = CALL_TIMEOUT) -> str:
-        """Create and start a pod sandbox; returns its id."""
+        """Create and start a pod sandbox; return its id."""
         request = v1.RunPodSandboxRequest(config=pod.to_message())
         with translated(self.path, "RunPodSandbox", timeout):
             answer = await self._pods.run_pod_sandbox(request, timeout=timeout)
         return answer.pod_sandbox_id
 
     async def stop_pod(self, pod_id: str, *, timeout: float = CALL_TIMEOUT) -> None:
-        """Stop a pod sandbox and every container in it that still runs."""
+        """Stop a pod sandbox and its running containers."""
         request = v1.StopPodSandboxRequest(pod_sandbox_id=pod_id)
         with translated(self.path, "StopPodSandbox", timeout):
             await self._pods.stop_pod_sandbox(request, timeout=timeout)
 
     async def remove_pod(self, pod_id: str, *, timeout: float = CALL_TIMEOUT) -> None:
-        """Remove a pod sandbox, with the containers that are left in it."""
+        """Remove a pod sandbox with its remaining containers."""
         request = v1.RemovePodSandboxRequest(pod_sandbox_id=pod_id)
         with translated(self.path, "RemovePodSandbox", timeout):
             await self._pods.remove_pod_sandbox(request, timeout=timeout)
@@ -270,7 +270,7 @@ class CriDriver(CriClient):
     async def create_container(
         self, pod_id: str, pod: PodSpec, container: ContainerSpec, *, timeout: float = CALL_TIMEOUT
     ) -> str:
-        """Create a container in a pod that `run_pod` made from ``pod``; returns its id."""
+        """Create a container in a pod created by `run_pod` from ``pod``; return its id."""
         request = v1.CreateContainerRequest(
             pod_sandbox_id=pod_id, config=container.to_message(), sandbox_config=pod.to_message()
         )
@@ -286,7 +286,7 @@ class CriDriver(CriClient):
     async def stop_container(
         self, container_id: str, *, grace: int = 0, timeout: float = CALL_TIMEOUT
     ) -> None:
-        """Stop a container; it has ``grace`` seconds between SIGTERM and SIGKILL."""
+        """Stop a container, with ``grace`` seconds between SIGTERM and SIGKILL."""
         request = v1.StopContainerRequest(container_id=container_id, timeout=grace)
         with translated(self.path, "StopContainer", timeout + grace):
             await self._pods.stop_container(request, timeout=timeout + grace)
@@ -314,9 +314,7 @@ class CriDriver(CriClient):
     async def container_status(
         self, container_id: str, *, verbose: bool = True, timeout: float = CALL_TIMEOUT
     ) -> ContainerDetails:
-        """Return state and times of a container; ``verbose`` adds the OCI spec that was really
-        used.
-        """
+        """Return state and times of a container; ``verbose`` adds the OCI spec actually used."""
         request = v1.ContainerStatusRequest(container_id=container_id, verbose=verbose)
         with translated(self.path, "ContainerStatus", timeout):
             answer = await self._pods.container_status(request, timeout=timeout)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CRI runtime's side over real gRPC, answering what a test tells it to."""
+"""A fake CRI runtime over real gRPC, with replies set by the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nri_scope._gen.cri.runtime import v1
 
 
 class FakeRuntime(v1.RuntimeServiceBase):
-    """Answers ``Version``; other calls are kept in ``requests`` and answered as set up."""
+    """Replies to ``Version``; other calls are stored in ``requests`` and get the replies set up."""
 
     def __init__(self) -> None:
         self.requests: list[object] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things that listen on a unix socket and are no CRI runtime, or stop being one."""
+"""Peers on a unix socket other than a CRI runtime, and a relay that can be cut."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 
 @asynccontextmanager
-async def saying(words: bytes | None, path: Path) -> AsyncIterator[None]:
-    """Answers a connection with ``words`` and closes it; None: accepts it and never answers."""
+async def replying(reply: bytes | None, path: Path) -> AsyncIterator[None]:
+    """Reply with fixed bytes and close the connection; None: accept it and never reply."""
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if words is None:
+        if reply is None:
             await ended.wait()
         else:
             await reader.read(1)
-            writer.write(words)
+            writer.write(reply)
         writer.close()
 
     async with await asyncio.start_unix_server(serve, path):
@@ -28,10 +28,10 @@ async def saying(words: bytes | None, path: Path) -> AsyncIterator[None]:
 
 
 class Relay:
-    """Passes everything on to the socket ``onward``, until its connections are cut."""
+    """Relay to the socket ``target``, until its connections are cut."""
 
-    def __init__(self, onward: Path) -> None:
-        self._onward = onward
+    def __init__(self, target: Path) -> None:
+        self._onward = target
         self._writers: list[asyncio.StreamWriter] = []
 
     def cut(self) -> None:

@@ -41,13 +41,11 @@ async def cri(runtime: FakeRuntime, socket: Path) -> AsyncIterator[CriDriver]:
         yield client
 
 
-async def test_connect_learns_who_answers(cri: CriDriver) -> None:
+async def test_connect_reads_the_runtimes_name_and_version(cri: CriDriver) -> None:
     assert cri.runtime == RuntimeVersion("containerd", "v1.7.24")
 
 
-async def test_pods_are_asked_for_with_host_networking(
-    cri: CriDriver, runtime: FakeRuntime
-) -> None:
+async def test_pods_are_created_with_host_networking(cri: CriDriver, runtime: FakeRuntime) -> None:
     assert await cri.run_pod(POD) == "pod-1"
     (request,) = runtime.requests
     assert isinstance(request, v1.RunPodSandboxRequest)
@@ -60,7 +58,7 @@ async def test_pods_are_asked_for_with_host_networking(
     )
 
 
-async def test_containers_carry_their_pod_env_and_limits(
+async def test_containers_are_created_with_pod_env_and_limits(
     cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     assert await cri.create_container("pod-1", POD, APP) == "container-1"
@@ -71,11 +69,11 @@ async def test_containers_carry_their_pod_env_and_limits(
     assert config and config.linux and config.linux.resources and config.image
     assert {each.key: each.value.decode() for each in config.envs} == APP.env
     assert config.linux.resources.memory_limit_in_bytes == 1 << 20
-    # CRI-O refuses the container otherwise.
+    # CRI-O rejects a container without it.
     assert config.image.user_specified_image == config.image.image
 
 
-async def test_listed_containers_are_plain_values(cri: CriDriver) -> None:
+async def test_containers_are_listed_with_their_state(cri: CriDriver) -> None:
     known, strange = await cri.list_containers()
     assert (known.id, known.pod_id, known.name, known.image) == (
         "container-1",
@@ -87,7 +85,7 @@ async def test_listed_containers_are_plain_values(cri: CriDriver) -> None:
     assert strange.state is ContainerState.UNKNOWN
 
 
-async def test_verbose_status_brings_the_runtime_spec_parsed(
+async def test_verbose_status_has_the_parsed_runtime_spec(
     cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     spec = {"ociVersion": "1.1.0", "process": {"args": ["sh"], "env": ["A=grüße"]}}
@@ -101,9 +99,7 @@ async def test_verbose_status_brings_the_runtime_spec_parsed(
     assert details.exit_code == 3
 
 
-async def test_status_without_a_spec_says_that_there_is_none(
-    cri: CriDriver, runtime: FakeRuntime
-) -> None:
+async def test_status_without_a_spec_has_none(cri: CriDriver, runtime: FakeRuntime) -> None:
     runtime.status_answer = v1.ContainerStatusResponse(status=v1.ContainerStatus(id="container-1"))
     details = await cri.container_status("container-1", verbose=False)
     assert details.runtime_spec is None
@@ -111,7 +107,7 @@ async def test_status_without_a_spec_says_that_there_is_none(
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "nonsense", "[" * 100_000])
-async def test_status_info_that_is_no_json_object_is_the_peers_fault(
+async def test_status_info_other_than_a_json_object_is_a_protocol_error(
     cri: CriDriver, runtime: FakeRuntime, text: str
 ) -> None:
     runtime.status_answer = v1.ContainerStatusResponse(
@@ -121,12 +117,12 @@ async def test_status_info_that_is_no_json_object_is_the_peers_fault(
         await cri.container_status("container-1")
 
 
-async def test_an_empty_status_answer_is_the_peers_fault(cri: CriDriver) -> None:
+async def test_an_empty_status_reply_is_a_protocol_error(cri: CriDriver) -> None:
     with pytest.raises(RemoteProtocolError, match="without a status"):
         await cri.container_status("container-1")
 
 
-async def test_an_error_status_keeps_the_runtimes_code_and_words(
+async def test_an_error_status_has_the_runtimes_code_and_message(
     cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     runtime.failure = GRPCError(Status.NOT_FOUND, "no such container")
@@ -135,7 +131,7 @@ async def test_an_error_status_keeps_the_runtimes_code_and_words(
     assert (caught.value.code, caught.value.message) == (5, "no such container")
 
 
-async def test_a_late_answer_is_a_deadline_exceeded(cri: CriDriver, runtime: FakeRuntime) -> None:
+async def test_a_late_reply_is_a_deadline_exceeded(cri: CriDriver, runtime: FakeRuntime) -> None:
     runtime.hang = True
     with pytest.raises(DeadlineExceeded, match="RunPodSandbox"):
         await cri.run_pod(POD, timeout=0.05)
@@ -149,7 +145,7 @@ async def test_the_grace_period_adds_to_the_deadline(cri: CriDriver, runtime: Fa
     assert runtime.requests == [v1.StopContainerRequest(container_id="container-1", timeout=1)]
 
 
-async def test_a_late_answer_does_not_spoil_the_next_call(
+async def test_a_late_reply_does_not_affect_the_next_call(
     cri: CriDriver, runtime: FakeRuntime
 ) -> None:
     runtime.hang = True
@@ -159,15 +155,15 @@ async def test_a_late_answer_does_not_spoil_the_next_call(
     assert await cri.run_pod(POD) == "pod-1"
 
 
-TOLD = '{"pid": 0,  "runtimeSpec": {}}'
+INFO = '{"pid": 0,  "runtimeSpec": {}}'
 
 
 @pytest.mark.parametrize(
     ("reason", "code", "message"),
-    # containerd's, and CRI-O's.
+    # containerd's form, then CRI-O's.
     [("StartError", 128, "no such file"), ("Error", -1, "runc: no such file")],
 )
-@pytest.mark.parametrize("info", [TOLD, "{}", " {}", ""])
+@pytest.mark.parametrize("info", [INFO, "{}", " {}", ""])
 async def test_info_of_a_container_that_failed_to_start_has_the_error(
     cri: CriDriver, runtime: FakeRuntime, reason: str, code: int, message: str, info: str
 ) -> None:
@@ -175,21 +171,21 @@ async def test_info_of_a_container_that_failed_to_start_has_the_error(
         state=v1.ContainerState.CONTAINER_EXITED, reason=reason, exit_code=code, message=message
     )
     runtime.status_answer = v1.ContainerStatusResponse(status=status, info={"info": info})
-    told = json.loads(await cri.container_info("container-1"))
-    assert told.pop("status") == {
+    info_fields = json.loads(await cri.container_info("container-1"))
+    assert info_fields.pop("status") == {
         "state": "CONTAINER_EXITED",
         "exitCode": code,
         "reason": reason,
         "message": message,
     }
-    assert told == json.loads(info or "{}")
+    assert info_fields == json.loads(info or "{}")
 
 
 @pytest.mark.parametrize(
     ("status", "info"),
     [
-        (v1.ContainerStatus(state=v1.ContainerState.CONTAINER_CREATED), TOLD),
-        (v1.ContainerStatus(state=v1.ContainerState.CONTAINER_EXITED, exit_code=3), TOLD),
+        (v1.ContainerStatus(state=v1.ContainerState.CONTAINER_CREATED), INFO),
+        (v1.ContainerStatus(state=v1.ContainerState.CONTAINER_EXITED, exit_code=3), INFO),
         (
             v1.ContainerStatus(state=v1.ContainerState.CONTAINER_EXITED, reason="StartError"),
             '{"status": "of a later version"}',
@@ -200,7 +196,7 @@ async def test_info_of_a_container_that_failed_to_start_has_the_error(
         ),
     ],
 )
-async def test_info_is_else_exactly_as_told(
+async def test_other_info_is_returned_unchanged(
     cri: CriDriver, runtime: FakeRuntime, status: v1.ContainerStatus, info: str
 ) -> None:
     runtime.status_answer = v1.ContainerStatusResponse(status=status, info={"info": info})

@@ -16,14 +16,14 @@ ANSWER = v1.ContainerStatusResponse(
 )
 
 
-def test_a_message_comes_back_as_it_went() -> None:
+def test_a_message_round_trips() -> None:
     codec = MessageCodec()
     data = codec.encode(ANSWER, v1.ContainerStatusResponse)
     assert codec.decode(data, v1.ContainerStatusResponse) == ANSWER
 
 
 @given(st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=4), st.binary())
-def test_any_bytes_are_a_message_or_the_peers_fault(
+def test_any_bytes_are_a_message_or_a_protocol_error(
     damage: list[tuple[int, int]], tail: bytes
 ) -> None:
     data = bytearray(bytes(ANSWER) + tail)

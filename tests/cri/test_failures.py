@@ -12,7 +12,7 @@ from nri_scope._gen.cri.runtime import v1
 from nri_scope.errors import ConnectError, ConnectionClosed
 from tests.cri.driver import CriDriver, PodSpec
 from tests.cri.fake_runtime import FakeRuntime, listening
-from tests.cri.peers import Relay, saying
+from tests.cri.peers import Relay, replying
 
 POD = PodSpec("web", "shop")
 
@@ -22,54 +22,54 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "c.sock"
 
 
-async def test_no_socket_names_the_path_and_the_way_out(path: Path) -> None:
+async def test_a_missing_socket_is_reported_with_path_and_advice(path: Path) -> None:
     with pytest.raises(ConnectError, match=r"no such socket.*start the runtime") as caught:
         await CriDriver.connect(path)
     assert caught.value.path == str(path)
 
 
-async def test_an_ordinary_file_is_no_socket(path: Path) -> None:
+async def test_a_regular_file_is_reported(path: Path) -> None:
     path.write_text("nothing")
     with pytest.raises(ConnectError, match="no process listens there, or it is not a socket"):
         await CriDriver.connect(path)
 
 
-async def test_a_socket_that_nobody_listens_on_any_more(path: Path) -> None:
+async def test_a_socket_without_a_listener_is_reported(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as abandoned:
         abandoned.bind(str(path))
     with pytest.raises(ConnectError, match="no process listens there"):
         await CriDriver.connect(path)
 
 
-async def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
+async def test_a_path_too_long_for_a_socket_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match="too long"):
         await CriDriver.connect(tmp_path / ("x" * 120))
 
 
-async def test_a_folder_in_the_way_of_the_path(path: Path) -> None:
+async def test_a_file_as_parent_folder_is_reported(path: Path) -> None:
     path.write_text("a file where a folder should be")
     with pytest.raises(ConnectError, match="Not a directory"):
         await CriDriver.connect(path / "c.sock")
 
 
 @pytest.mark.parametrize(
-    "words",
+    "reply",
     [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(range(256)) * 8],
     ids=["closes", "http1", "noise"],
 )
-async def test_something_else_listens(path: Path, words: bytes) -> None:
-    async with saying(words, path):
+async def test_a_peer_without_grpc_is_reported(path: Path, reply: bytes) -> None:
+    async with replying(reply, path):
         with pytest.raises(ConnectError, match="does not speak gRPC"):
             await CriDriver.connect(path)
 
 
-async def test_something_accepts_and_stays_silent(path: Path) -> None:
-    async with saying(None, path):
+async def test_a_silent_peer_is_reported(path: Path) -> None:
+    async with replying(None, path):
         with pytest.raises(ConnectError, match=r"no CRI runtime answered within 0.05 s"):
             await CriDriver.connect(path, timeout=0.05)
 
 
-async def test_a_runtime_whose_cri_is_switched_off(path: Path) -> None:
+async def test_a_runtime_with_disabled_cri_is_reported(path: Path) -> None:
     server = Server([v1.RuntimeServiceBase()])
     await server.start(path=str(path))
     try:
@@ -80,7 +80,7 @@ async def test_a_runtime_whose_cri_is_switched_off(path: Path) -> None:
         await server.wait_closed()
 
 
-async def test_a_connection_cut_in_the_middle_of_a_call(path: Path, tmp_path: Path) -> None:
+async def test_a_connection_cut_during_a_call_is_closed(path: Path, tmp_path: Path) -> None:
     runtime, relay = FakeRuntime(), Relay(path)
     runtime.hang = True
     async with (
@@ -95,14 +95,12 @@ async def test_a_connection_cut_in_the_middle_of_a_call(path: Path, tmp_path: Pa
             await call
 
 
-async def test_a_runtime_that_comes_back_is_reached_by_the_next_call(
-    path: Path, tmp_path: Path
-) -> None:
+async def test_the_next_call_reaches_a_restarted_runtime(path: Path, tmp_path: Path) -> None:
     runtime, relay, front = FakeRuntime(), Relay(path), tmp_path / "r.sock"
     async with listening(runtime, path):
         async with relay.listening(front):
             cri = await CriDriver.connect(front)
-        front.unlink(missing_ok=True)  # from Python 3.13 on the server has done that
+        front.unlink(missing_ok=True)  # Python 3.13 and later remove it with the server
         async with cri:
             with pytest.raises((ConnectError, ConnectionClosed)):
                 await cri.version()
