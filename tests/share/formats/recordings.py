@@ -38,7 +38,7 @@ def exported(path: Path, name: str, numbers: Iterable[int] | None = None) -> byt
 
 
 def a_start_without_end(role: Role, name: str) -> SessionStart:
-    """The beginning of a session that never ends."""
+    """Return the start of a session that never ends."""
     return SessionStart(
         role=role,
         plugin_name=name,
@@ -55,9 +55,9 @@ def a_start_without_end(role: Role, name: str) -> SessionStart:
 
 
 def varied(path: Path) -> Path:
-    """A pod's life at two plugins, one of which failed once; gaps, a note, an answer of the CRI.
+    """Record a pod's life at two plugins, one failure, gaps, a note and an answer of the CRI.
 
-    Events 1 to 22 are those of the two plugins in turn, event 23 is Shutdown, 24 the CRI's.
+    Events 1 to 22 are from the two plugins in turn, event 23 is Shutdown, 24 is from the CRI.
     """
     recorder = Recorder.open(path)
     first = recorder.begin_session(a_start("10-first"))
@@ -98,7 +98,7 @@ HOSTILE = (
 
 
 def hostile(path: Path) -> Path:
-    """What somebody can make: strange texts everywhere, JSON that is none, times that cannot be."""
+    """Record hostile texts in all fields, invalid JSON and impossible times."""
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start("10-first"))
     for number, text in enumerate(HOSTILE):

@@ -44,7 +44,7 @@ class _Datasette:
 class _Hooks:
     @pluggy.HookspecMarker("datasette")
     def prepare_connection(self, conn: object, database: object, datasette: object) -> None:
-        """The specification that Datasette has."""
+        """Datasette's hook specification."""
 
 
 def _entry_point() -> str:
@@ -57,7 +57,7 @@ def _entry_point() -> str:
 
 @pytest.fixture
 def prepare(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Calls the hook of our plugin, loaded where there is a Datasette."""
+    """Hook of the plugin, loaded with a stub of Datasette."""
     datasette = ModuleType("datasette")
     datasette.hookimpl = pluggy.HookimplMarker("datasette")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasette", datasette)
@@ -77,20 +77,20 @@ def _connection(path: Path | str) -> sqlite3.Connection:
     return connection
 
 
-def test_a_recording_has_our_functions(prepare: Any, tmp_path: Path) -> None:
+def test_a_recording_has_the_functions_of_the_plugin(prepare: Any, tmp_path: Path) -> None:
     path = tmp_path / "node.nriscope.db"
     shutil.copy(SAMPLES[0], path)
     with closing(_connection(path)) as connection:
         prepare(conn=connection, database="node", datasette=_Datasette(node=path))
-        told = [json.loads(text) for (text,) in connection.execute(CREATED)]
-        assert [message["container"]["name"] for message in told][:2] == ["app", "sidecar"]
+        messages = [json.loads(text) for (text,) in connection.execute(CREATED)]
+        assert [message["container"]["name"] for message in messages][:2] == ["app", "sidecar"]
         (text,) = connection.execute(
             "SELECT nri_object(id) FROM object WHERE kind = 1 LIMIT 1"
         ).fetchone()
         assert json.loads(text)["namespace"]
 
 
-def test_each_thread_may_ask(prepare: Any) -> None:
+def test_functions_work_in_any_thread(prepare: Any) -> None:
     answers: list[int] = []
     with closing(_connection(SAMPLES[0])) as connection:
         prepare(conn=connection, database="node", datasette=_Datasette(node=SAMPLES[0]))
@@ -105,7 +105,7 @@ def test_each_thread_may_ask(prepare: Any) -> None:
     assert answers[0] == answers[1] > 0
 
 
-def test_other_databases_do_not(prepare: Any, tmp_path: Path) -> None:
+def test_other_databases_have_no_functions(prepare: Any, tmp_path: Path) -> None:
     expanded = tmp_path / "expanded.db"
     expanded.write_bytes(exported(SAMPLES[0], "sqlite-expanded"))
     no_database = tmp_path / "text.db"
@@ -121,7 +121,7 @@ def test_other_databases_do_not(prepare: Any, tmp_path: Path) -> None:
                 connection.execute("SELECT nri_json(1)")
 
 
-def test_what_is_no_sound_recording_has_no_messages(prepare: Any, tmp_path: Path) -> None:
+def test_messages_of_an_invalid_recording_are_null(prepare: Any, tmp_path: Path) -> None:
     path = tmp_path / "trap.db"
     shutil.copy(SAMPLES[0], path)
     with closing(sqlite3.connect(path)) as connection:

@@ -28,9 +28,9 @@ from tests.share.formats.recordings import (
 
 @contextmanager
 def _opened(path: Path, numbers: list[int] | None = None) -> Iterator[sqlite3.Connection]:
-    made = path.with_suffix(".expanded.db")
-    made.write_bytes(exported(path, "sqlite-expanded", numbers))
-    with closing(sqlite3.connect(made)) as connection:
+    expanded = path.with_suffix(".expanded.db")
+    expanded.write_bytes(exported(path, "sqlite-expanded", numbers))
+    with closing(sqlite3.connect(expanded)) as connection:
         connection.row_factory = sqlite3.Row
         yield connection
 
@@ -44,18 +44,18 @@ def _ids(connection: sqlite3.Connection, table: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
-def test_columns_say_what_functions_say_of_the_recording(sample: Path, tmp_path: Path) -> None:
+def test_columns_equal_the_functions_of_the_recording(sample: Path, tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     path.write_bytes(sample.read_bytes())
     with _opened(path) as connection, Recording.open(path) as recording:
-        told = recording.connection.execute(
+        expected = recording.connection.execute(
             "SELECT id, at, event, coalesce(pod, ''), nri_json(id), nri_json(id, 'reply') FROM log"
         ).fetchall()
         rows = connection.execute("SELECT id, at, event, pod, request, reply FROM events")
-        assert [tuple(row) for row in rows] == told
+        assert [tuple(row) for row in rows] == expected
 
 
-def test_everything_is_sound_and_refers_to_what_is_there(tmp_path: Path) -> None:
+def test_tables_are_complete_with_valid_foreign_keys(tmp_path: Path) -> None:
     with _opened(varied(tmp_path / "r.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -70,14 +70,14 @@ def test_everything_is_sound_and_refers_to_what_is_there(tmp_path: Path) -> None
         assert _rows(connection, "SELECT text FROM notes") == [{"text": "look here"}]
 
 
-def test_a_part_has_only_what_its_events_are_about(tmp_path: Path) -> None:
+def test_a_part_contains_only_rows_of_its_events(tmp_path: Path) -> None:
     with _opened(varied(tmp_path / "r.db"), [23]) as connection:
         assert _ids(connection, "events") == [23]
         assert _ids(connection, "sessions") == [1]
         assert _ids(connection, "pods") == _ids(connection, "containers") == []
 
 
-def test_views_answer_usual_questions(tmp_path: Path) -> None:
+def test_views_list_failures_plugins_changes_and_variables(tmp_path: Path) -> None:
     path = varied(tmp_path / "r.db")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE event SET changed = ?, owners = ? WHERE id = 4", (
@@ -105,7 +105,7 @@ def test_views_answer_usual_questions(tmp_path: Path) -> None:
         assert len(_rows(connection, "SELECT * FROM log")) == 24
 
 
-def test_sqlite_utils_knows_keys_and_views(tmp_path: Path) -> None:
+def test_sqlite_utils_finds_keys_and_views(tmp_path: Path) -> None:
     with _opened(varied(tmp_path / "r.db")) as connection:
         database = sqlite_utils.Database(connection)
         assert set(database.table_names()) == set(TABLES)
@@ -115,19 +115,19 @@ def test_sqlite_utils_knows_keys_and_views(tmp_path: Path) -> None:
         assert database.table("events").pks == ["id"]
 
 
-def test_it_is_no_recording(tmp_path: Path) -> None:
+def test_the_application_id_is_not_that_of_a_recording(tmp_path: Path) -> None:
     with _opened(varied(tmp_path / "r.db")) as connection:
         assert connection.execute("PRAGMA application_id").fetchone()[0] == 0
 
 
-def test_a_strangers_recording_has_json_that_sqlite_reads(tmp_path: Path) -> None:
+def test_json_of_a_hostile_recording_is_valid_in_sqlite(tmp_path: Path) -> None:
     with _opened(hostile(tmp_path / "r.db")) as connection:
         bad = "NOT json_valid(request) OR NOT json_valid(reply) OR NOT json_valid(changed)"
         assert _rows(connection, f"SELECT id FROM events WHERE {bad}") == []
         for view in VIEWS:
             connection.execute(f"SELECT * FROM {view}").fetchall()
         assert len(_ids(connection, "events")) == 2 * len(HOSTILE) + 7
-        # A text that ends where it seems to, for the shell and for SQLite's own functions.
+        # Without NUL, at which the shell and functions of SQLite would end the text.
         assert _rows(connection, "SELECT DISTINCT pod FROM events WHERE pod_id LIKE '0%'") == [
             {"pod": "a\\x00b"}
         ]
@@ -139,14 +139,16 @@ def test_a_strangers_recording_has_json_that_sqlite_reads(tmp_path: Path) -> Non
         assert json.loads(first["request"])["pod"]["name"] == "a\0b"
 
 
-def test_no_room_is_the_systems_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
+def test_a_full_disk_raises_the_systems_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_disk(*_: object) -> int:
         with closing(sqlite3.connect(":memory:")) as connection:
             connection.execute("PRAGMA max_page_count = 1")
             connection.execute("CREATE TABLE t (x)")
         return 0
 
-    monkeypatch.setattr(expanded_sqlite, "_create", full)
+    monkeypatch.setattr(expanded_sqlite, "_create", fill_disk)
     with pytest.raises(OSError, match="the disk is full") as caught:
         exported(SAMPLES[0], "sqlite-expanded")
     assert caught.value.errno == errno.ENOSPC

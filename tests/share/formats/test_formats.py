@@ -30,7 +30,7 @@ class _Pipe:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_table_says_how_a_format_is_called(name: str) -> None:
+def test_formats_have_name_suffix_and_help(name: str) -> None:
     known = FORMATS[name]
     assert known.name == name
     assert known.suffix.startswith(".") and known.help
@@ -45,11 +45,11 @@ def test_every_event_of_a_recording_is_written(name: str, sample: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_only_chosen_events_are_written(name: str, tmp_path: Path) -> None:
+def test_only_selected_events_are_written(name: str, tmp_path: Path) -> None:
     path = varied(tmp_path / "r.db")
     with Recording.open(path) as recording:
         write = FORMATS[name].write
-        # In whatever order, once each, and what is not there is not.
+        # In any order, each once, without unknown numbers.
         assert write(recording, iter([12, 3, 4, 3, 4711]), _Pipe()) == 3  # type: ignore[arg-type]
         assert write(recording, [], _Pipe()) == 0  # type: ignore[arg-type]
 
@@ -61,7 +61,7 @@ def test_the_same_recording_gives_the_same_bytes(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_strangers_recording_is_written(name: str, tmp_path: Path) -> None:
+def test_a_hostile_recording_is_written(name: str, tmp_path: Path) -> None:
     path = hostile(tmp_path / "r.db")
     with Recording.open(path) as recording:
         count = FORMATS[name].write(recording, None, _Pipe())  # type: ignore[arg-type]
@@ -87,13 +87,13 @@ def test_any_message_can_be_written(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_reader_that_goes_away_ends_it(name: str) -> None:
+def test_a_closed_pipe_ends_the_export(name: str) -> None:
     with Recording.open(SAMPLES[0]) as recording, pytest.raises(BrokenPipeError):
         FORMATS[name].write(recording, None, _Pipe(1_000))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_nothing_is_left_beside_the_file(name: str, tmp_path: Path) -> None:
+def test_no_temporary_file_remains(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with Recording.open(SAMPLES[0]) as recording, out.open("wb") as stream:
         FORMATS[name].write(recording, None, stream)
@@ -102,7 +102,7 @@ def test_nothing_is_left_beside_the_file(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["otlp-json", "perfetto"])
-def test_what_a_part_leaves_out_is_not_called_unobserved(name: str, tmp_path: Path) -> None:
+def test_left_out_events_are_not_called_unobserved(name: str, tmp_path: Path) -> None:
     part = tmp_path / "part.db"
     with Recording.open(SAMPLES[0]) as recording:
         extract(recording, part, Selection(numbers=[5]))

@@ -23,7 +23,7 @@ def _kinds(records: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
-def test_an_events_line_is_what_show_prints(sample: Path) -> None:
+def test_event_lines_equal_the_output_of_show(sample: Path) -> None:
     lines = exported(sample, "jsonl").decode().splitlines()
     events = [line for line in lines if "event" in json.loads(line)]
     for number in (1, 5, len(events)):
@@ -31,7 +31,7 @@ def test_an_events_line_is_what_show_prints(sample: Path) -> None:
         assert shown.stdout == f"{events[number - 1]}\n"
 
 
-def test_sessions_and_gaps_are_where_they_were(tmp_path: Path) -> None:
+def test_sessions_and_gaps_are_written_in_order(tmp_path: Path) -> None:
     records = _records(varied(tmp_path / "r.db"))
     kinds = _kinds(records)
     assert kinds[:4] == ["session", "event", "session", "event"]
@@ -49,9 +49,9 @@ def test_sessions_and_gaps_are_where_they_were(tmp_path: Path) -> None:
     assert {record["schema_version"] for record in records} == {1}
 
 
-def test_a_part_has_the_gaps_of_its_time_and_the_sessions_of_its_events(tmp_path: Path) -> None:
+def test_a_part_contains_gaps_of_its_time_and_sessions_of_its_events(tmp_path: Path) -> None:
     path = varied(tmp_path / "r.db")
-    # The first one is of the second plugin, the other one of the first.
+    # Event 2 is from the second plugin, event 9 from the first.
     between = ["gap", "session"]
     assert _kinds(_records(path, [2, 9])) == ["session", "event", *between, "event", "note"]
     assert _kinds(_records(path, [2])) == ["session", "event"]
@@ -69,7 +69,7 @@ def test_messages_are_written_in_full(tmp_path: Path) -> None:
     assert by_id[24]["reply"] == {"runtimeSpec": {"ociVersion": "1.1.0"}}
 
 
-def test_a_strangers_recording_becomes_lines_that_every_program_reads(tmp_path: Path) -> None:
+def test_a_hostile_recording_gives_portable_json_lines(tmp_path: Path) -> None:
     content = exported(hostile(tmp_path / "r.db"), "jsonl")
     assert content.isascii()
     records = []

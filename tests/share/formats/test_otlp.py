@@ -32,10 +32,10 @@ _IDS = ("traceId", "spanId", "parentSpanId")
 _NUMBERS = ("startTimeUnixNano", "endTimeUnixNano", "intValue")
 
 
-def _as_protobuf_has_it(value: Any) -> Any:
-    """Ids in base64. Fails for what protobuf's own rules allow and OTLP does not."""
+def _to_protobuf_json(value: Any) -> Any:
+    """Encode ids in base64; fail for JSON that protobuf allows and OTLP forbids."""
     if isinstance(value, list):
-        return [_as_protobuf_has_it(item) for item in value]
+        return [_to_protobuf_json(item) for item in value]
     if not isinstance(value, dict):
         return value
     read = {}
@@ -49,13 +49,13 @@ def _as_protobuf_has_it(value: Any) -> Any:
         else:
             if key in ("kind", "code"):
                 assert isinstance(item, int)
-            read[key] = _as_protobuf_has_it(item)
+            read[key] = _to_protobuf_json(item)
     return read
 
 
 def _data(content: bytes) -> list[TracesData]:
     return [
-        json_format.ParseDict(_as_protobuf_has_it(json.loads(line)), TracesData())
+        json_format.ParseDict(_to_protobuf_json(json.loads(line)), TracesData())
         for line in content.splitlines()
     ]
 
@@ -78,13 +78,13 @@ def _value(value: AnyValue) -> Any:
     return getattr(value, kind)
 
 
-def _told(attributes: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+def _attributes(attributes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     pair: KeyValue
     for pair in attributes:
-        assert pair.key not in told
-        told[pair.key] = _value(pair.value)
-    return told
+        assert pair.key not in values
+        values[pair.key] = _value(pair.value)
+    return values
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def spans(tmp_path: Path) -> list[Span]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
-def test_traces_hang_together(sample: Path) -> None:
+def test_spans_are_within_their_parents(sample: Path) -> None:
     spans = _spans(exported(sample, "otlp-json"))
     by_id = {span.span_id: span for span in spans}
     assert len(by_id) == len(spans)
@@ -109,7 +109,7 @@ def test_traces_hang_together(sample: Path) -> None:
     assert set(roots.values()) == {1}
 
 
-def test_a_pods_life_is_a_trace(spans: list[Span]) -> None:
+def test_a_pod_is_one_trace(spans: list[Span]) -> None:
     (pod,) = (span for span in spans if span.name == "pod shop/web-1")
     trace = [span for span in spans if span.trace_id == pod.trace_id]
     (container,) = (span for span in trace if span.name == "container app-0")
@@ -120,21 +120,21 @@ def test_a_pods_life_is_a_trace(spans: list[Span]) -> None:
         "container app-0": 1, "RunPodSandbox": 2, "StopPodSandbox": 2, "RemovePodSandbox": 2,
     }  # fmt: skip
     assert len(of_container) == 8 * 2 + 1
-    told = _told(pod.attributes)
-    assert told["k8s.namespace.name"] == "shop" and told["k8s.pod.name"] == "web-1"
-    assert len(told["k8s.pod.uid"]) == 32 and told["nri.pod.id"] == POD
-    assert told["nri.life.start_observed"] is told["nri.life.end_observed"] is True
+    attributes = _attributes(pod.attributes)
+    assert attributes["k8s.namespace.name"] == "shop" and attributes["k8s.pod.name"] == "web-1"
+    assert len(attributes["k8s.pod.uid"]) == 32 and attributes["nri.pod.id"] == POD
+    assert attributes["nri.life.start_observed"] is attributes["nri.life.end_observed"] is True
     assert pod.start_time_unix_nano == BEGIN
 
 
-def test_an_event_is_a_call_with_its_plugin(spans: list[Span]) -> None:
+def test_an_event_is_a_call_of_its_plugin(spans: list[Span]) -> None:
     failed, *others = (span for span in spans if span.HasField("status"))
     assert not others
     assert failed.name == "PostStartContainer" and failed.kind == Span.SPAN_KIND_SERVER
     assert failed.status.code == Status.STATUS_CODE_ERROR
     assert failed.status.message == "too late"
     assert failed.end_time_unix_nano - failed.start_time_unix_nano == 33_000
-    assert _told(failed.attributes) == {
+    assert _attributes(failed.attributes) == {
         "rpc.system.name": "ttrpc",
         "rpc.method": "nri.pkg.api.v1alpha1.Plugin/StateChange",
         "rpc.status_code": "DEADLINE_EXCEEDED",
@@ -150,28 +150,28 @@ def test_an_event_is_a_call_with_its_plugin(spans: list[Span]) -> None:
         "nri.plugin.name": "second",
         "nri.plugin.index": "90",
         "nri.session.role": "logger",
-        "nri.request.size": _told(failed.attributes)["nri.request.size"],
+        "nri.request.size": _attributes(failed.attributes)["nri.request.size"],
         "nri.request.timeout_ms": 1999,
     }
 
 
-def test_an_answer_of_the_cri_is_a_call_of_ours(spans: list[Span]) -> None:
+def test_an_answer_of_the_cri_is_a_client_call(spans: list[Span]) -> None:
     (call,) = (span for span in spans if span.kind == Span.SPAN_KIND_CLIENT)
-    told = _told(call.attributes)
-    assert told["rpc.system.name"] == "grpc"
-    assert told["rpc.method"] == "runtime.v1.RuntimeService/ContainerStatus"
+    attributes = _attributes(call.attributes)
+    assert attributes["rpc.system.name"] == "grpc"
+    assert attributes["rpc.method"] == "runtime.v1.RuntimeService/ContainerStatus"
 
 
 def test_a_connection_is_a_trace_with_its_gaps(spans: list[Span]) -> None:
     first, second, cri = (span for span in spans if span.name.startswith("plugin connection"))
     assert (first.start_time_unix_nano, first.end_time_unix_nano) == (NOW, END + SECOND)
-    assert _told(first.attributes)["nri.session.end_reason"] == "shut down"
-    # It has no end: it lasted at least until something was heard of it last.
-    assert _told(second.attributes)["nri.session.end_observed"] is False
+    assert _attributes(first.attributes)["nri.session.end_reason"] == "shut down"
+    # A session without an end lasts at least until its last event.
+    assert _attributes(second.attributes)["nri.session.end_observed"] is False
     assert cri.name == "plugin connection cri"
     of_second, of_all = (span for span in spans if span.name == "gap: not observed")
     assert of_second.parent_span_id == second.span_id
-    assert _told(of_second.attributes) == {
+    assert _attributes(of_second.attributes) == {
         "nri.gap.reason": "the queue was full",
         "nri.gap.lost": 7,
     }
@@ -180,9 +180,9 @@ def test_a_connection_is_a_trace_with_its_gaps(spans: list[Span]) -> None:
     assert shutdown.parent_span_id == first.span_id
 
 
-def test_the_resource_is_the_runtime(tmp_path: Path) -> None:
+def test_the_resource_describes_the_runtime(tmp_path: Path) -> None:
     (data,) = _data(exported(varied(tmp_path / "r.db"), "otlp-json"))
-    runtime, unknown = (_told(found.resource.attributes) for found in data.resource_spans)
+    runtime, unknown = (_attributes(found.resource.attributes) for found in data.resource_spans)
     assert runtime == {
         "service.name": "containerd",
         "service.version": "1.7.24",
@@ -205,13 +205,13 @@ def test_the_same_pod_has_the_same_trace_in_every_recording(tmp_path: Path) -> N
     assert trace("one.db", 0) == trace("other.db", 2)
 
 
-def test_what_is_over_is_written_once_and_at_once(
+def test_ended_pods_are_written_once_before_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifetimes, "SETTLE_EVENTS", 3)
     path = tmp_path / "r.db"
     items = lifecycles(3)
-    # One of them comes when nobody expects it any more.
+    # One event arrives after its container was written.
     record(path, [*items, items[5]])
     spans = _spans(exported(path, "otlp-json"))
     names = Counter(span.name for span in spans if " " in span.name)
@@ -226,20 +226,20 @@ def test_what_is_over_is_written_once_and_at_once(
     assert late.trace_id == spans[at("pod shop/web-0")].trace_id
 
 
-def test_lines_stay_short(tmp_path: Path) -> None:
+def test_lines_are_short(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     record(path, lifecycles(100))
     lines = exported(path, "otlp-json").splitlines()
     assert len(lines) > 3
-    # What the OpenTelemetry collector reads unless told otherwise.
+    # The OpenTelemetry collector's default limit.
     assert max(map(len, lines)) < 1 << 20
 
 
-def test_a_strangers_recording_becomes_valid_traces(tmp_path: Path) -> None:
+def test_a_hostile_recording_gives_valid_traces(tmp_path: Path) -> None:
     content = exported(hostile(tmp_path / "r.db"), "otlp-json")
     assert content.isascii()
     spans = _spans(content)
-    changed = [_told(span.attributes).get("nri.changed") for span in spans]
+    changed = [_attributes(span.attributes).get("nri.changed") for span in spans]
     assert ["/process/env/\\ud800\0", "\x1b[2J"] in changed
     assert max(len(span.name) for span in spans) < 5_000
     for span in spans:

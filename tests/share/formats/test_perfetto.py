@@ -26,12 +26,12 @@ from tests.share.formats.recordings import BEGIN, END, SAMPLES, SECOND, exported
 @dataclass
 class _Slice:
     track: str
-    """Names from the process on, with slashes between them."""
+    """Names from the process to the track, separated by slashes."""
     name: str
     from_ns: int
     to_ns: int | None
     category: str
-    told: dict[str, Any]
+    arguments: dict[str, Any]
     flows: list[int]
 
 
@@ -52,7 +52,7 @@ def _annotation(found: Any, names: dict[int, str]) -> tuple[str, Any]:
 
 
 def drawn_from(content: bytes) -> _Drawn:
-    """What a viewer makes of it; fails where it would drop something or complain."""
+    """Parse a trace like a viewer; fail where a viewer would drop data or report an error."""
     trace = Trace.FromString(content)
     trace.DiscardUnknownFields()
     assert trace.ByteSize() == len(content), "fields that Perfetto does not know"
@@ -70,14 +70,16 @@ def drawn_from(content: bytes) -> _Drawn:
     for packet in rest:
         assert packet.trusted_packet_sequence_id == 1
         if packet.HasField("track_descriptor"):
-            told = packet.track_descriptor
-            assert told.uuid and told.uuid not in drawn.tracks
-            if told.HasField("process"):
-                assert told.process.pid not in numbers
-                numbers.add(told.process.pid)
-                drawn.tracks[told.uuid] = told.process.process_name
+            descriptor = packet.track_descriptor
+            assert descriptor.uuid and descriptor.uuid not in drawn.tracks
+            if descriptor.HasField("process"):
+                assert descriptor.process.pid not in numbers
+                numbers.add(descriptor.process.pid)
+                drawn.tracks[descriptor.uuid] = descriptor.process.process_name
             else:
-                drawn.tracks[told.uuid] = f"{drawn.tracks[told.parent_uuid]}/{told.name}"
+                drawn.tracks[descriptor.uuid] = (
+                    f"{drawn.tracks[descriptor.parent_uuid]}/{descriptor.name}"
+                )
             continue
         assert packet.sequence_flags == TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
         for entry in packet.interned_data.event_names:
@@ -88,13 +90,13 @@ def drawn_from(content: bytes) -> _Drawn:
             keys[key.iid] = key.name
         event = packet.track_event
         assert event.track_uuid in drawn.tracks
-        told_of = dict(_annotation(found, keys) for found in event.debug_annotations)
+        arguments = dict(_annotation(found, keys) for found in event.debug_annotations)
         name = event.name or (names[event.name_iid] if event.name_iid else "")
-        events.append((packet.timestamp, event, name, told_of))
-    # A viewer sorts by time, and keeps the order of what is at the same time.
+        events.append((packet.timestamp, event, name, arguments))
+    # A viewer sorts by time, and keeps the order of events at the same time.
     events.sort(key=lambda entry: entry[0])
     open_slices: dict[int, list[_Slice]] = defaultdict(list)
-    for at_ns, event, name, told_of in events:
+    for at_ns, event, name, arguments in events:
         if event.type == TrackEvent.TYPE_SLICE_END:
             assert not name
             ended = open_slices[event.track_uuid].pop()
@@ -106,7 +108,7 @@ def drawn_from(content: bytes) -> _Drawn:
             at_ns,
             None,
             "".join(event.categories),
-            told_of,
+            arguments,
             list(event.flow_ids),
         )
         if event.type == TrackEvent.TYPE_INSTANT:
@@ -128,11 +130,11 @@ def test_a_sample_is_drawn(sample: Path) -> None:
     drawn = drawn_from(exported(sample, "perfetto"))
     requests = [found for found in drawn.slices if found.track.endswith("/requests")]
     assert len(requests) == 32
-    # A real runtime tells one plugin one thing after the other.
+    # A real runtime sends a plugin one request at a time.
     assert not any(track.endswith(")") for track in drawn.tracks.values())
 
 
-def test_states_are_drawn_as_long_as_they_last(drawn: _Drawn) -> None:
+def test_states_are_slices_of_their_duration(drawn: _Drawn) -> None:
     states = [
         (found.name, found.from_ns - BEGIN, None if found.to_ns is None else found.to_ns - BEGIN)
         for found in drawn.on("shop/web-1/app-0")
@@ -146,43 +148,43 @@ def test_states_are_drawn_as_long_as_they_last(drawn: _Drawn) -> None:
     assert [found.name for found in drawn.on("shop/web-1/pod")] == ["running", "stopped"]
 
 
-def test_events_are_below_what_they_are_about_and_connected(drawn: _Drawn) -> None:
+def test_events_are_below_their_container_and_connected(drawn: _Drawn) -> None:
     events = drawn.on("shop/web-1/app-0/events")
-    assert [found.told["event"] for found in events] == [*range(3, 19), 24]
+    assert [found.arguments["event"] for found in events] == [*range(3, 19), 24]
     assert len({flow for found in events for flow in found.flows}) == 1
     assert all(found.flows for found in events)
     failed = events[7]
     assert (failed.name, failed.category) == ("PostStartContainer", "timeout")
-    assert failed.told["plugin"] == "90-second"
-    assert failed.told["status_message"] == "too late"
-    assert failed.told["deadline_ms"] == 1999
+    assert failed.arguments["plugin"] == "90-second"
+    assert failed.arguments["status_message"] == "too late"
+    assert failed.arguments["deadline_ms"] == 1999
     assert failed.to_ns == failed.from_ns + 33_000
     assert len(drawn.on("shop/web-1/pod/events")) == 6
 
 
-def test_connections_show_what_they_were_asked_and_for_how_long(drawn: _Drawn) -> None:
+def test_connections_contain_their_requests(drawn: _Drawn) -> None:
     (first,) = drawn.on("plugin connections/10-first, session 1")
     assert (first.name, first.from_ns, first.to_ns) == ("connected", NOW, END + SECOND)
-    assert first.told["end_reason"] == "shut down"
+    assert first.arguments["end_reason"] == "shut down"
     (second,) = drawn.on("plugin connections/90-second, session 2")
     assert second.to_ns is None
-    asked = drawn.on("plugin connections/10-first, session 1/requests")
-    assert [found.told["event"] for found in asked] == [*range(1, 24, 2)]
-    assert asked[1].told["subject"] == "shop/web-1/app-0"
+    requests = drawn.on("plugin connections/10-first, session 1/requests")
+    assert [found.arguments["event"] for found in requests] == [*range(1, 24, 2)]
+    assert requests[1].arguments["subject"] == "shop/web-1/app-0"
 
 
-def test_gaps_and_notes_are_seen(drawn: _Drawn) -> None:
+def test_gaps_and_notes_are_drawn(drawn: _Drawn) -> None:
     of_second, of_all = drawn.on("not observed/gaps")
-    assert of_second.told == {"reason": "the queue was full", "lost": 7, "plugin": "90-second"}
+    assert of_second.arguments == {"reason": "the queue was full", "lost": 7, "plugin": "90-second"}
     assert (of_second.from_ns, of_second.to_ns) == (BEGIN + SECOND // 20, BEGIN + SECOND // 10)
-    assert of_all.told == {"reason": "nothing ran"}
+    assert of_all.arguments == {"reason": "nothing ran"}
     (again,) = drawn.on("plugin connections/90-second, session 2/not observed")
-    assert again.told == of_second.told
+    assert again.arguments == of_second.arguments
     (note,) = drawn.instants
     assert (note.track, note.name) == ("notes", "look here")
 
 
-def test_what_overlaps_gets_rows_of_its_own_until_there_are_too_many(tmp_path: Path) -> None:
+def test_overlapping_events_have_a_bounded_number_of_rows(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     pod = a_pod()
     request = api.CreateContainerRequest(pod=pod, container=a_container(pod))
@@ -198,7 +200,7 @@ def test_what_overlaps_gets_rows_of_its_own_until_there_are_too_many(tmp_path: P
     assert len([found for found in drawn.instants if "/app/events" in found.track]) == 2
 
 
-def test_a_clock_set_back_leaves_no_state_without_an_end(tmp_path: Path) -> None:
+def test_states_end_even_if_the_clock_is_set_back(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     items = lifecycles(1)
     record(
@@ -213,10 +215,12 @@ def test_a_clock_set_back_leaves_no_state_without_an_end(tmp_path: Path) -> None
     assert all(found.to_ns is not None for found in drawn.on("shop/web-0/app-0"))
 
 
-def test_what_is_gone_can_be_told_of_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_events_continue_the_tracks_of_removed_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "r.db"
     items = lifecycles(3)
-    # Events about the first container, and about its pod, when nobody expects any more.
+    # Events of the first container and its pod, after both were removed.
     late = [
         item._replace(wall_ns=END + number * SECOND)
         for number, item in enumerate([items[5], items[0], items[5]], 9)
@@ -234,12 +238,12 @@ def test_what_is_gone_can_be_told_of_again(tmp_path: Path, monkeypatch: pytest.M
     assert len({flow for found in of_first for flow in found.flows}) == 1
 
 
-def test_an_empty_part_is_a_trace_all_the_same(tmp_path: Path) -> None:
+def test_an_empty_part_is_an_empty_trace(tmp_path: Path) -> None:
     drawn = drawn_from(exported(varied(tmp_path / "r.db"), "perfetto", []))
     assert drawn == _Drawn()
 
 
-def test_a_strangers_recording_is_drawn(tmp_path: Path) -> None:
+def test_a_hostile_recording_is_drawn(tmp_path: Path) -> None:
     content = exported(hostile(tmp_path / "r.db"), "perfetto")
     trace = Trace.FromString(content)
     assert len(trace.packet) > 100
@@ -248,7 +252,7 @@ def test_a_strangers_recording_is_drawn(tmp_path: Path) -> None:
     assert "a\0b/a\0b" in named and max(map(len, named)) < 10_000
 
 
-def test_names_that_are_long_or_too_many_are_written_as_they_are() -> None:
+def test_long_names_are_cut_and_many_names_are_written_without_interning() -> None:
     class _Kept:
         content = b""
 
@@ -268,4 +272,4 @@ def test_names_that_are_long_or_too_many_are_written_as_they_are() -> None:
     assert [found.name for found in drawn.instants] == [
         name if len(name) < 5_000 else name[: packets.MAX_TEXT] + "…" for name in names
     ]
-    assert drawn.instants[0].told == {"yes": True, "no": False, "": -5}
+    assert drawn.instants[0].arguments == {"yes": True, "no": False, "": -5}

@@ -29,7 +29,7 @@ def test_every_credential_can_be_read_in_every_place_before_redaction() -> None:
     assert [case.name for case in cases if not leaks(case, case.event)] == []
 
 
-def test_what_has_to_stay_is_there_before_redaction() -> None:
+def test_every_value_to_keep_can_be_read_before_redaction() -> None:
     cases = list(labelled.staying())
 
     assert len(cases) > 50

@@ -128,7 +128,7 @@ def shown_arguments(args: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS.strip().split("\n"))
-def test_credentials_go_and_the_rest_of_the_command_stays(command: str) -> None:
+def test_only_the_credentials_of_a_command_are_replaced(command: str) -> None:
     for before in BEFORE:
         words = [word.format(SECRET) for word in shlex.split(command.replace("{{", "{{{{"))]
         words = [word.replace("{{", "{") for word in before + words]
@@ -142,7 +142,7 @@ def test_credentials_go_and_the_rest_of_the_command_stays(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS.strip().split("\n"))
 @pytest.mark.parametrize("program", ["sh", "/bin/bash"])
-def test_the_same_in_a_script(command: str, program: str) -> None:
+def test_credentials_of_a_command_in_a_script_are_replaced(command: str, program: str) -> None:
     words = [word.format(SECRET) for word in shlex.split(command.replace("{{", "{{{{"))]
     line = shlex.join(word.replace("{{", "{") for word in words)
     if line.startswith("'PGPASSWORD="):
@@ -234,7 +234,7 @@ def test_an_option_with_a_long_name_after_one_dash_is_not_a_short_one(program: s
         "grep -c password /etc/config",
     ],
 )
-def test_what_only_looks_like_a_credential_stays(command: str) -> None:
+def test_arguments_similar_to_credentials_are_unchanged(command: str) -> None:
     args = shlex.split(command)
 
     assert shown_arguments(args) == args
@@ -242,7 +242,7 @@ def test_what_only_looks_like_a_credential_stays(command: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["sudo", "sudo -u app:app", "docker run -u app:app -it image"])
-def test_a_group_is_one_for_the_program_itself_alone(program: str) -> None:
+def test_options_of_a_wrapped_program_are_credentials(program: str) -> None:
     command = [*program.split(), "run", "-u", f"jane:{SECRET}"]
 
     assert "y2:z3w4" not in " ".join(shown_arguments(command))

@@ -15,7 +15,7 @@ from nri_scope.share.redaction.config_entries import Entries
 _SCALARS = st.text(
     string.ascii_letters + string.digits + ":#- ,'\"{[", min_size=1, max_size=12
 ).filter(
-    # A comma at the end is taken for JSON's, and so is a bracket or mark right behind a colon.
+    # A trailing comma, or a bracket or quote right after a colon, is parsed as JSON.
     lambda text: not text.rstrip().endswith(",") and not re.search(r":[\[{\"']", text)
 )
 _DOCUMENTS = st.dictionaries(
@@ -37,7 +37,7 @@ _DOCUMENTS = st.dictionaries(
 
 @settings(max_examples=150, deadline=None)
 @given(document=_DOCUMENTS, is_flow=st.sampled_from([False, True, None]))
-def test_what_pyyaml_writes_is_read_with_all_keys(
+def test_values_in_yaml_are_found_with_all_keys(
     document: dict[str, object], is_flow: bool | None
 ) -> None:
     text = yaml.safe_dump(document, default_flow_style=is_flow, width=1000)

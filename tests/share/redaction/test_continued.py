@@ -29,7 +29,7 @@ def record(path: Path, *notes: str) -> None:
 
 
 @pytest.mark.parametrize("redacts", [True, False])
-def test_a_recording_of_the_other_sort_is_not_continued(path: Path, redacts: bool) -> None:
+def test_redacted_and_unredacted_recordings_are_not_mixed(path: Path, redacts: bool) -> None:
     record(path, "a word of somebody", *([] if redacts else [NOTE]))
     check_continued(path, redacts=not redacts)
     words = "recorded without --redact" if redacts else "recorded with --redact; add --redact"

@@ -20,7 +20,7 @@ from nri_scope.share.redaction.rule_set import FormatRule, RuleSet, public_rules
 from tests.amount import amount
 
 KEY = bytes(range(32))
-# No other rule helps here.
+# No other rule is enabled.
 FORMATS = Rules(enabled=frozenset({"credential-formats"}))
 _HEX = "0123456789abcdef"
 _SMALL = "abcdefghijklmnopqrstuvwxyz234567"
@@ -32,7 +32,7 @@ def _of(letters: str, length: int) -> str:
     return "".join(_chance.choice(letters) for _ in range(length))
 
 
-# Put together here, so that nobody's scanner takes this file for a leak.
+# Generated, so that secret scanners do not report this file.
 TOKENS = {
     "gitlab personal": "glpat-" + _of(_ALNUM, 20),
     "gitlab personal, routable": "glpat-" + _of(_ALNUM, 27) + ".01." + _of(_SMALL[24:], 9),
@@ -108,14 +108,14 @@ PLACES: dict[str, Wrap] = {
 
 
 @pytest.mark.parametrize("name", TOKENS)
-def test_a_credential_goes_wherever_it_stands(name: str) -> None:
+def test_a_credential_is_replaced_in_any_place(name: str) -> None:
     token = TOKENS[name]
     body = max(token.strip("-").split("\n"), key=len)
     for place, write in PLACES.items():
         shown = Redactor(FORMATS, KEY).text(write(token), "note.text")
 
         assert body[-16:] not in shown and body[:20] not in shown, place
-        # No end of it stays either.
+        # The end of the token is replaced, too.
         for end in (body[-6:], json.dumps(body)[1:-1][-6:]):
             assert end not in shown.replace("redacted-", ""), place
 
@@ -150,23 +150,23 @@ STAYING = {
 
 
 @pytest.mark.parametrize("name", STAYING)
-def test_what_only_looks_like_one_stays(name: str) -> None:
+def test_texts_similar_to_credentials_are_unchanged(name: str) -> None:
     for text in (STAYING[name], f"see {STAYING[name]} now", json.dumps({"x": STAYING[name]})):
         assert Redactor(FORMATS, KEY).text(text, "note.text") == text
 
 
-def test_a_name_beside_a_value_tells_what_it_is_and_only_the_value_goes() -> None:
+def test_a_value_after_the_name_of_a_service_is_replaced() -> None:
     value = _of(_HEX, 40)
     redactor = Redactor(FORMATS, KEY)
 
     assert redactor.text(f"datadog-thing={value}; x=1").startswith("datadog-thing=redacted-")
     assert redactor.text(f"datadog-thing={value}; x=1").endswith("; x=1")
-    # In another text it is known by now.
+    # The value is now known, and replaced in other texts.
     assert redactor.text(f"commit={value}").startswith("commit=redacted-")
     assert Redactor(FORMATS, KEY).text(f"commit={value}") == f"commit={value}"
 
 
-def test_ids_that_are_shown_are_no_credentials_of_a_service() -> None:
+def test_ids_of_pods_are_no_credentials_of_a_service() -> None:
     pod_id, other_id = _of(_HEX, 64), _of(_HEX[::-1], 64)
     request = api.CreateContainerRequest(
         pod=api.PodSandbox(id=pod_id, name="web"),
@@ -198,7 +198,7 @@ def test_redacting_twice_changes_nothing(pieces: list[str]) -> None:
         assert Redactor(rules, bytes(32)).text(once) == once
 
 
-def test_every_public_rule_can_be_used() -> None:
+def test_every_public_rule_is_valid() -> None:
     rules = public_rules()
 
     assert len(rules) > 150
@@ -206,8 +206,8 @@ def test_every_public_rule_can_be_used() -> None:
     assert len({rule.name for rule in rules}) == len(rules)
 
 
-def test_every_rule_that_may_find_something_is_asked() -> None:
-    # Of equal names, and both with the keyword of the text.
+def test_every_rule_with_a_matching_keyword_is_applied() -> None:
+    # All rules have the same name and a keyword of the text.
     rules = RuleSet(
         FormatRule("one", expression, ("ab",)) for expression in ("ab[0-9]", "ab[0-9]{3}", "ab!")
     )
@@ -215,7 +215,7 @@ def test_every_rule_that_may_find_something_is_asked() -> None:
     assert [(one.start, one.end) for one in rules.find("ab123 AB ab!")] == [(0, 5), (9, 12)]
 
 
-def test_rules_are_not_read_before_they_are_needed() -> None:
+def test_the_command_line_does_not_import_the_rules() -> None:
     code = (
         "import sys; from nri_scope.cli.main import main\n"
         "try: main(['--version'])\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Properties of every key that names a credential, in every syntax and place.
 
-What is written is written by others: PyYAML, json, configparser, ElementTree, shlex, urllib.
+The texts are written by PyYAML, json, configparser, ElementTree, shlex and urllib.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ VALUES = st.builds(
     st.text(_ALPHABET, min_size=6, max_size=24),
     st.sampled_from(["k8", "9w", "w2$", "z4}", "5é"]),
 ).filter(lambda text: "redacted" not in text and "  " not in text)
-# What has no quotes around it ends at these.
+# Unquoted values end at these characters.
 WORDS = VALUES.map(lambda text: "".join(c for c in text if c not in " \"'<>#&;,|`\\()[]{}"))
 LINES = VALUES.map(lambda text: text.replace("#", "+"))
 
@@ -259,7 +259,7 @@ def in_message(place: Callable[[api.CreateContainerRequest, str], None], text: s
 
 
 def unpacked(message: api.CreateContainerRequest) -> str:
-    """The texts of the places, of a message."""
+    """Return the texts of all places of a message."""
     container = message.container
     texts = [*message.pod.annotations.values(), *container.labels.values(), *container.args]
     texts += [*container.env, container.status_message]
@@ -269,7 +269,7 @@ def unpacked(message: api.CreateContainerRequest) -> str:
 
 
 def spellings(shown: str) -> list[str]:
-    """What is shown, as it is and with usual encodings undone."""
+    """Return a redacted text unchanged and with usual encodings decoded."""
     found = [shown, urllib.parse.unquote_plus(shown), shown.replace("''", "'")]
     found += [shown.replace("\\\\", "\\").replace('\\"', '"'), html.unescape(shown)]
     return [*found, re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), shown)]
@@ -287,7 +287,7 @@ _WRITTEN = "\n".join(
 
 
 def left_of(value: str, *texts: str) -> list[str]:
-    """Parts of a value that can be read in texts, but for those that the texts have anyway."""
+    """Return readable parts of a value that do not occur in the surrounding texts."""
     parts = [value[at : at + _WINDOW] for at in range(len(value) - _WINDOW + 1)]
     return [part for part in parts if part not in _WRITTEN and any(part in text for text in texts)]
 
@@ -295,7 +295,9 @@ def left_of(value: str, *texts: str) -> list[str]:
 @pytest.mark.parametrize("syntax", SYNTAXES)
 @settings(max_examples=amount(25, 8), deadline=None)
 @given(data=st.data())
-def test_no_part_of_a_credential_is_left_in_any_syntax(syntax: str, data: st.DataObject) -> None:
+def test_a_credential_is_replaced_completely_in_any_syntax(
+    syntax: str, data: st.DataObject
+) -> None:
     write, values = SYNTAXES[syntax]
     key, value = data.draw(st.sampled_from(sorted(KEYS))), data.draw(values)
     place = data.draw(st.sampled_from(PLACES))
@@ -308,9 +310,9 @@ def test_no_part_of_a_credential_is_left_in_any_syntax(syntax: str, data: st.Dat
 @settings(max_examples=amount(80, 25), deadline=None)
 @given(key=st.sampled_from(sorted(KEYS)), value=VALUES)
 @example(key="password", value="$tr0ngPa55 it's")
-def test_no_part_is_left_where_the_place_has_keys(key: str, value: str) -> None:
+def test_a_credential_is_replaced_completely_in_keyed_places(key: str, value: str) -> None:
     name = key.replace("-", "_").replace(".", "_")
-    # A comma and a name ends an option.
+    # A comma followed by a name ends an option.
     option = value.replace(",", ";")
     hook = api.Hook(path="/a", args=["a", f"--{key}={value}"], env=[f"{name}={value}"])
     request = api.CreateContainerRequest(
@@ -349,7 +351,7 @@ def test_no_part_is_left_where_the_place_has_keys(key: str, value: str) -> None:
         *redactor.keyed(f"x-{key}", value, "tapped.metadata"),
         redactor.text(f"{key}: {value}", "note.text"),
     ]
-    # Each by itself too: what one place shows must not be needed for another.
+    # Also alone: redaction of one place must not depend on another.
     alone = Redactor(Rules.DEFAULT, KEY)
     shown.append(
         str(
@@ -376,7 +378,7 @@ _HARMLESS = words(
     place=st.sampled_from([place for place in PLACES if place not in {_place_env, _place_hook}]),
     syntax=st.sampled_from([_json, _yaml, _yaml_flow, _toml, _xml, _script_option, _colon]),
 )
-def test_harmless_values_stay_in_every_syntax_and_place(
+def test_harmless_values_are_unchanged_in_every_syntax_and_place(
     values: list[str], keys: list[str], place: Callable[..., None], syntax: Syntax
 ) -> None:
     for key, value in zip(keys, values, strict=False):
@@ -398,12 +400,12 @@ def test_a_comma_does_not_end_the_value_of_a_script_option(
 
 
 @pytest.mark.parametrize("hint", [*sorted(KEYS), "DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
-def test_every_key_that_is_asked_for_is_met_by_the_quick_look(hint: str) -> None:
+def test_the_quick_check_accepts_every_credential_key(hint: str) -> None:
     assert certainty_at(hint) is not Certainty.NONE
     assert may_name_credential(f'a {{"{hint}": 1}}') and may_name_credential(f"{hint}=1")
 
 
-def test_whatever_lines_of_a_text_begin_with_they_are_a_part_of_it() -> None:
+def test_continuation_lines_of_a_yaml_value_are_replaced_with_it() -> None:
     written = "db:\n  password: x7\n    00{k8\n    and {a}\n    ; c7\n    - d=8\n    - e9\n"
     written += "    [f]\n    g=h\n  port: 80\nkeys:\n  {x: 1}\n"
     assert yaml.safe_load(written)["db"]["password"].endswith("; c7 - d=8 - e9 [f] g=h")
@@ -416,13 +418,13 @@ def test_whatever_lines_of_a_text_begin_with_they_are_a_part_of_it() -> None:
 
 
 @pytest.mark.parametrize("crumb", ["password='", "password=a,b", 'token: {a: "', "a: 'secret: \""])
-def test_values_in_values_end(crumb: str) -> None:
+def test_deeply_nested_values_end(crumb: str) -> None:
     text = crumb * (16_000 // len(crumb))
 
     assert "hunter2" not in Redactor(Rules.DEFAULT, KEY).text(f"password: x{text}Zq7hunter2")
 
 
-def test_blocks_in_a_row_end() -> None:
+def test_many_blocks_in_a_row_end() -> None:
     blocks = "key: |\n " * 2_000
 
     assert Redactor(Rules.DEFAULT, KEY).text(f"password: x{blocks}").endswith(blocks[6:])

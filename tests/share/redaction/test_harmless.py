@@ -22,10 +22,10 @@ from nri_scope.share.redaction.harmless import is_plain
         "512Mi",
     ],
 )
-def test_plain_ones_stay(value: str) -> None:
+def test_plain_values_are_harmless(value: str) -> None:
     assert is_plain(value)
 
 
 @pytest.mark.parametrize("value", ["C.0000000g", "en_US.hunter2", "POSIX.s3cr3t", "8080x", "C."])
-def test_what_only_begins_like_one_does_not(value: str) -> None:
+def test_values_that_only_begin_like_plain_ones_are_not_harmless(value: str) -> None:
     assert not is_plain(value)

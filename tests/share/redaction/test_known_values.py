@@ -20,7 +20,7 @@ _VALUES = st.text("ab-", min_size=6, max_size=12).filter(lambda text: text.strip
 
 @pytest.mark.parametrize("long", [1024, 8, 0], ids=["short", "both", "long"])
 @given(values=st.sets(_VALUES, max_size=8), text=st.text("ab- ", max_size=60), at=st.data())
-def test_the_first_one_counts_and_then_the_longest_and_tokens_stay(
+def test_the_first_and_longest_value_is_replaced_and_tokens_are_unchanged(
     long: int, values: set[str], text: str, at: st.DataObject
 ) -> None:
     token = "redacted-abababababab"
@@ -54,9 +54,7 @@ def _expected(known: KnownValues, text: str, values: set[str]) -> str:
 
 
 @pytest.mark.parametrize(("end", "text"), [("", "x" * 60_000), ("1", "x" * 60_000)])
-def test_values_that_begin_with_each_other_are_found_in_a_text_of_the_same_letter(
-    end: str, text: str
-) -> None:
+def test_nested_values_are_found_in_a_text_of_one_letter(end: str, text: str) -> None:
     known = KnownValues(Tokens(KEY), Memory())
     for length in range(20, 1_520):
         known.add("x" * length + end, "rule", Strength.SECRET)

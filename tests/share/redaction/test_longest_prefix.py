@@ -21,7 +21,7 @@ _STRINGS = st.text("ab", min_size=1, max_size=9)
     begin=st.sampled_from([0, 1, 3]),
     most=st.sampled_from([2, 3, 1_000]),
 )
-def test_the_longest_one_is_found(
+def test_the_longest_prefix_is_found(
     steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int, most: int
 ) -> None:
     with patch.object(sorted_strings, "MAX_BLOCK", most):
@@ -30,30 +30,30 @@ def test_the_longest_one_is_found(
 
 def _check_steps(steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int) -> None:
     index = PrefixIndex(begin) if begin else PrefixSet()
-    there: set[str] = set()
+    present: set[str] = set()
 
     def check() -> None:
         for text in texts:
             for start in range(len(text)):
                 for end in range(start, len(text) + 1):
-                    best = max((v for v in there if text[start:end].startswith(v)), default="")
+                    best = max((v for v in present if text[start:end].startswith(v)), default="")
                     assert (index.longest_at(text, start, end) or "") == best
 
     for is_added, string in steps:
-        # None is shorter than what they are found by.
+        # No value is shorter than the prefix of the index.
         value = string.ljust(begin, "a")
-        if is_added and value not in there:
+        if is_added and value not in present:
             index.add(value)
-            there.add(value)
-        elif not is_added and value in there:
+            present.add(value)
+        elif not is_added and value in present:
             index.remove(value)
-            there.discard(value)
+            present.discard(value)
         if often:
             check()
     check()
 
 
-def test_one_of_many_that_begin_with_each_other_is_found() -> None:
+def test_the_longest_of_many_nested_prefixes_is_found() -> None:
     index = PrefixSet()
     for length in range(1, 300):
         index.add("x" * length)

@@ -36,11 +36,11 @@ def container(**fields: object) -> api.Container:
     return api.CreateContainerRequest.FromString(shown).container
 
 
-# -- what goes --------------------------------------------------------------------------------
+# -- replaced ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["$tr0ngPa55", "${tr0ngPa55", "${tr0ng}Pa55", "$(tr0ng)Pa55"])
-def test_only_what_kubernetes_expands_is_a_reference(value: str) -> None:
+def test_values_that_kubernetes_does_not_expand_are_replaced(value: str) -> None:
     shown = container(
         env=[f"DB_PASSWORD={value}"],
         args=["app", f"--password={value}", "--api-token", value],
@@ -51,7 +51,7 @@ def test_only_what_kubernetes_expands_is_a_reference(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["$(OTHER)", "$(other_1.a-b)"])
-def test_a_reference_stays(value: str) -> None:
+def test_references_to_variables_are_unchanged(value: str) -> None:
     args = ["app", f"--password={value}", "--api-token", value]
     shown = container(env=[f"DB_PASSWORD={value}"], args=args)
 
@@ -68,7 +68,7 @@ def test_a_reference_stays(value: str) -> None:
         ("grpc-trace-token", "x1y2z3", ""),
     ],
 )
-def test_metadata_is_asked_for_its_key(key: str, value: str, left: str) -> None:
+def test_metadata_with_a_credential_key_is_replaced(key: str, value: str, left: str) -> None:
     shown = Redactor(Rules.DEFAULT, KEY).keyed(key, value, "tapped.metadata")
 
     assert shown[0] == key
@@ -120,7 +120,7 @@ def test_metadata_is_asked_for_its_key(key: str, value: str, left: str) -> None:
         ("https://example.com/a?X-Amz-Signature=", "&X-Amz-Expires=60"),
     ],
 )
-def test_connections_lose_their_passwords_and_nothing_else(before: str, after: str) -> None:
+def test_only_the_password_of_a_connection_is_replaced(before: str, after: str) -> None:
     for secret in ("x1$y2z3w4", "x1:y2z3w4", "x1é世y2z3w4", "$x1{y2z3w4"):
         shown = text(before + secret + after)
 
@@ -139,7 +139,7 @@ def test_connections_lose_their_passwords_and_nothing_else(before: str, after: s
         "the-start-1 ghp_a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2 the-end-2",
     ],
 )
-def test_all_of_a_value_goes_where_its_key_tells(value: str) -> None:
+def test_the_whole_value_of_a_credential_key_is_replaced(value: str) -> None:
     parts = value.replace(":", " ").replace(".", " ").split()
     for shown in (
         text(f"password: {value}\nport: 80"),
@@ -151,7 +151,7 @@ def test_all_of_a_value_goes_where_its_key_tells(value: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["password=it's x1y2", 'password="x1 y2z3', "a=b,pass=x 'y2z3"])
-def test_all_of_a_mounts_password_goes(option: str) -> None:
+def test_the_whole_password_of_a_mount_is_replaced(option: str) -> None:
     shown = container(mounts=[api.Mount(destination="/a", options=["rw", option])])
     status = {"runtimeSpec": {"mounts": [{"destination": "/a", "options": ["rw", option]}]}}
     answer = Redactor(Rules.DEFAULT, KEY).reply(
@@ -190,11 +190,11 @@ def test_an_invalid_port_of_an_image_is_replaced(image: str, end: str) -> None:
         "--password '{}' is too long",
     ],
 )
-def test_sources_of_programs_lose_what_their_names_tell_of(content: str) -> None:
+def test_credentials_in_source_code_are_replaced_by_name(content: str) -> None:
     assert "y2z3" not in text(content.format("x1 y2z3" if "`" not in content else "x1y2z3"))
 
 
-def test_a_secret_of_kubernetes_goes_with_all_its_data_and_what_that_stands_for() -> None:
+def test_data_of_a_kubernetes_secret_is_replaced_encoded_and_decoded() -> None:
     # base64 of hunter2hunter2
     packed = "aHVudGVyMmh1bnRlcjI="
     manifest = f"apiVersion: v1\nkind: Secret\ndata:\n  type: {packed}\n  user: amFuZWpvZQ==\n"
@@ -212,7 +212,7 @@ def test_a_secret_of_kubernetes_goes_with_all_its_data_and_what_that_stands_for(
         assert "hunter2" not in redactor.text("it is hunter2hunter2")
 
 
-# -- what stays -------------------------------------------------------------------------------
+# -- unchanged --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_secret_of_kubernetes_goes_with_all_its_data_and_what_that_stands_for(
         "0000:3b:00.0,0000:3b:00.1",
     ],
 )
-def test_what_only_looks_like_a_credential_stays(content: str) -> None:
+def test_texts_similar_to_credentials_are_unchanged(content: str) -> None:
     assert text(content) == content
 
 
@@ -273,7 +273,7 @@ def test_what_only_looks_like_a_credential_stays(content: str) -> None:
         "AUTH_TYPE=ldap",
     ],
 )
-def test_variables_that_people_need_for_debugging_stay(entry: str) -> None:
+def test_variables_for_debugging_are_unchanged(entry: str) -> None:
     assert list(container(env=[entry]).env) == [entry]
 
 
@@ -308,7 +308,7 @@ def test_a_number_or_word_that_is_a_password_goes_there_and_stays_elsewhere(word
 
 
 @pytest.mark.parametrize("key", ["user", "username"])
-def test_a_mount_with_a_password_behind_its_user_loses_it(key: str) -> None:
+def test_a_password_after_the_user_of_a_mount_is_replaced(key: str) -> None:
     options = [f"vers=3.0,{key}=jane%x1y2z3w4,uid=0", f"{key}=jane"]
     request = api.CreateContainerRequest(
         container=api.Container(id="c1", mounts=[api.Mount(destination="/d", options=options)])
@@ -320,7 +320,7 @@ def test_a_mount_with_a_password_behind_its_user_loses_it(key: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["//app:{}@server/share", "//acme;app:{}@server/share"])
-def test_a_mounts_source_loses_its_password(source: str) -> None:
+def test_a_password_in_the_source_of_a_mount_is_replaced(source: str) -> None:
     for secret in ("x1y2z3w4", "x1@y2/z3w4", "x1 y2z3w4"):
         shown = container(mounts=[api.Mount(destination="/a", source=source.format(secret))])
 
@@ -329,13 +329,13 @@ def test_a_mounts_source_loses_its_password(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["//server/share", "/var/lib/a:b@c", "/proc", "nfs:/a", "//a@b"])
-def test_a_mounts_source_without_a_password_stays(source: str) -> None:
+def test_a_source_of_a_mount_without_a_password_is_unchanged(source: str) -> None:
     shown = container(mounts=[api.Mount(destination="/a", source=source)])
 
     assert shown.mounts[0].source == source
 
 
-def test_a_mounts_password_with_commas_goes_where_the_runtime_split_it() -> None:
+def test_a_password_split_at_commas_in_mount_options_is_replaced() -> None:
     given = [
         "rw",
         "password=x1",
@@ -369,7 +369,7 @@ def test_a_mounts_password_with_commas_goes_where_the_runtime_split_it() -> None
         {"passwords": {"a": [{"b": "x1y2z3w4"}]}},
     ],
 )
-def test_members_in_a_list_under_a_sure_key_go(config: dict[str, object]) -> None:
+def test_members_of_lists_under_a_credential_key_are_replaced(config: dict[str, object]) -> None:
     for written in json.dumps(config), f"config: {json.dumps(config)} done", yaml.safe_dump(config):
         shown = text(written)
 
@@ -377,7 +377,7 @@ def test_members_in_a_list_under_a_sure_key_go(config: dict[str, object]) -> Non
         assert text(shown) == shown
 
 
-def test_other_members_in_lists_stay() -> None:
+def test_other_members_of_lists_are_unchanged() -> None:
     config = {
         "imagePullSecrets": [{"name": "registry"}],
         "auth": [{"realm": "shop", "type": "basic"}],
@@ -389,7 +389,7 @@ def test_other_members_in_lists_stay() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["GenieKey", "SSWS", "Token", "Bearer", "AWS4-HMAC-SHA256"])
-def test_the_scheme_of_a_header_is_no_credential_anywhere(scheme: str) -> None:
+def test_the_scheme_of_a_header_is_unchanged(scheme: str) -> None:
     header = f"Authorization: {scheme} x1y2z3w4"
     for content in header, f"curl -H '{header}' db", f"it sent {header}", f"a='{header}'":
         redactor = Redactor(Rules.DEFAULT, KEY)
@@ -399,8 +399,8 @@ def test_the_scheme_of_a_header_is_no_credential_anywhere(scheme: str) -> None:
         assert scheme not in {original.value for original in redactor.originals()}
 
 
-def test_a_known_value_before_a_credential_in_one_word_goes() -> None:
-    # Here the scheme is what another variable holds.
+def test_a_header_scheme_that_is_a_known_secret_is_replaced() -> None:
+    # Here the scheme is also the value of another variable.
     shown = container(
         env=["DB_PASSWORD=GenieKey"], args=["curl", "-H", "Authorization: GenieKey x1y2z3w4", "db"]
     )

@@ -49,7 +49,7 @@ def a_request(container: str, plants: Iterable[tuple[Plant, str]]) -> api.Create
 
 
 def tokens(*contents: bytes) -> set[str]:
-    """All that are in messages, also within base64."""
+    """Return all tokens in messages, including those in base64."""
     found: set[str] = set()
     for content in contents:
         text = content.decode("latin-1")
@@ -80,7 +80,7 @@ def _status(value: str) -> bytes:
 
 
 def exchanges(request: api.CreateContainerRequest, value: str) -> list[CapturedCall]:
-    """All that is told of one container."""
+    """Return all events of one container."""
     container = request.container.id
     update = api.UpdateContainerResponse(
         update=[api.ContainerUpdate(container_id=container), api.ContainerUpdate()]
@@ -121,7 +121,7 @@ def _in_every_event(redactor: Redactor, items: list[CapturedCall]) -> set[str]:
     is_attacker_first=st.booleans(),
     learns=st.booleans(),
 )
-def test_no_token_of_one_container_is_met_in_another(
+def test_containers_share_no_token(
     secret: str,
     guesses: list[str],
     in_victim: list[Plant],
@@ -145,7 +145,7 @@ def test_no_token_of_one_container_is_met_in_another(
 
 
 def _shape(redactor: Redactor, items: list[CapturedCall]) -> str:
-    """All that is shown of events; of tokens and addresses only which ones are equal."""
+    """Return the redacted events with numbers for tokens and addresses."""
     shown: list[str] = []
     for item in items:
         request = redactor.request(item.method, item.request, service=item.service)
@@ -178,11 +178,11 @@ def _planted_as_names(request: api.CreateContainerRequest, value: str) -> None:
     is_attacker_first=st.booleans(),
     learns=st.booleans(),
 )
-# The plainest attack, which few random examples hit.
+# The simplest attack, which is rare among random examples.
 @example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], False, True)
 @example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], True, True)
 @example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], False, False)
-def test_what_a_pod_shows_does_not_depend_on_what_another_one_has(
+def test_the_output_of_a_pod_is_independent_of_the_secrets_of_another(
     secret: str,
     guesses: list[str],
     in_victim: list[Plant],
@@ -203,7 +203,7 @@ def test_what_a_pod_shows_does_not_depend_on_what_another_one_has(
     assert len(seen) == 1
 
 
-def test_what_cannot_be_guessed_is_replaced_wherever_it_is_met() -> None:
+def test_unguessable_secrets_are_replaced_in_other_containers() -> None:
     secret = "9fXk2Lq8ZtWv3RbYp7Hn"
     victim = exchanges(a_request(VICTIM, [(TELLING[0], secret)]), secret)
     other = a_request(ATTACKER, [(plant, secret) for plant in BARE])
@@ -214,7 +214,7 @@ def test_what_cannot_be_guessed_is_replaced_wherever_it_is_met() -> None:
     assert secret.encode() not in shown and secret.encode() in other.SerializeToString()
 
 
-def test_two_pods_that_have_one_secret_both_hide_it_in_all_their_texts() -> None:
+def test_a_secret_of_two_pods_is_replaced_in_texts_of_both() -> None:
     redactor = Redactor(Rules.DEFAULT, KEY)
     requests = [a_request(of, [(BARE[1], "hunter2"), (TELLING[1], "hunter2")]) for of in "abc"]
     for _ in range(2):
@@ -224,27 +224,27 @@ def test_two_pods_that_have_one_secret_both_hide_it_in_all_their_texts() -> None
     assert [one.is_searchable for one in redactor.originals() if one.value == "hunter2"] == [True]
 
 
-def test_within_one_container_the_same_value_has_one_token_in_every_event() -> None:
+def test_a_value_has_one_token_in_all_events_of_a_container() -> None:
     items = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     redactor = Redactor(Rules.DEFAULT, KEY)
 
     assert len(_in_every_event(redactor, items)) == 1
 
 
-def test_unlinked_tokens_are_equal_in_one_event_alone() -> None:
+def test_unlinked_tokens_are_equal_only_within_one_event() -> None:
     items = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     redactor = Redactor(Rules.DEFAULT, KEY, unlinked=True)
     for item in items:
         redactor.learn(item.method, item.request, item.reply, service=item.service)
     seen = [_in_every_event(redactor, [item]) for item in items]
 
-    # What the event is about, and its container and pod where it tells more.
+    # One token per event, which no other event shares.
     assert all(len(found) == 1 for found in seen)
     assert len(set[str]().union(*seen)) == len(seen)
 
 
-def test_a_container_that_has_no_id_yet_keeps_its_tokens() -> None:
-    # So does iSulad: no id at first, and another name afterwards.
+def test_a_container_without_an_id_keeps_its_tokens() -> None:
+    # iSulad sends no id at first, and another name later.
     request = a_request(VICTIM, [(TELLING[0], "hunter2")])
     items = exchanges(request, "hunter2")
     request.container.name = "k8s_app_pod-b_shop_u-1_0"
@@ -260,7 +260,7 @@ def test_a_container_that_has_no_id_yet_keeps_its_tokens() -> None:
     assert not theirs & _in_every_event(redactor, items)
 
 
-def test_all_containers_that_synchronize_tells_have_tokens_of_their_own() -> None:
+def test_containers_in_synchronize_share_no_token() -> None:
     message = api.SynchronizeRequest()
     for number in range(5):
         request = a_request(f"{number}" * 32, [(plant, "hunter2") for plant in TELLING[:6]])
@@ -278,7 +278,7 @@ def test_all_containers_that_synchronize_tells_have_tokens_of_their_own() -> Non
     assert sum(map(len, found)) == len(set[str]().union(*found))
 
 
-def test_texts_tell_nothing_about_each_other_and_nothing_about_containers() -> None:
+def test_texts_share_no_token_with_each_other_or_with_containers() -> None:
     redactor = Redactor(Rules.DEFAULT, KEY)
     items = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     seen = [_in_every_event(redactor, items)]
@@ -291,7 +291,7 @@ def test_texts_tell_nothing_about_each_other_and_nothing_about_containers() -> N
     assert len(set[str]().union(*seen)) == len(seen)
 
 
-def test_a_planted_name_has_no_token_of_a_secret() -> None:
+def test_a_planted_name_does_not_reveal_the_token_of_a_secret() -> None:
     redactor = Redactor(Rules(enabled=frozenset(RULE_NAMES)), KEY)
     victim = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     request = a_request(ATTACKER, [])
@@ -373,7 +373,7 @@ def test_shown_output_shares_no_token_between_containers(
 
 
 def a_recording(path: Path, suffix: str = "", **options: object) -> Path:
-    """A container with guesses, and one that has a secret."""
+    """Record a container with guesses, and one with a secret."""
     items: list[CapturedCall] = []
     for container, values in (ATTACKER, SECRETS), (VICTIM, SECRETS[:1]):
         request = a_request(container, [])

@@ -26,7 +26,7 @@ from tests.recording.traffic import one_stream, random_message
 KEY = bytes(range(32))
 OTHER_KEY = bytes(reversed(range(32)))
 _LETTERS = string.ascii_letters + string.digits
-# As people choose them and as programs make them; each has a letter and a digit, so none is a word.
+# Chosen by people or generated; each has a letter and a digit, so none is a word.
 SECRETS = st.builds(
     "{}{}{}".format,
     st.text(string.ascii_letters, min_size=1, max_size=1),
@@ -111,7 +111,7 @@ def _in_unknown_field(request: api.CreateContainerRequest, secret: str) -> None:
     request.container.MergeFromString(b"\xba\x3e" + bytes([len(content)]) + content)
 
 
-# Where a secret shows what it is.
+# Places that identify a value as a secret.
 TELLING = [
     _in_env,
     _in_option,
@@ -165,7 +165,7 @@ def _bare_sysctl(request: api.CreateContainerRequest, secret: str) -> None:
     request.container.linux.resources.unified["memory.high"] = secret
 
 
-# Where it does not: it is found because it was seen in another place.
+# Places that do not: the secret is found because it was learned in another place.
 BARE = [
     _bare_argument,
     _bare_annotation,
@@ -202,7 +202,7 @@ def redacted(
 
 
 def unpacked(content: bytes) -> str:
-    """All that somebody could read in a message without any knowledge of the secret."""
+    """Return all texts that can be read in a message without knowing the secret."""
     message = api.CreateContainerRequest.FromString(content)
     texts = [content.decode("utf-8", "replace"), str(message)]
     for mapping in message.pod.annotations, message.container.annotations:
@@ -219,7 +219,7 @@ def unpacked(content: bytes) -> str:
 @pytest.mark.parametrize("plant", TELLING)
 @settings(max_examples=amount(25, 10), deadline=None)
 @given(secret=SECRETS)
-def test_a_secret_whose_place_tells_of_it_does_not_survive(plant: Plant, secret: str) -> None:
+def test_a_secret_in_a_telling_place_is_replaced(plant: Plant, secret: str) -> None:
     request = a_request()
     plant(request, secret)
 
@@ -229,7 +229,7 @@ def test_a_secret_whose_place_tells_of_it_does_not_survive(plant: Plant, secret:
 @pytest.mark.parametrize("place", BARE)
 @settings(max_examples=amount(20, 10), deadline=None)
 @given(secret=SECRETS, in_one_pass=st.booleans())
-def test_a_secret_seen_in_one_place_survives_in_no_other(
+def test_a_secret_learned_in_one_place_is_replaced_in_others(
     place: Plant, secret: str, in_one_pass: bool
 ) -> None:
     request = a_request()
@@ -284,7 +284,7 @@ _PIECES = [
 @example(text='"password=\\"')
 @example(text='&token: \\"credentials: {"type": ')
 @example(text='&token: /etc/x/y\\"credentials: {"type": ')
-def test_pieces_of_scripts_and_configurations_are_redacted_once(text: str) -> None:
+def test_redacting_scripts_and_configurations_twice_changes_nothing(text: str) -> None:
     request = a_request()
     request.container.args.extend(["sh", "-c", text])
     request.container.annotations.update(a=text, b=json.dumps({"x": text}))
@@ -298,7 +298,7 @@ def test_pieces_of_scripts_and_configurations_are_redacted_once(text: str) -> No
 
 @settings(max_examples=amount(60, 30), deadline=None)
 @given(secrets=st.lists(SECRETS, min_size=2, max_size=5, unique=True))
-def test_equal_values_have_equal_tokens_and_others_have_others(secrets: list[str]) -> None:
+def test_tokens_are_equal_exactly_for_equal_values(secrets: list[str]) -> None:
     request = a_request()
     request.container.env.extend(f"V{number}={value}" for number, value in enumerate(secrets * 2))
     given_ = api.CreateContainerRequest.FromString(redacted(Redactor(Rules.DEFAULT, KEY), request))
@@ -316,7 +316,7 @@ def test_equal_values_have_equal_tokens_and_others_have_others(secrets: list[str
     content=st.binary(max_size=60), method=st.sampled_from([*METHODS, "Unheard", "ContainerStatus"])
 )
 @example(content=b"\x85", method="Configure")
-def test_bytes_of_any_kind_are_redacted_without_an_error(content: bytes, method: str) -> None:
+def test_arbitrary_bytes_are_redacted_without_an_error(content: bytes, method: str) -> None:
     redactor = Redactor(Rules.DEFAULT, KEY)
     for redact in redactor.request, redactor.reply:
         once = redact(method, content)
@@ -325,7 +325,7 @@ def test_bytes_of_any_kind_are_redacted_without_an_error(content: bytes, method:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_messages_with_anything_in_any_field_are_redacted_once_for_all(seed: int) -> None:
+def test_redacting_random_messages_twice_changes_nothing(seed: int) -> None:
     chance = random.Random(seed)
     method = chance.choice(list(METHODS.values()))
     request = random_message(method.request, chance).SerializeToString()
@@ -341,7 +341,7 @@ def test_messages_with_anything_in_any_field_are_redacted_once_for_all(seed: int
 
 
 @pytest.mark.parametrize("capture", ["containerd-2.1.9", "cri-o-1.37"])
-def test_ids_names_and_shape_of_real_traffic_stay(capture: str) -> None:
+def test_ids_names_and_structure_of_real_traffic_are_unchanged(capture: str) -> None:
     redactor = Redactor(Rules.DEFAULT, KEY)
     for item in one_stream(capture):
         redactor.learn(item.method, item.request, item.reply)

@@ -32,7 +32,7 @@ def redactor() -> Redactor:
 
 
 def given(redactor: Redactor, **fields: object) -> api.Container:
-    """What becomes of a container with these fields."""
+    """Return the redacted container with these fields."""
     request = api.CreateContainerRequest(
         pod=POD,
         container=api.Container(id="c1", name="server", **fields),  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ def env(redactor: Redactor, *entries: str) -> list[str]:
     return list(given(redactor, env=list(entries)).env)
 
 
-# -- what stays -------------------------------------------------------------------------------
+# -- unchanged --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def env(redactor: Redactor, *entries: str) -> list[str]:
         "TOKEN=true",
     ],
 )
-def test_plain_variables_stay(redactor: Redactor, entry: str) -> None:
+def test_plain_variables_are_unchanged(redactor: Redactor, entry: str) -> None:
     if entry.startswith("SECRET_FROM"):
         entry = entry.replace("SECRET_FROM", "DB_SECRET")
     assert env(redactor, entry) == [entry]
@@ -103,12 +103,12 @@ def test_plain_variables_stay(redactor: Redactor, entry: str) -> None:
         "Grüße aus der Küche – 你好 ☕",
     ],
 )
-def test_ordinary_texts_stay(redactor: Redactor, text: str) -> None:
+def test_ordinary_texts_are_unchanged(redactor: Redactor, text: str) -> None:
     assert redactor.text(text) == text
     assert redactor.tally.total == 0
 
 
-def test_limits_devices_and_whatever_is_a_number_stay(redactor: Redactor) -> None:
+def test_limits_devices_and_numbers_are_unchanged(redactor: Redactor) -> None:
     linux = api.LinuxContainer(
         resources=api.LinuxResources(
             memory=api.LinuxMemory(limit=api.OptionalInt64(value=1 << 30)),
@@ -122,7 +122,7 @@ def test_limits_devices_and_whatever_is_a_number_stay(redactor: Redactor) -> Non
     assert given(redactor, linux=linux).linux == linux
 
 
-# -- what goes --------------------------------------------------------------------------------
+# -- replaced ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_secret_and_personal_values_in_texts_are_replaced(
     assert {count.place for count in redactor.tally} == {"note.text"}
 
 
-def test_text_around_a_secret_stays(redactor: Redactor) -> None:
+def test_text_around_a_secret_is_unchanged(redactor: Redactor) -> None:
     env(redactor, "DB_PASSWORD=hunter2")
 
     assert re.fullmatch(
@@ -191,7 +191,7 @@ def test_a_short_credential_is_found_in_text_encoded_once_or_twice(
     once = base64.b64encode(plain).decode()
     packed = [once, base64.b64encode(once.encode()).decode(), quote(secret, safe="")]
     packed.append(base64.b64encode(b"bob:" + plain).decode())
-    # As `echo SECRET | base64` makes it.
+    # The output of `echo SECRET | base64`.
     packed.append(base64.b64encode(plain + b"\n").decode())
     packed += [quote(packed[1], safe=""), packed[1].rstrip("=") + "="]
     for one in packed:
@@ -210,7 +210,7 @@ def test_a_credential_that_is_a_short_word_is_replaced_in_its_place_and_in_base6
     assert "Y3JhbmU" not in " ".join(shown.args)
 
 
-def test_words_of_a_command_line(redactor: Redactor) -> None:
+def test_credentials_in_a_command_line_are_replaced(redactor: Redactor) -> None:
     args = ["mysql", "-u", "jane:x1y2", "-px1y2z3", "--user", "1000:1000", "--token", "a1b2", "db"]
     shown = list(given(redactor, args=args).args)
 
@@ -220,7 +220,7 @@ def test_words_of_a_command_line(redactor: Redactor) -> None:
     }
 
 
-def test_annotations_that_copy_manifests_and_name_persons_go(redactor: Redactor) -> None:
+def test_annotations_with_manifests_and_persons_are_replaced(redactor: Redactor) -> None:
     shown = given(
         redactor,
         annotations={
@@ -260,7 +260,7 @@ def test_unknown_fields_are_removed_and_counted(redactor: Redactor) -> None:
         (CONTAINER_STATUS, b"hunter2"),
     ],
 )
-def test_what_cannot_be_read_becomes_one_token(
+def test_unreadable_messages_become_one_token(
     redactor: Redactor, method: str, content: bytes
 ) -> None:
     for redact in redactor.request, redactor.reply:
@@ -271,7 +271,7 @@ def test_what_cannot_be_read_becomes_one_token(
     assert redactor.tally.by_rule() == {"unreadable": 2}
 
 
-def test_the_spec_that_the_cri_tells_is_redacted_as_messages_are(redactor: Redactor) -> None:
+def test_the_spec_in_a_cri_status_is_redacted_like_messages(redactor: Redactor) -> None:
     answer = {
         "pid": 17,
         "config": {
@@ -305,18 +305,18 @@ def test_the_spec_that_the_cri_tells_is_redacted_as_messages_are(redactor: Redac
 # -- names, paths -----------------------------------------------------------------------------
 
 
-def test_names_stay_unless_a_secret_is_in_them(redactor: Redactor) -> None:
+def test_names_without_a_secret_are_unchanged(redactor: Redactor) -> None:
     env(redactor, "API_KEY=x9y8z7w6", "API_TOKEN=x9y8Z7w6V5u4T3s2R1q0p9")
 
     assert redactor.name(NameKind.POD, "checkout-0") == "checkout-0"
     assert redactor.name(NameKind.PLUGIN, "10-limits") == "10-limits"
     shown = redactor.name(NameKind.POD, "checkout-x9y8Z7w6V5u4T3s2R1q0p9")
     assert shown.startswith("checkout-redacted-")
-    # It may be a guess: to replace it would be to confirm it.
+    # It may be a guess, which a replacement would confirm.
     assert redactor.name(NameKind.POD, "checkout-x9y8z7w6") == "checkout-x9y8z7w6"
 
 
-def test_a_poor_password_that_is_also_a_name_does_not_take_the_name_away(
+def test_a_name_that_is_also_a_password_is_unchanged(
     redactor: Redactor,
 ) -> None:
     shown = env(redactor, "DB_PASSWORD=checkout")
@@ -326,7 +326,7 @@ def test_a_poor_password_that_is_also_a_name_does_not_take_the_name_away(
     assert not next(redactor.originals()).is_searchable
 
 
-def test_paths_name_what_the_redacted_messages_have(redactor: Redactor) -> None:
+def test_paths_match_the_redacted_messages(redactor: Redactor) -> None:
     adjust = api.ContainerAdjustment(
         annotations={"example.com/hunter2": "yes"},
         mounts=[api.Mount(destination="/home/jane/data"), api.Mount(destination="-/hunter2/x")],
@@ -349,7 +349,7 @@ def test_paths_name_what_the_redacted_messages_have(redactor: Redactor) -> None:
         assert redactor.path(path) == path
 
 
-def test_learning_counts_nothing_and_replaces_everywhere(redactor: Redactor) -> None:
+def test_learned_values_are_not_counted_and_replaced_everywhere(redactor: Redactor) -> None:
     later = api.CreateContainerRequest(
         pod=POD, container=api.Container(id="c1", name="server", env=["ANYTHING=zebra-crossing-9"])
     )
@@ -372,7 +372,7 @@ def test_cached_texts_are_searched_again_for_new_values(
     assert "zebra" not in redactor.text(text)
 
 
-def test_nothing_is_counted_that_stays(redactor: Redactor) -> None:
+def test_unchanged_values_are_not_counted(redactor: Redactor) -> None:
     env(redactor, "DB_PASSWORD=hunter2", "PATH=/bin")
 
     assert [(one.rule, one.place, one.values) for one in redactor.tally] == [
@@ -380,7 +380,7 @@ def test_nothing_is_counted_that_stays(redactor: Redactor) -> None:
     ]
 
 
-def test_a_very_long_text_is_one_token_and_one_as_long_as_we_look_into_is_not(
+def test_a_text_longer_than_the_limit_is_one_token(
     redactor: Redactor,
 ) -> None:
     word = "ordinary words "
@@ -391,7 +391,7 @@ def test_a_very_long_text_is_one_token_and_one_as_long_as_we_look_into_is_not(
     assert redactor.tally.by_rule() == {"long-texts": 1}
 
 
-def test_more_values_than_are_remembered_are_replaced_and_cannot_be_looked_for() -> None:
+def test_values_beyond_the_memory_are_replaced_but_cannot_be_searched() -> None:
     redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(values=2))
 
     shown = env(redactor, "A=zebra-crossing-1", "B=zebra-crossing-2", "C=zebra-crossing-3")
@@ -400,7 +400,7 @@ def test_more_values_than_are_remembered_are_replaced_and_cannot_be_looked_for()
         redactor.originals()
 
 
-def test_a_path_with_an_annotation_that_is_called_like_a_secret_names_its_token(
+def test_a_path_contains_the_token_of_an_annotation_key(
     redactor: Redactor,
 ) -> None:
     container = given(redactor, env=["ANY=CreateContainer"], annotations={"CreateContainer": "x"})
@@ -420,7 +420,7 @@ def test_the_cache_is_bounded_and_drops_the_oldest_results() -> None:
     assert answers.get("long") is None
 
 
-def test_names_that_were_shown_last_are_remembered_where_not_all_are() -> None:
+def test_the_latest_visible_names_are_remembered() -> None:
     known = KnownValues(Tokens(KEY), Memory(shown=2_000))
     for number in range(1_000):
         known.mark_visible(f"checkout-{number:04}", f"pod {number}")
@@ -429,7 +429,7 @@ def test_names_that_were_shown_last_are_remembered_where_not_all_are() -> None:
     assert not known.is_visible("checkout-0001", "pod 1")
 
 
-def test_a_value_is_harmless_by_names_of_its_own_pod_alone(redactor: Redactor) -> None:
+def test_names_make_a_value_harmless_only_in_their_own_pod(redactor: Redactor) -> None:
     other = api.PodSandbox(id="0ther", name="payments-db", uid="u-2", namespace="shop")
     other.labels["app"] = "payments-db"
     request = api.CreateContainerRequest(pod=other, container=api.Container(id="c2", name="x"))

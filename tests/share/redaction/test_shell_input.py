@@ -71,13 +71,13 @@ _PROGRAMS = "kinit docker chpasswd smbpasswd cryptsetup gpg"
 
 def _script(form: str, value: str, folder: str) -> str:
     script = form.replace("\\n", "\n").replace("\\t", "\t")
-    # A function's standard input is a program's.
+    # Functions of the shell replace the programs.
     script = script.replace("GOT", f"{folder}/got").replace("DIR", folder)
     return script.replace("X", value).replace("V", shlex.quote(value))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_arrives_at_a_file_or_program_is_replaced(form: str, tmp_path: Path) -> None:
+def test_values_that_reach_a_file_or_program_are_replaced(form: str, tmp_path: Path) -> None:
     assert shutil.which("bash") is not None
     script = _script(form, SECRET, str(tmp_path))
     stubs = "".join(f"{name}() {{ cat > {tmp_path}/got; }}\n" for name in _PROGRAMS.split())
@@ -85,7 +85,7 @@ def test_what_arrives_at_a_file_or_program_is_replaced(form: str, tmp_path: Path
     subprocess.run(["bash", "-c", stubs + script], check=True, capture_output=True)
     assert any(SECRET in file.read_text() for file in tmp_path.iterdir())
 
-    # Folders of tests have names of their own.
+    # A fixed folder: the names of test folders depend on the test.
     script = _script(form, SECRET, "/run/app")
     for args in ["sh", "-ec", script], ["tini", "--", "bash", "-c", f"set -e\n{script}\necho ok"]:
         shown = shown_arguments(args)
@@ -108,7 +108,7 @@ VALUES = st.builds(
     value=VALUES,
     form=st.sampled_from([form for form in FORMS if "V" in form and "read" not in form]),
 )
-def test_however_the_value_is_quoted(value: str, form: str) -> None:
+def test_quoted_values_are_replaced(value: str, form: str) -> None:
     shown = shown_arguments(["sh", "-c", _script(form, value, "/run/app")])[-1]
 
     windows = {value[at : at + 7] for at in range(len(value) - 6)}
@@ -148,7 +148,7 @@ def test_text_written_to_other_files_stays(script: str) -> None:
 @pytest.mark.parametrize(
     "crumb", ["kinit <<E{}\n", "(echo x{} | ", "while read p <<E{}; do\n", "{{ "]
 )
-def test_nested_input_ends(crumb: str) -> None:
+def test_deeply_nested_input_ends(crumb: str) -> None:
     begun = "".join(crumb.format(number) for number in range(4_000))[:60_000]
     closed = begun + "\n" + "".join(f"E{number}\n" for number in range(4_000))
     for text in begun, closed, begun + ")" * 4_000, closed[:65_000]:
@@ -156,5 +156,5 @@ def test_nested_input_ends(crumb: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["redis-cli " + "AUTH " * 12_000, "net use \\\\a " * 4_000])
-def test_positions_that_are_asked_for_again_and_again_end(command: str) -> None:
+def test_many_repeated_commands_end(command: str) -> None:
     assert SECRET not in Redactor(Rules.DEFAULT, KEY).text(f"{command} x; kinit <<< {SECRET}")

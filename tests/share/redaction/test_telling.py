@@ -41,7 +41,7 @@ def text(content: str) -> str:
         ["sh", "-c", f"redis-cli -h db -a {SECRET} ping"],
     ],
 )
-def test_arguments_that_are_credentials_go_and_others_stay(args: list[str]) -> None:
+def test_only_arguments_that_are_credentials_are_replaced(args: list[str]) -> None:
     shown = list(given(api.Container(args=args)).args)
 
     assert SECRET not in " ".join(shown)
@@ -60,12 +60,12 @@ def test_arguments_that_are_credentials_go_and_others_stay(args: list[str]) -> N
         ["run", "--user=1000:1000"],
     ],
 )
-def test_options_that_only_look_so_stay(args: list[str]) -> None:
+def test_options_similar_to_credentials_are_unchanged(args: list[str]) -> None:
     assert list(given(api.Container(args=args)).args) == args
 
 
 @pytest.mark.parametrize("ending", ["", "@sha256:" + "ab" * 32])
-def test_user_and_password_of_an_image_go(ending: str) -> None:
+def test_user_and_password_of_an_image_are_replaced(ending: str) -> None:
     image = api.Image(name=f"u:{SECRET}@quay.io/x:1{ending}")
     name = given(api.Container(image=image)).image.name
 
@@ -88,7 +88,7 @@ def test_a_digest_is_no_host(reference: str) -> None:
         {"token": {"name": "first", "value": SECRET}},
     ],
 )
-def test_json_that_tells_in_another_member_loses_it(content: object) -> None:
+def test_json_values_named_by_another_member_are_replaced(content: object) -> None:
     shown = text(json.dumps(content))
 
     assert SECRET not in shown
@@ -107,7 +107,7 @@ def test_json_that_tells_in_another_member_loses_it(content: object) -> None:
         "port 6379\nrequirepass {}\nsave 60 1\n",
     ],
 )
-def test_yaml_and_the_like_that_tell_in_the_line_above_lose_it(content: str) -> None:
+def test_values_named_in_the_line_above_are_replaced(content: str) -> None:
     before, after = content.split("{}")
     shown = text(content.format(SECRET))
 
@@ -124,11 +124,11 @@ def test_yaml_and_the_like_that_tell_in_the_line_above_lose_it(content: str) -> 
         "- name: first\n  value: second-2\n",
     ],
 )
-def test_yaml_that_only_looks_so_stays(content: str) -> None:
+def test_yaml_similar_to_credentials_is_unchanged(content: str) -> None:
     assert text(content) == content
 
 
-def test_maps_are_asked_with_their_keys() -> None:
+def test_values_of_maps_are_judged_by_their_keys() -> None:
     linux = api.LinuxContainer(
         sysctl={"net.shared_secret": "abc12", "net.core.somaxconn": "1024x"},
         resources=api.LinuxResources(unified={"x.password": "abc13", "memory.high": "max"}),

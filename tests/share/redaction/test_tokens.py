@@ -17,7 +17,7 @@ KEY = bytes(range(32))
 
 
 @given(original=st.text(max_size=80))
-def test_every_token_is_known_as_one(original: str) -> None:
+def test_every_token_is_recognized(original: str) -> None:
     assert is_token(Tokens(KEY).token_for(original))
 
 
@@ -33,16 +33,16 @@ def test_every_token_is_known_as_one(original: str) -> None:
         ("fd00::17", r"2001:db8:[0-9a-f:]+"),
     ],
 )
-def test_a_token_has_the_form_of_what_it_stands_for(original: str, form: str) -> None:
+def test_a_token_has_the_form_of_its_original(original: str, form: str) -> None:
     assert re.fullmatch(form, Tokens(KEY).token_for(original))
 
 
-def test_the_plain_one_can_be_a_label_of_a_host_name() -> None:
+def test_a_plain_token_is_a_valid_host_name_label() -> None:
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", Tokens(KEY).token_for("x"))
 
 
-def test_thousands_of_addresses_have_thousands_of_tokens() -> None:
-    # There are 131,070 to choose from: by chance alone some fifty of these would meet.
+def test_tokens_of_thousands_of_addresses_are_unique() -> None:
+    # Of 131,070 addresses, about fifty of these would collide by chance.
     tokens = Tokens(KEY)
     first = int(ipaddress.IPv4Address("10.0.0.0"))
     originals = [str(ipaddress.IPv4Address(first + number)) for number in range(4_000)]
@@ -50,7 +50,7 @@ def test_thousands_of_addresses_have_thousands_of_tokens() -> None:
     assert len({tokens.token_for(original) for original in originals}) == len(originals)
 
 
-def test_when_few_addresses_are_left_a_token_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_plain_if_few_addresses_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     # A smaller network, of which the same share is left unused.
     network = ipaddress.IPv4Network("198.18.0.0/20")
     left = (
@@ -83,7 +83,7 @@ def test_when_few_addresses_are_left_a_token_is_none(monkeypatch: pytest.MonkeyP
     assert [tokens.token_for(original) for original in originals[-100:]] == given_[-100:]
 
 
-def test_tokens_of_two_scopes_tell_nothing_about_each_other() -> None:
+def test_tokens_of_two_scopes_differ() -> None:
     tokens = Tokens(KEY)
     for original in ("hunter2", "10.2.3.4", "fd00::17", "/opt/acme", "jane@acme.com"):
         assert tokens.token_for(original, "a") == tokens.token_for(original, "a")
@@ -99,5 +99,5 @@ def test_another_key_gives_other_tokens() -> None:
 @pytest.mark.parametrize(
     "text", ["", "redacted-", "redacted-abc", "xredacted-abcdefghijkl", "10.0.0.1"]
 )
-def test_what_resembles_a_token_is_none(text: str) -> None:
+def test_similar_texts_are_no_tokens(text: str) -> None:
     assert not is_token(text)

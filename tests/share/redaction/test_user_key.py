@@ -12,7 +12,7 @@ from nri_scope.share.redaction import derive, local_key
 from nri_scope.share.redaction.user_key import key_folder
 
 
-def test_is_created_once_and_readable_only_by_its_owner(tmp_path: Path) -> None:
+def test_the_key_is_created_once_and_private(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     key = local_key(folder)
 
@@ -33,7 +33,7 @@ def test_a_key_readable_by_others_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"short", bytes(33)])
-def test_other_content_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_a_key_of_wrong_length_is_rejected(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "redaction.key"
     file.write_bytes(content)
     file.chmod(0o600)
@@ -56,7 +56,7 @@ def test_the_folder_follows_xdg_state_home() -> None:
     assert key_folder({}) == home
 
 
-def test_each_purpose_has_a_key_of_its_own() -> None:
+def test_derived_keys_differ_by_purpose() -> None:
     key = bytes(range(32))
 
     assert derive(key, b"a") == derive(key, b"a")

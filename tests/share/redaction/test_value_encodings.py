@@ -21,7 +21,7 @@ KEY = bytes(range(32))
 SECRET = 'C0rrect"h&rse\\x p@ss/é'
 
 
-def told(secret: str) -> Redactor:
+def redactor_with(secret: str) -> Redactor:
     redactor = Redactor(Rules.DEFAULT, KEY)
     request = api.CreateContainerRequest(
         container=api.Container(id="c1", env=[f"DB_PASSWORD={secret}"])
@@ -54,9 +54,11 @@ def _in_json(text: str) -> str:
     ],
 )
 @pytest.mark.parametrize("around", ["{}", "see {} there", "q{}q", "4{}4", 'say "x {}', "a=b&c={}"])
-def test_a_known_secret_goes_in_any_spelling(written: Callable[[str], str], around: str) -> None:
+def test_a_known_secret_is_replaced_in_any_encoding(
+    written: Callable[[str], str], around: str
+) -> None:
     form = written(SECRET)
-    shown = told(SECRET).text(around.format(form))
+    shown = redactor_with(SECRET).text(around.format(form))
 
     assert form not in shown
     assert Redactor(Rules.DEFAULT, bytes(32)).text(shown) == shown
@@ -67,8 +69,8 @@ def test_a_known_secret_goes_in_any_spelling(written: Callable[[str], str], arou
     secret=st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=9, max_size=20),
     data=st.data(),
 )
-def test_no_form_of_a_searchable_value_is_left(secret: str, data: st.DataObject) -> None:
-    redactor = told(secret)
+def test_all_encodings_of_a_searchable_value_are_replaced(secret: str, data: st.DataObject) -> None:
+    redactor = redactor_with(secret)
     if not any(one.value == secret and one.is_searchable for one in redactor.originals()):
         return
     form = data.draw(st.sampled_from(sorted(forms(secret))))
@@ -90,13 +92,13 @@ def test_no_form_of_a_searchable_value_is_left(secret: str, data: st.DataObject)
 def test_a_short_credential_is_found_in_base64(
     secret: str, before: bytes, behind: bytes, of_urls: bool
 ) -> None:
-    redactor = told(secret)
+    redactor = redactor_with(secret)
     pack = base64.urlsafe_b64encode if of_urls else base64.b64encode
     alone = pack(secret.encode()).decode()
     for text in (f"it is {alone}", f'{{"x":"{alone}"}}', f"it is {alone.rstrip('=')}, or not"):
         assert alone.rstrip("=") not in redactor.text(text)
     if len(secret) < 6:
-        # So little of it is in other base64 that it may be there by chance.
+        # Base64 of longer data contains so few of its characters that they may occur by chance.
         return
     text = pack(before + secret.encode() + behind).decode()
     shown = redactor.text(text)
@@ -106,8 +108,8 @@ def test_a_short_credential_is_found_in_base64(
     assert needles.find(shown.encode()) is None
 
 
-def test_what_another_value_is_written_as_may_be_a_value_by_itself() -> None:
-    redactor = told("hunter2-hunter3")
+def test_an_encoded_value_that_is_a_credential_itself_has_its_own_token() -> None:
+    redactor = redactor_with("hunter2-hunter3")
     written = b"hunter2-hunter3".hex()
     token = redactor.text("hunter2-hunter3", of_event=True)
 
@@ -118,7 +120,7 @@ def test_what_another_value_is_written_as_may_be_a_value_by_itself() -> None:
 
 
 @given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=30))
-def test_whatever_is_replaced_is_what_an_export_is_searched_for(value: str) -> None:
+def test_the_leak_search_finds_all_encodings(value: str) -> None:
     needles = Needles([Original(value, "rule", is_searchable=True)])
     assert len(needles) == len(forms(value))
     for form in forms(value):

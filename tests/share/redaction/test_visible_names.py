@@ -27,7 +27,7 @@ def test_parts_of_names_are_found(names: list[str], value: str, data: st.DataObj
     assert (value in visible) == (value in names)
 
 
-def test_the_oldest_ones_are_forgotten() -> None:
+def test_the_oldest_names_are_dropped() -> None:
     visible = VisibleNames(100)
     for number in range(20):
         visible.add(f"name-{number:04}")

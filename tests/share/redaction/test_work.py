@@ -97,7 +97,7 @@ def a_message(container: api.Container) -> bytes:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_twice_as_much_is_twice_the_work(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_is_linear_in_the_size(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     work = []
     for size in 400, 800:
         with monkeypatch.context() as patch:
@@ -116,7 +116,7 @@ def test_twice_as_much_is_twice_the_work(shape: str, monkeypatch: pytest.MonkeyP
     size=st.sampled_from([3_000, 6_000]),
     as_status=st.booleans(),
 )
-def test_what_one_message_takes_is_bounded_while_recording(
+def test_work_for_one_message_is_bounded_while_recording(
     shapes: list[str], size: int, as_status: bool
 ) -> None:
     part = 20_000
@@ -134,7 +134,7 @@ def test_what_one_message_takes_is_bounded_while_recording(
             given_ = redactor.reply(CONTAINER_STATUS, reply, service=CRI_SERVICE)
         else:
             given_ = redactor.request("CreateContainer", message)
-    # A text that was begun is finished, each a few times.
+    # Each started text is finished, in a few passes.
     assert work.characters <= 40 * (part + 65_536)
     assert work.values <= 20 * part // 32
     assert b"value-2999" not in given_ and b"v-2999" not in given_
@@ -159,7 +159,7 @@ def test_unsearched_text_is_replaced_equally_in_each_event(in_order: bool) -> No
     assert 50 < len(shown[0].env) < 2_000 and shown[0].env[0].startswith("V0=redacted-")
 
 
-def test_all_containers_that_synchronize_tells_are_looked_at() -> None:
+def test_all_containers_in_synchronize_are_redacted() -> None:
     message = api.SynchronizeRequest()
     for number in range(400):
         container = message.containers.add(id=f"c{number}", name="app", pod_sandbox_id="p1")

@@ -28,7 +28,7 @@ def a_message(number: int, variables: int = 20) -> bytes:
 
 @pytest.mark.parametrize("method", ["learn", "request"])
 @pytest.mark.parametrize("is_one", [True, False], ids=["one message again and again", "others"])
-def test_all_that_is_looked_through_is_bounded(method: str, is_one: bool) -> None:
+def test_searched_messages_count_as_work(method: str, is_one: bool) -> None:
     redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(work=100_000))
 
     def redact_all() -> None:
@@ -43,7 +43,7 @@ def test_all_that_is_looked_through_is_bounded(method: str, is_one: bool) -> Non
         redact_all()
 
 
-def test_elements_without_text_count_too() -> None:
+def test_elements_without_text_count_as_work() -> None:
     redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(work=200_000))
     container = api.Container(id="c", mounts=[api.Mount()] * 20_000)
     content = api.CreateContainerRequest(container=container).SerializeToString()
@@ -56,28 +56,28 @@ def test_elements_without_text_count_too() -> None:
         redact_all()
 
 
-def test_names_and_texts_of_tables_count_too() -> None:
+def test_texts_of_tables_count_as_work() -> None:
     redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(work=100_000))
     notes = [f"note {number}" for number in range(10_000)]
     with pytest.raises(UsageError, match="for a file of its size"):
         list(map(redactor.learn_text, notes))
 
 
-def test_too_many_values_are_refused_when_they_are_met() -> None:
+def test_too_many_learned_values_are_an_error() -> None:
     redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(values=100, work=1 << 40))
     redactor.learn("CreateContainer", a_message(0, 90), b"")
     with pytest.raises(UsageError, match="too many different values"):
         redactor.learn("CreateContainer", a_message(1, 90), b"")
 
 
-def test_while_recording_nothing_is_refused() -> None:
+def test_too_many_values_while_recording_are_no_error() -> None:
     redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(values=100))
     for number in range(10):
         given = redactor.request("CreateContainer", a_message(number))
         assert b"value" not in given
 
 
-def test_a_larger_file_is_allowed_more() -> None:
+def test_the_limit_grows_with_the_file() -> None:
     assert WorkLimit.of_file(0) == WorkLimit.of_file(LEAST_BYTES)
     assert WorkLimit.of_file(2 * LEAST_BYTES) == 2 * WorkLimit.of_file(LEAST_BYTES)
 
@@ -92,7 +92,7 @@ def test_a_larger_file_is_allowed_more() -> None:
     ],
     ids=["redact", "preview", "bundle", "format"],
 )
-def test_a_command_says_what_to_do_and_leaves_nothing(
+def test_a_command_reports_the_limit_and_leaves_no_file(
     command: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -106,13 +106,13 @@ def test_a_command_says_what_to_do_and_leaves_nothing(
     words = [word.replace("OUT", str(out)) for word in command]
     assert run([str(path) if word == "FILE" else word for word in words]) == 2
 
-    told = capsys.readouterr()
-    assert "searching this recording for secrets" in told.err and "--where" in told.err
-    assert "Traceback" not in told.err and not told.out
+    output = capsys.readouterr()
+    assert "searching this recording for secrets" in output.err and "--where" in output.err
+    assert "Traceback" not in output.err and not output.out
     assert not list(out.iterdir())
 
 
-def test_an_ordinary_recording_is_allowed(tmp_path: Path) -> None:
+def test_an_ordinary_recording_is_below_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path, lifecycles(20))
 
