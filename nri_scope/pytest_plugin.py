@@ -129,11 +129,11 @@ class NriReplay:
         from nri_scope.replay.faults import parse_faults
         from nri_scope.replay.player import PlaybackOptions
         from nri_scope.replay.run import Job
-        from nri_scope.replay.testing import Goldens, Result, casting_of, perform
+        from nri_scope.replay.testing import Goldens, Result, perform, plugin_set_of
         from nri_scope.replay.testing import problem as problem_of
 
         try:
-            casting = casting_of(
+            plugin_set = plugin_set_of(
                 plugin,
                 index=index,
                 name=name,
@@ -143,7 +143,7 @@ class NriReplay:
             )
             job = Job(
                 self._recording,
-                casting,
+                plugin_set,
                 self._selection(),
                 PlaybackOptions(faults=parse_faults(faults), effects=effects),
                 profile or self._profile,

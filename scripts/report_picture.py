@@ -22,7 +22,7 @@ from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.pace import paced
 from nri_scope.replay.player import PlaybackOptions
-from nri_scope.replay.plugins import Casting, InProcess
+from nri_scope.replay.plugins import InProcess, PluginSet
 from nri_scope.replay.run import Job, replay
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
@@ -100,7 +100,7 @@ def showcase(output: Path) -> None:
         replay(
             Job(
                 RECORDING,
-                Casting(plugins),
+                PluginSet(plugins),
                 playback=PlaybackOptions(wait=paced(1.0)),
                 output=output,
             )

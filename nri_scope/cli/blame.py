@@ -27,7 +27,7 @@ _LISTED = 5
 
 _EPILOG = """
 \b
-The gutter: owner, evidence (letters, explained below), and kind of change:
+The gutter: owner, evidence (letters, explained after the output), and kind of change:
   + added, - removed, ~ changed, > moved to another place, ! requested but not applied.
 """
 

@@ -212,8 +212,8 @@ def _probes(text: str) -> tuple[str, ...] | None:
     return tuple(indices)
 
 
-def _reject(explicit: dict[str, str], options: tuple[str, ...], limit: str, hint: str) -> None:
-    """Raise UsageError if any of the options was given; ``limit``: where they are valid."""
+def _reject(explicit: dict[str, str], options: tuple[str, ...], problem: str, hint: str) -> None:
+    """Raise UsageError if any of the options was given; ``problem``: the end of the message."""
     for name in options:
         if name in explicit:
-            raise UsageError(f"{explicit[name]} is {limit}", hint)
+            raise UsageError(f"{explicit[name]} is {problem}", hint)

@@ -60,8 +60,8 @@ _EPILOG = "\n".join(
 @click.option(
     "--max-size",
     type=Size(),
-    help="Fail, or with --split write several bundles, above this size.  [default: 25000000, a "
-    "common limit of issue trackers]",
+    help="Fail if the bundle exceeds this size; with --split, write several instead.  [default: "
+    "25000000, a common limit of issue trackers]",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option(

@@ -12,8 +12,8 @@ from nri_scope.recording.display import many
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.replay import chain
-from nri_scope.replay.plugins import Casting
-from nri_scope.replay.progress import Audience
+from nri_scope.replay.plugins import PluginSet
+from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.run import Job
 from nri_scope.share.extract import Selection, extract
 
@@ -44,17 +44,17 @@ def verified(
     number of changes per event; not the changes themselves, as their values may have been replaced.
     Raises the errors of `replay`.
     """
-    casting = Casting(plugins=(chain.command(command_line),))
+    plugin_set = PluginSet(plugins=(chain.command(command_line),))
     if selection.is_all:
-        before = play(Job(original, casting), Audience())
+        before = play(Job(original, plugin_set), ReplayListener())
     else:
         # Only the selected events: a replay of the whole recording may have another result.
         with temporary_folder() as folder:
             part = folder / "r.nriscope.db"
             with writing_to(folder), Recording.open(original) as source:
                 extract(source, part, selection)
-            before = play(Job(part, casting), Audience())
-    after = play(Job(bundle, casting), Audience())
+            before = play(Job(part, plugin_set), ReplayListener())
+    after = play(Job(bundle, plugin_set), ReplayListener())
     found = list(_differences(before, after))
     more = len(found) - _LISTED
     listed = [*found[:_LISTED], *([f"and {many(more, 'more difference')}"] if more > 0 else [])]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.replay.golden import Mismatch
-from nri_scope.replay.recorded_replies import Model, Production
+from nri_scope.replay.recorded_replies import TappedPlugin, TappedPlugins
 from nri_scope.replay.run import Job
 from nri_scope.text.escape import safe
 
@@ -27,20 +27,25 @@ NOTE_WIDTH_MAX = 400
 """Maximum number of columns of a note."""
 
 
-class GoldenFrom:
+class TapComparison:
     """Comparison of one replay with a tap's recording: `prepared` before it, `compare` after it."""
 
     def __init__(self, path: Path, job: Job) -> None:
-        """Open the recording. Raise `RecordingError`, and `UsageError` if no plugin matches."""
+        """Open the recording.
+
+        Raises `RecordingError` if it cannot be read, and `UsageError` if no plugin matches.
+        """
         self.path = path
-        self._production = Production.of(path, job.recording)
-        self._models: Mapping[str, Model] = {}
+        self._tapped = TappedPlugins.of(path, job.recording)
+        self._models: Mapping[str, TappedPlugin] = {}
         # Names of external plugins are unknown until they connect.
-        known = [] if job.casting.listen is not None else [one.id for one in job.casting.plugins]
-        session = self._production.session_for(known, job.selection)
+        known = (
+            [] if job.plugin_set.listen is not None else [one.id for one in job.plugin_set.plugins]
+        )
+        session = self._tapped.session_for(known, job.selection)
         self._selection = replace(job.selection, session=session)
         if known:
-            self._models = self._production.models(known, self._selection)
+            self._models = self._tapped.models(known, self._selection)
 
     def prepared(self, job: Job) -> Job:
         """Return the job with the tapped session selected, unless --session selects another."""
@@ -53,14 +58,14 @@ class GoldenFrom:
         """
         if not self._models:
             plugins = [one.plugin for one in replayed.plugins]
-            self._models = self._production.models(plugins, self._selection)
-        return self._production.compare(replayed, self._models, self._selection)
+            self._models = self._tapped.models(plugins, self._selection)
+        return self._tapped.compare(replayed, self._models, self._selection)
 
     def warnings(self) -> Iterator[str]:
         """Yield the recording's notes on the compared sessions."""
         for model in self._models.values():
             for session in model.sessions:
-                for note in self._production.notes.get(session, ())[:NOTES_MAX]:
+                for note in self._tapped.notes.get(session, ())[:NOTES_MAX]:
                     yield safe(f"note in {self.path}, session {session}: {note}", NOTE_WIDTH_MAX)
 
     def verdict(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:

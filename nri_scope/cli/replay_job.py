@@ -17,13 +17,13 @@ from nri_scope.process.signals import END_SIGNALS, stop_signals
 from nri_scope.recording.records import to_json
 from nri_scope.recording.regular_files import check_private, read_regular, write_private
 from nri_scope.replay.golden import Golden, Mismatch, as_data, lines
-from nri_scope.replay.progress import Audience
+from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.report import Report, change_record, differing, document, junit
 from nri_scope.replay.run import Job, replay
 from nri_scope.text.escape import safe
 from nri_scope.transport.loop import run
 
-from .golden_from import SOURCE_LABEL, GoldenFrom
+from .golden_from import SOURCE_LABEL, TapComparison
 from .output import Output
 from .params import say
 
@@ -58,7 +58,7 @@ def perform(job: Job, options: ResultOptions) -> bool:
     golden = _load(options)
     production = None
     if options.golden_from is not None:
-        production = GoldenFrom(options.golden_from, job)
+        production = TapComparison(options.golden_from, job)
         job = production.prepared(job)
     # The same for unwritable files, as a replay can take an hour.
     if options.junit is not None:
@@ -71,16 +71,16 @@ def perform(job: Job, options: ResultOptions) -> bool:
 
 
 def _perform(
-    output: Output, job: Job, golden: Golden | GoldenFrom | None, options: ResultOptions
+    output: Output, job: Job, golden: Golden | TapComparison | None, options: ResultOptions
 ) -> bool:
-    plugins = [plugin.id for plugin in job.casting.plugins]
+    plugins = [plugin.id for plugin in job.plugin_set.plugins]
     # Names of external plugins are unknown until they connect.
-    names = [*plugins, *["??-external"] * job.casting.expect]
+    names = [*plugins, *["??-external"] * job.plugin_set.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    audience = Audience() if options.json else _Printing(output, text, _recipients(job))
+    audience = ReplayListener() if options.json else _Printing(output, text, _recipients(job))
     replayed = play(job, audience)
     mismatches = _compare(replayed, golden, options)
-    other = None if options.other is None else play(options.other, Audience())
+    other = None if options.other is None else play(options.other, ReplayListener())
     result = _Result(replayed, mismatches, other, golden, options)
     if options.junit is not None:
         by_key = {one.key: list(result.lines_of([one])) for one in mismatches}
@@ -92,7 +92,7 @@ def _perform(
     return result.well
 
 
-class _Printing(Audience):
+class _Printing(ReplayListener):
     """Prints events and output as they arrive."""
 
     def __init__(self, output: Output, text: Report, recipients: str) -> None:
@@ -118,14 +118,14 @@ class _Printing(Audience):
 
 
 def _recipients(job: Job) -> str:
-    plugins = ", ".join(sorted(plugin.id for plugin in job.casting.plugins))
-    if job.casting.listen is not None:
-        count = "one plugin" if job.casting.expect == 1 else f"{job.casting.expect} plugins"
-        plugins = " and ".join(filter(None, [plugins, f"{count} from {job.casting.listen}"]))
+    plugins = ", ".join(sorted(plugin.id for plugin in job.plugin_set.plugins))
+    if job.plugin_set.listen is not None:
+        count = "one plugin" if job.plugin_set.expect == 1 else f"{job.plugin_set.expect} plugins"
+        plugins = " and ".join(filter(None, [plugins, f"{count} from {job.plugin_set.listen}"]))
     return f"to {plugins or 'no plugin'}"
 
 
-def play(job: Job, audience: Audience) -> Replayed:
+def play(job: Job, audience: ReplayListener) -> Replayed:
     """Replay; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
 
     Raises the errors of `replay`, and OSErrors of the audience.
@@ -168,9 +168,9 @@ def _load(options: ResultOptions) -> Golden | None:
 
 
 def _compare(
-    replayed: Replayed, golden: Golden | GoldenFrom | None, options: ResultOptions
+    replayed: Replayed, golden: Golden | TapComparison | None, options: ResultOptions
 ) -> list[Mismatch]:
-    if isinstance(golden, GoldenFrom):
+    if isinstance(golden, TapComparison):
         found = golden.compare(replayed)
         for warning in golden.warnings():
             click.echo(warning, err=True)
@@ -203,7 +203,7 @@ class _Result:
     replayed: Replayed
     mismatches: Sequence[Mismatch]
     other: Replayed | None
-    golden: Golden | GoldenFrom | None
+    golden: Golden | TapComparison | None
     options: ResultOptions
 
     @property
@@ -222,7 +222,7 @@ class _Result:
 
     def lines_of(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
         """Yield the mismatches as lines for people."""
-        if isinstance(self.golden, GoldenFrom):
+        if isinstance(self.golden, TapComparison):
             return lines(mismatches, str(self.golden.path), label=SOURCE_LABEL)
         return lines(mismatches, str(self.options.golden))
 
@@ -241,7 +241,7 @@ class _Result:
                 output.line(line)
         for line in text.summary(self.replayed):
             output.line(line)
-        if isinstance(self.golden, GoldenFrom):
+        if isinstance(self.golden, TapComparison):
             for line in self.golden.verdict(self.mismatches):
                 output.line(line)
         if self.options.golden is not None:
@@ -258,7 +258,7 @@ class _Result:
         found = document(self.replayed)
         times = found.pop("times")
         found["well"] = self.well
-        if isinstance(self.golden, GoldenFrom):
+        if isinstance(self.golden, TapComparison):
             found["golden"] = {
                 "file": str(self.golden.path),
                 "updated": False,

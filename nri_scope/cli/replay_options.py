@@ -14,7 +14,7 @@ from nri_scope.replay import chain
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.pace import Wait, no_wait, paced
 from nri_scope.replay.player import PlaybackOptions
-from nri_scope.replay.plugins import Casting
+from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import RecordingPlace, ReplaySelection
 from nri_scope.tap.wrapper import check_unwrapped
@@ -57,7 +57,7 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
     """Return the job for the options that `replay` and `shrink` share. Raises `UsageError`."""
     return Job(
         recording=options["file"],
-        casting=_casting(options, listen, expect),
+        plugin_set=_plugin_set(options, listen, expect),
         selection=ReplaySelection(session=options["session"]),
         playback=PlaybackOptions(
             faults=parse_faults(options["faults"]), effects=not options["no_effects"]
@@ -160,7 +160,7 @@ def check_files(named: dict[str, Path | None]) -> None:
             )
 
 
-def _casting(options: ChainOptions, listen: Path | None, expect: int | None) -> Casting:
+def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) -> PluginSet:
     if options["variables"] and not (options["command_line"] or options["plugins"]):
         raise UsageError(
             "--env is only valid for launched plugins",
@@ -184,7 +184,7 @@ def _casting(options: ChainOptions, listen: Path | None, expect: int | None) -> 
             "--config is only valid for launched plugins",
             "runtimes send no configuration to external plugins",
         )
-    return Casting(
+    return PluginSet(
         plugins=tuple(commands),
         configs=_configs(options["configs"], {one.index for one in commands}),
         environment=environment_of(options["variables"]),
@@ -240,7 +240,7 @@ def _other(job: Job, texts: tuple[str, ...]) -> Job | None:
     plugins = () if texts == (NO_PLUGINS,) else tuple(map(chain.parse_plugin, texts))
     return replace(
         job,
-        casting=replace(job.casting, plugins=plugins),
+        plugin_set=replace(job.plugin_set, plugins=plugins),
         # Events of the comparison replay are not printed.
         playback=replace(job.playback, wait=no_wait),
         rounds=1,

@@ -66,15 +66,16 @@ class Options(ChainOptions):
 def command(context: click.Context, **options: Unpack[Options]) -> None:
     """Reduce a recording to the fewest events that still fail.
 
-    Replays FILE to COMMAND, selects the first failing check (a reply that is an error, late, a
-    conflict or, with --golden, unexpected), and removes pods, containers and events while the same
-    check keeps failing. The result is a new recording for `replay`, or a test that fails until the
-    plugin is fixed.
+    Replays FILE to COMMAND, selects the first failing check (an error, a crash, a malformed or late
+    reply, a conflict or, with --golden, an unexpected reply), and removes pods, containers and
+    events while the same check keeps failing. The result is a new recording for `replay`, or a test
+    that fails until the plugin is fixed.
 
     The result contains everything that FILE has about the remaining events, secrets included.
 
-    ^C ends the search and writes the smallest part so far. Exit status: 0 written; 130 written
-    after an interrupted search, or nothing was reduced yet; 2 no check fails, or an error occurred.
+    ^C ends the search and writes the smallest part so far. Exit status: 0 written; 130
+    interrupted (written, unless nothing had been removed yet); 2 no check fails, or an error
+    occurred.
     """
     from nri_scope.replay.shrink import Limits
 

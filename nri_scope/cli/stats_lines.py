@@ -9,7 +9,7 @@ from pathlib import Path
 from nri_scope.differ.latency import TimeIn
 from nri_scope.events import Role
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recording.display import clock, duration, moment, runtime, size
+from nri_scope.recording.display import clock, duration, many, moment, runtime, size
 from nri_scope.recording.stats import GapStats, Stats
 from nri_scope.recording.summary import Summary
 from nri_scope.text.escape import safe
@@ -83,7 +83,8 @@ def summary_lines(
             right=(1,),
         )
         if len(stats.by_pod) > _PODS_LISTED:
-            yield f"and {len(stats.by_pod) - _PODS_LISTED:,} more pods; --format json lists all"
+            more = many(len(stats.by_pod) - _PODS_LISTED, "more pod")
+            yield f"and {more}; --format json lists all"
 
 
 def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
@@ -128,12 +129,12 @@ def _events(stats: Stats) -> str:
     return (
         f"{stats.count:,} in {duration(round(stats.seconds * 1e9))}, "
         f"{_few_digits(stats.rate)} per second; "
-        f"at most {stats.busiest_count:,} per second, at {clock(stats.busiest_ns)[:8]}"
+        f"peak {stats.busiest_count:,} per second, at {clock(stats.busiest_ns)[:8]}"
     )
 
 
 def _few_digits(number: float) -> str:
-    """Format a number with three significant digits, or with all its integer digits."""
+    """Format a number ≥ 0.01 with three significant digits, or with all its integer digits."""
     if number < 0.01:
         return "less than 0.01"
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
@@ -160,15 +161,14 @@ def _took(stats: Stats) -> str:
     took = stats.took
     assert took is not None
     return (
-        f"{duration(took.p50)} (median), {duration(took.p99)} (99 %), "
-        f"{duration(took.max)} (longest)"
+        f"{duration(took.p50)} (median), {duration(took.p99)} (p99), {duration(took.max)} (longest)"
     )
 
 
 def _gaps(found: Summary) -> str:
     gaps = GapStats.of(found.gaps)
     if gaps.left_out:
-        part = f"{gaps.left_out:,} events were left out of this part of a recording"
+        part = f"{many(gaps.left_out, 'event')} omitted from this part of a recording"
         return f"{part}; {_lost(gaps)}" if gaps.count else part
     return _lost(gaps) if gaps.count else "none"
 

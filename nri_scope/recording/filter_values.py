@@ -18,7 +18,7 @@ _MAX_EVENTS = 50_000
 """Number of newest events whose lists of changes and owners are read."""
 _MAX_LISTS = 2_000
 """Maximum number of different lists that are decoded."""
-_MAX_LIST = 20_000
+_MAX_LIST_CHARACTERS = 20_000
 """Maximum number of characters of a list that is decoded."""
 _MAX_PATH = 200
 """Maximum number of characters of a path or owner."""
@@ -60,11 +60,11 @@ def _listed(recording: Recording, column: str) -> list[str]:
         f"SELECT DISTINCT {column} FROM event WHERE {column} IS NOT NULL "
         f"AND id > (SELECT max(id) FROM event) - ? AND {characters_sql(column)} <= ? LIMIT ?",
         _MAX_EVENTS,
-        _MAX_LIST,
+        _MAX_LIST_CHARACTERS,
         _MAX_LISTS,
     )
     found = {text for encoded in lists for text in texts(encoded) if len(text) <= _MAX_PATH}
-    return _sorted(found)[:_MAX_CANDIDATES]
+    return _sorted(found)
 
 
 def _strings(recording: Recording, query: str, *values: Value) -> Iterator[str]:
@@ -73,4 +73,4 @@ def _strings(recording: Recording, query: str, *values: Value) -> Iterator[str]:
 
 
 def _sorted(names: Iterable[str]) -> list[str]:
-    return sorted({name for name in names if name})
+    return sorted({name for name in names if name})[:_MAX_CANDIDATES]

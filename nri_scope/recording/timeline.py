@@ -13,7 +13,7 @@ from nri_scope.events import Event, Gap, Note, Printed, Session
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """Begin of a session, before its first event."""
+    """Start of a session, before its first event."""
 
     session: Session
 
@@ -31,7 +31,7 @@ Item = Event | Gap | Began | Ended | Note | Printed
 
 
 class Timeline:
-    """Merger of events with gaps, notes, and session begins and ends; it yields each item once.
+    """Merger of events with gaps, notes, and session starts and ends; it yields each item once.
 
     Events keep their recorded order. Any other item precedes the first event that is not earlier
     than the item.
@@ -114,7 +114,7 @@ def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[It
     for item in items:
         match item:
             case Began():
-                # Earlier lines are yielded before the session's first event instead.
+                # Yield no lines here: they belong between this item and the next event.
                 until_ns = 0
             case Ended(session):
                 until_ns = session.ended_ns or 0

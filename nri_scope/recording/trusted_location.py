@@ -79,11 +79,11 @@ def folder_access(folder: Path) -> FolderFinding:
 
 
 def name_of(user: int) -> str:
-    """Return a user's name, or ``number 1234`` if the user has none."""
+    """Return a user's name, or ``uid 1234`` if the user has none."""
     try:
         return pwd.getpwuid(user).pw_name
     except (KeyError, OSError):
-        return f"number {user}"
+        return f"uid {user}"
 
 
 def others_may_write(path: Path, status: os.stat_result) -> bool:

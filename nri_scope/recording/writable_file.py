@@ -127,7 +127,10 @@ class RecordingFile:
         return (status.st_dev, status.st_ino) != self._identity
 
     def close(self) -> None:
-        """Close the file and remove its companions. Never raises."""
+        """Close the file and remove its companions, unless another process is using their names.
+
+        Never raises.
+        """
         wal = _identity_of(wal_of(self.path))
         is_wal_replaced = wal is not None and wal != self._wal_identity
         if is_wal_replaced or (self._names is not None and not self._names.lock()):
@@ -299,8 +302,7 @@ def _open_existing(path: Path) -> int:
     if status.st_uid != os.geteuid():
         raise RecordingError(
             path,
-            f"it belongs to another user ({name_of(status.st_uid)}), who could read the recording "
-            "recorded",
+            f"it belongs to another user ({name_of(status.st_uid)}), who could read the recording",
             _OTHER_NAME,
         )
     if status.st_size == 0:
@@ -382,7 +384,7 @@ def _add_tables(connection: sqlite3.Connection) -> None:
     """Add tables that an older file of this version lacks.
 
     ``effect`` would lack rows of existing events, so it is added only if none of them can have an
-    effect. That applies to all events that a logger recorded without --validate.
+    effect. Events that a logger recorded without --validate have none.
     """
     missing = set()
     if not has_table(connection, "tapped"):

@@ -37,7 +37,7 @@ class InProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Casting:
+class PluginSet:
     """Plugins of a replay, and how they are started or connect."""
 
     plugins: tuple[Command | InProcess, ...] = ()
@@ -63,12 +63,12 @@ class ReplayPlugins:
 
     def __init__(
         self,
-        casting: Casting,
+        plugin_set: PluginSet,
         on_output: Callable[[PrintedLine], None],
         last_event: Callable[[], int],
     ) -> None:
         """``last_event``: returns the number of the event being played."""
-        self._casting = casting
+        self._plugin_set = plugin_set
         self._on_output = on_output
         self._last_event = last_event
         self._results: dict[str, PluginResult] = {}
@@ -146,8 +146,8 @@ class ReplayPlugins:
 
         Raises `UsageError` if a plugin does not become ready.
         """
-        if self._casting.listen is not None:
-            await runtime.listen(self._casting.listen)
+        if self._plugin_set.listen is not None:
+            await runtime.listen(self._plugin_set.listen)
         for plugin in self._in_order():
             command = str(plugin) if isinstance(plugin, Command) else "in this process"
             self._results[plugin.id] = PluginResult(plugin.id, command)
@@ -155,7 +155,7 @@ class ReplayPlugins:
                 await self._launch(runtime, plugin)
             else:
                 await self._adopt(runtime, plugin)
-        await self._await_others(runtime, self._casting.connect_timeout_s)
+        await self._await_others(runtime, self._plugin_set.connect_timeout_s)
 
     async def restart(self, runtime: Runtime) -> None:
         """Stop and start the runtime; return once the plugins have reconnected."""
@@ -193,7 +193,7 @@ class ReplayPlugins:
         try:
             await self._await_others(runtime, RECONNECT_TIMEOUT_S)
         except UsageError as error:
-            started = {plugin.id for plugin in self._casting.plugins}
+            started = {plugin.id for plugin in self._plugin_set.plugins}
             there = {plugin.id for plugin in self._present}
             for name in self._results.keys() - started - there:
                 self._results[name].deserted = f"did not reconnect: {error.problem}"
@@ -203,7 +203,7 @@ class ReplayPlugins:
         self._closing = True
 
     def _in_order(self) -> list[Command | InProcess]:
-        return sorted(self._casting.plugins, key=lambda one: one.index)
+        return sorted(self._plugin_set.plugins, key=lambda one: one.index)
 
     async def _launch(self, runtime: Runtime, plugin: Command) -> None:
         def printed(stream: Stream, text: str, mono_ns: int) -> None:
@@ -214,8 +214,8 @@ class ReplayPlugins:
                 plugin.argv,
                 plugin.index,
                 plugin.name,
-                config=self._casting.config(plugin.index),
-                environment=self._casting.environment,
+                config=self._plugin_set.config(plugin.index),
+                environment=self._plugin_set.environment,
                 on_output=printed,
             )
         except ConnectionClosed as error:
@@ -237,16 +237,16 @@ class ReplayPlugins:
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         try:
-            await runtime.adopt(ours, self._casting.config(plugin.index))
+            await runtime.adopt(ours, self._plugin_set.config(plugin.index))
         except ConnectionClosed as error:
             if plugin.id not in self._failed_setups:
                 raise UsageError(f"{plugin.id} failed to start: {_start_error(error)}") from error
 
     async def _await_others(self, runtime: Runtime, seconds: float) -> None:
-        expected = self._casting.expect
-        if not expected or self._casting.listen is None:
+        expected = self._plugin_set.expect
+        if not expected or self._plugin_set.listen is None:
             return
-        started = {plugin.id for plugin in self._casting.plugins}
+        started = {plugin.id for plugin in self._plugin_set.plugins}
         known = runtime.rejected
 
         def there() -> bool:
@@ -267,14 +267,15 @@ class ReplayPlugins:
         except TimeoutError:
             count = "no plugin" if expected == 1 else f"fewer than {expected} plugins"
             raise UsageError(
-                f"{count} connected to {self._casting.listen} within {seconds:g} s",
+                f"{count} connected to {self._plugin_set.listen} within {seconds:g} s",
                 "start the plugin while the replay waits",
             ) from None
         if not there():
             # A retry would fail the same way, so report the reason.
             one = refused()[0]
             raise UsageError(
-                f"{one.plugin} connected to {self._casting.listen} and was rejected: {one.reason}"
+                f"{one.plugin} connected to {self._plugin_set.listen} and was rejected: "
+                f"{one.reason}"
             )
 
 

@@ -15,7 +15,7 @@ LINES_KEPT_IN_ALL = 100_000
 """Maximum number of output lines stored in one replay: about 20 MiB of ordinary lines."""
 
 
-class Audience:
+class ReplayListener:
     """Receiver of a replay's progress. Override the methods of interest."""
 
     def began(self, replayed: Replayed) -> None:
@@ -36,7 +36,7 @@ class ReplayProgress:
     """
 
     result: Replayed
-    audience: Audience
+    audience: ReplayListener
     keep: bool = True
     last_id: int = 0
     """Number of the newest recorded event."""

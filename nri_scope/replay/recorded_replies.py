@@ -37,7 +37,7 @@ _SYNCHRONIZE, _CREATE = "Synchronize", "CreateContainer"
 _VALIDATE = "ValidateContainerAdjustment"
 
 
-class Model(NamedTuple):
+class TappedPlugin(NamedTuple):
     """Tapped plugin whose recorded replies are expected of a plugin of the replay."""
 
     plugin: str
@@ -49,7 +49,7 @@ class Model(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Production:
+class TappedPlugins:
     """Tapped plugins of one recording."""
 
     path: Path
@@ -63,7 +63,7 @@ class Production:
     """Notes by session, for example on injected faults."""
 
     @classmethod
-    def of(cls, path: Path, replayed: Path) -> Production:
+    def of(cls, path: Path, replayed: Path) -> TappedPlugins:
         """Find the plugins that were tapped in the recording at ``path``.
 
         Raises `UsageError` if there are none, and `RecordingError`.
@@ -85,7 +85,7 @@ class Production:
             )
         return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
 
-    def models(self, plugins: Sequence[str], selection: ReplaySelection) -> dict[str, Model]:
+    def models(self, plugins: Sequence[str], selection: ReplaySelection) -> dict[str, TappedPlugin]:
         """Return the tapped plugin to compare with for each of ``plugins`` (``NN-name``).
 
         It is the plugin of the same name; else the only tapped plugin, if a single one is replayed;
@@ -94,7 +94,7 @@ class Production:
         """
         session = selection.session if self.is_replayed else None
         by_session = next((one for one in self._sessions() if one.id == session), None)
-        found: dict[str, Model] = {}
+        found: dict[str, TappedPlugin] = {}
         for plugin in plugins:
             is_single = len(plugins) == 1
             if is_single and by_session is not None:
@@ -140,7 +140,7 @@ class Production:
         return next((one for one in sessions if one in self.whole), sessions[0])
 
     def compare(
-        self, replayed: Replayed, models: Mapping[str, Model], selection: ReplaySelection
+        self, replayed: Replayed, models: Mapping[str, TappedPlugin], selection: ReplaySelection
     ) -> list[Mismatch]:
         """Return the mismatches of replies with the recorded ones.
 
@@ -173,7 +173,7 @@ class Production:
         ]
         return golden.compare(got, name_of)
 
-    def _check_any(self, expected: Sequence[Reply], models: Mapping[str, Model]) -> None:
+    def _check_any(self, expected: Sequence[Reply], models: Mapping[str, TappedPlugin]) -> None:
         if not expected:
             names = ", ".join(model.plugin for model in models.values())
             raise UsageError(
@@ -185,12 +185,12 @@ class Production:
         for sessions in self.tapped.values():
             yield from sessions
 
-    def _model(self, tapped: str, session: int | None) -> Model:
+    def _model(self, tapped: str, session: int | None) -> TappedPlugin:
         sessions = tuple(one.id for one in self.tapped[tapped])
         if session in sessions:
             assert session is not None
-            return Model(tapped, (session,), True)
-        return Model(tapped, sessions, False)
+            return TappedPlugin(tapped, (session,), True)
+        return TappedPlugin(tapped, sessions, False)
 
     def _no_match(self, plugins: Sequence[str]) -> UsageError:
         tapped = ", ".join(
@@ -229,7 +229,7 @@ class _RecordedReplies:
         self,
         recording: Recording,
         replayed: Replayed,
-        models: Mapping[str, Model],
+        models: Mapping[str, TappedPlugin],
         *,
         is_part: bool,
     ) -> None:
@@ -263,7 +263,7 @@ class _RecordedReplies:
                 self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
         return [one for one in found if _place(one) not in self._unreadable], self._unreadable
 
-    def _of(self, plugin: str, model: Model) -> Iterator[Reply]:
+    def _of(self, plugin: str, model: TappedPlugin) -> Iterator[Reply]:
         counts: dict[tuple[str, str], int] = {}
         creations: dict[str, int] = {}
         is_first = True

@@ -13,8 +13,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import RECORDED, Profile, profile_named
 
 from .player import PlaybackOptions
-from .plugins import Casting
-from .progress import Audience
+from .plugins import PluginSet
+from .progress import ReplayListener
 from .replay_recording import ReplayRecorder
 from .result import Replayed
 from .script import ReplaySelection, Script
@@ -26,7 +26,7 @@ class Job:
     """Arguments of a replay."""
 
     recording: Path
-    casting: Casting
+    plugin_set: PluginSet
     selection: ReplaySelection = field(default_factory=ReplaySelection)
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)
     profile: str = RECORDED
@@ -39,7 +39,7 @@ class Job:
     events, and containers that were removed without changes by plugins."""
 
 
-async def replay(job: Job, audience: Audience | None = None) -> Replayed:
+async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
     """Replay, and report each complete event to the audience.
 
     Raises `UsageError` for invalid arguments or failing plugins, and `RecordingError`.
@@ -59,9 +59,9 @@ async def replay(job: Job, audience: Audience | None = None) -> Replayed:
         replay_run = ReplayRun(
             script,
             profile,
-            job.casting,
+            job.plugin_set,
             job.playback,
-            audience or Audience(),
+            audience or ReplayListener(),
             recorder,
             keep=job.keep,
         )
@@ -82,6 +82,6 @@ def _check(job: Job, profile: Profile) -> None:
             f"--fault split-sync is impossible: {profile.title} never splits Synchronize",
             "choose another --profile",
         )
-    ids = {one.id for one in job.casting.plugins}
-    if len(ids) < len(job.casting.plugins):
+    ids = {one.id for one in job.plugin_set.plugins}
+    if len(ids) < len(job.plugin_set.plugins):
         raise UsageError("two plugins have the same index and name", "change one of the indices")

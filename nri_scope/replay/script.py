@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script of a replay: one session of a recording, from a state through its events."""
+"""The script of a replay: one session of a recording: its initial state, then its events."""
 
 from __future__ import annotations
 
@@ -139,9 +139,10 @@ class Script:
         )
 
     def steps(self) -> Iterator[ReplayStep]:
-        """Yield every event of the session up to `ReplaySelection.end`.
+        """Yield the session's events up to `ReplaySelection.end`.
 
-        Includes events that are not selected, as the replayed state depends on them.
+        Excludes the set-up of the session and requests by the plugin. Includes events
+        that are not selected, as the replayed state depends on them.
         """
         selection = self._selection
         is_started = selection.begin is None
@@ -164,7 +165,7 @@ class Script:
     def before(self) -> Iterator[ReplayStep]:
         """Yield the events before the first selected one.
 
-        Raises `UsageError` at the end if no event is selected.
+        Raises `UsageError` at the end if selection options were given and no event is selected.
         """
         for step in self.steps():
             if step.selected:

@@ -22,8 +22,8 @@ from .golden import fingerprint
 from .ledger import Ledger
 from .player import PlaybackOptions, Player, ReplayParts
 from .plugin_setup import SetUp, add_copies, size_of
-from .plugins import Casting, ReplayPlugins
-from .progress import Audience, ReplayProgress
+from .plugins import PluginSet, ReplayPlugins
+from .progress import ReplayListener, ReplayProgress
 from .replay_recording import ReplayRecorder
 from .reply_verdict import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
@@ -41,9 +41,9 @@ class ReplayRun:
         self,
         script: Script,
         profile: Profile,
-        casting: Casting,
+        plugin_set: PluginSet,
         playback: PlaybackOptions,
-        audience: Audience,
+        audience: ReplayListener,
         recorder: ReplayRecorder | None,
         *,
         keep: bool,
@@ -64,7 +64,7 @@ class ReplayRun:
             title=profile.title,
         )
         self._progress = ReplayProgress(self._result, audience, keep)
-        self._plugins = ReplayPlugins(casting, self._printed, lambda: self._progress.last_id)
+        self._plugins = ReplayPlugins(plugin_set, self._printed, lambda: self._progress.last_id)
         self._began_ns = monotonic_ns()
         self._parts = 0
         self._meanwhile: Callable[[], None] = self._progress.settle

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from nri_scope.nri.methods import METHODS
 
-_SENTENCES = """\
+_WORDS = """\
 CONTAINER CONTAINER_EXITED Changes Compare Configure Conflict ContainerID ContainerStatus
 Containers CreateContainer CreateContainerRequest CreateContainerResponse Creation DaemonSet
 Dropped Events Findings Launched Legend Neither Nothing Omitted Plugins PostCreateContainer
@@ -60,7 +60,7 @@ def own_words() -> bytes:
 
     templates = files(__package__ or "nri_scope.report").joinpath("templates")
     page = templates.joinpath("report.html.j2").read_text("utf-8")
-    written = [_SENTENCES, templates.joinpath("report.css").read_text("utf-8")]
+    written = [_WORDS, templates.joinpath("report.css").read_text("utf-8")]
     # Only text: neither comments nor expressions.
     written += [text for _, token, text in Environment().lex(page) if token in ("data", "string")]
     written += [method.service for method in METHODS.values()]

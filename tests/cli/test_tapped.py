@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.differ.recorded import blame as blamed
+from nri_scope.differ.recorded import blame as blame_container
 from nri_scope.differ.recorded import rounds
 from nri_scope.events import LEFT_OUT
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed
-from nri_scope.recording.tap_tables import tapped as known
+from nri_scope.recording.tap_tables import tapped as tap_details
 from tests.replay.recordings import PASSWORD, of_taps
 
 
@@ -29,39 +29,41 @@ def tapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _there(tapped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _current_folder(tapped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "TAP").symlink_to(tapped)
     monkeypatch.chdir(tmp_path)
 
 
-def told(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
+def command_output(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
     capsys.readouterr()
     assert run(shlex.split(line)) == status
     return capsys.readouterr().out
 
 
-def test_log_says_what_the_plugin_called(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = told("log TAP", capsys).splitlines()
-    (asked,) = (line for line in lines if " UpdateContainers " in line)
-    assert asked.endswith("called by the plugin; changed 1 by 60-cpu-policy")
+def test_log_marks_calls_by_the_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = command_output("log TAP", capsys).splitlines()
+    (update,) = (line for line in lines if " UpdateContainers " in line)
+    assert update.endswith("called by the plugin; changed 1 by 60-cpu-policy")
     assert sum("RegisterPlugin" in line and "called by" in line for line in lines) == 2
 
 
-def test_show_has_what_it_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_contains_the_requested_updates(capsys: pytest.CaptureFixture[str]) -> None:
     (event,) = json.loads(
-        told(
+        command_output(
             "sql TAP --format json \"SELECT id FROM events WHERE event = 'UpdateContainers'\"",
             capsys,
         )
     )["rows"]
-    text = told(f"show TAP {event['id']}", capsys)
+    text = command_output(f"show TAP {event['id']}", capsys)
     assert text.count("container_id: stranger") == 2
 
 
-def test_show_has_what_only_the_tap_knows(tapped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_contains_data_that_only_taps_record(
+    tapped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Recording.open(tapped) as recording:
         event = next(one for one in recording.events() if one.event == "CreateContainer")
-    found = json.loads(told(f"show TAP {event.id} --format json", capsys))
+    found = json.loads(command_output(f"show TAP {event.id} --format json", capsys))
     assert found["tap"] == {"held_us": 31, "metadata": [{"trace": "CreateContainer"}]}
     assert [line["text"] for line in found["printed"]] == [
         "creating app",
@@ -70,13 +72,13 @@ def test_show_has_what_only_the_tap_knows(tapped: Path, capsys: pytest.CaptureFi
     assert "printed_left_out" not in found
 
 
-def test_stats_count_the_time_of_plugins_and_not_of_the_runtime(
+def test_stats_count_the_time_of_plugins_without_that_of_the_runtime(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = told("stats TAP", capsys)
-    assert "plugins took 50µs (median), 50µs (99 %), 50µs (longest)" in text
+    text = command_output("stats TAP", capsys)
+    assert "plugins took 50µs (median), 50µs (p99), 50µs (longest)" in text
     assert "UpdateContainers, by plugins" in text
-    found = json.loads(told("stats TAP --format json", capsys))
+    found = json.loads(command_output("stats TAP --format json", capsys))
     (policy,) = (one for one in found["chain"] if one["owner"] == "60-cpu-policy")
     assert policy["took_us"]["max"] == 50
 
@@ -84,28 +86,28 @@ def test_stats_count_the_time_of_plugins_and_not_of_the_runtime(
 def test_blame_names_owners_exactly_on_nri_0_6(tapped: Path) -> None:
     with Recording.open(tapped) as recording:
         (app,) = (one for one in recording.containers() if container_name(one) == "shop/web/app")
-        history = blamed(recording, app)
+        history = blame_container(recording, app)
     owners = {
         step.change.path: (str(step.owner), [str(one) for one in step.evidence])
         for step in history.steps
     }
     assert owners["/process/env/INJECTED"] == ("30-env-injector", ["tap"])
-    # By the creation of others, and by what it asked for out of turn.
+    # From the creation of other containers, and from its unsolicited update.
     assert owners["/linux/resources/cpu/cpus"] == ("60-cpu-policy", ["tap"])
     assert ("60-cpu-policy", 777) in [
         (str(step.owner), step.change.after) for step in history.steps
     ]
-    # NRI 0.6 has no such field: containerd takes no notice.
+    # NRI 0.6 has no such field: containerd ignores it.
     assert {one.path for one in history.asked} == {
         "/linux/resources/pids/limit",
         "/process/oomScoreAdj",
     }
 
 
-def test_diff_shows_updates_of_others_and_requests_that_were_dropped(
+def test_diff_shows_side_effects_and_failed_unsolicited_updates(
     tapped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = told("diff TAP", capsys, 1)
+    text = command_output("diff TAP", capsys, 1)
     assert "RegisterPlugin" not in text
     assert "UpdateContainers, unsolicited" in text
     assert "for an update of stranger: the runtime reported that the update failed" in text
@@ -117,7 +119,7 @@ def test_diff_shows_updates_of_others_and_requests_that_were_dropped(
     assert not any(one.missed_by for one in found)
 
 
-def test_registering_does_not_break_the_round_that_is_on_its_way(tapped: Path) -> None:
+def test_a_registration_does_not_split_the_current_round(tapped: Path) -> None:
     from nri_scope.differ.attribution.differ import Differ
 
     with Recording.open(tapped) as recording:
@@ -133,24 +135,24 @@ def test_registering_does_not_break_the_round_that_is_on_its_way(tapped: Path) -
     assert all(len(one.seen_by) == 2 for one in creations)
 
 
-def test_diagnosis_takes_the_time_of_the_runtime_for_no_plugins(
+def test_diagnosis_does_not_blame_plugins_for_the_runtimes_time(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = told("report TAP --diagnose", capsys, 1)
+    text = command_output("report TAP --diagnose", capsys, 1)
     assert "deadline" not in text
     assert "asked for /process/oomScoreAdj" in text
 
 
 @pytest.mark.parametrize("suffix", ["html", "md"])
-def test_reports_name_them(suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told(f"report TAP -o r.{suffix}", capsys)
+def test_reports_name_tapped_plugins(suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command_output(f"report TAP -o r.{suffix}", capsys)
     text = Path(f"r.{suffix}").read_text(encoding="utf-8")
     assert "tapped" in text
     assert "60-cpu-policy" in text
 
 
-def test_a_part_says_how_the_connections_began(capsys: pytest.CaptureFixture[str]) -> None:
-    told("export TAP -o part.nriscope.zip --where container:app", capsys)
+def test_a_part_contains_the_registrations(capsys: pytest.CaptureFixture[str]) -> None:
+    command_output("export TAP -o part.nriscope.zip --where container:app", capsys)
     with Recording.open(Path("part.nriscope.zip")) as part:
         events = [event.event for event in part.events()]
         assert events.count("RegisterPlugin") == events.count("Configure") == 2
@@ -158,15 +160,15 @@ def test_a_part_says_how_the_connections_began(capsys: pytest.CaptureFixture[str
         assert {gap.reason for gap in part.gaps()} == {LEFT_OUT}
 
 
-def test_a_part_has_what_was_printed_about_its_own_events(
+def test_a_part_contains_the_output_at_its_events(
     tapped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chosen = "'event:CreateContainer container:app'"
-    told(f"export TAP -o part.nriscope.zip --where {chosen}", capsys)
+    command_output(f"export TAP -o part.nriscope.zip --where {chosen}", capsys)
     with Recording.open(tapped) as whole, Recording.open(Path("part.nriscope.zip")) as part:
         ours, theirs = list(printed(part)), list(printed(whole))
         kept = {event.id for event in part.events()}
-        assert known(part, sorted(kept)) == known(whole, sorted(kept))
+        assert tap_details(part, sorted(kept)) == tap_details(whole, sorted(kept))
         left_out = {event.id for event in whole.events()} - kept
     assert set(ours) < set(theirs)
     assert left_out
@@ -177,18 +179,18 @@ def test_a_part_has_what_was_printed_about_its_own_events(
 
 
 @pytest.mark.parametrize("form", ["jsonl", "otlp-json", "perfetto", "sqlite-expanded"])
-def test_other_formats_take_them(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told(f"export TAP --format {form} -o x", capsys)
+def test_other_formats_accept_tap_recordings(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command_output(f"export TAP --format {form} -o x", capsys)
     assert Path("x").stat().st_size
 
 
-def test_formats_have_what_only_the_tap_knows(capsys: pytest.CaptureFixture[str]) -> None:
-    told("export TAP --format jsonl -o x.jsonl", capsys)
+def test_formats_contain_data_that_only_taps_record(capsys: pytest.CaptureFixture[str]) -> None:
+    command_output("export TAP --format jsonl -o x.jsonl", capsys)
     lines = [json.loads(line) for line in Path("x.jsonl").read_text().splitlines()]
     taps = {line["event"]["event"]: line.get("tap") for line in lines if "event" in line}
     assert taps["CreateContainer"] == {"held_us": 31, "metadata": [{"trace": "CreateContainer"}]}
     assert [line["output"]["text"] for line in lines if "output" in line].count("creating app") == 2
-    told("export TAP --format sqlite-expanded -o x.db", capsys)
+    command_output("export TAP --format sqlite-expanded -o x.db", capsys)
     with closing(sqlite3.connect("x.db")) as connection:
         (tap,) = connection.execute(
             "SELECT DISTINCT tap_us, metadata FROM events WHERE event = 'CreateContainer'"
@@ -204,8 +206,8 @@ def test_formats_have_what_only_the_tap_knows(capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_redaction_takes_them(tapped: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told("redact TAP -o clean.nriscope.db", capsys)
+def test_redaction_includes_plugin_output(tapped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command_output("redact TAP -o clean.nriscope.db", capsys)
     with Recording.open(tapped) as original, Recording.open(Path("clean.nriscope.db")) as clean:
         assert [one.event for one in clean.events()] == [one.event for one in original.events()]
         assert [one.role for one in clean.sessions()] == ["tap", "tap"]
@@ -216,11 +218,11 @@ def test_redaction_takes_them(tapped: Path, capsys: pytest.CaptureFixture[str]) 
         assert any(line.text == "creating app" for line in lines)
 
 
-def test_log_has_what_was_printed_where_that_is_asked_for(
+def test_log_shows_plugin_output_only_with_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert "creating app" not in told("log TAP", capsys)
-    lines = told("log TAP --printed", capsys).splitlines()
+    assert "creating app" not in command_output("log TAP", capsys)
+    lines = command_output("log TAP --printed", capsys).splitlines()
     (at,) = (
         number
         for number, line in enumerate(lines)
@@ -229,11 +231,13 @@ def test_log_has_what_was_printed_where_that_is_asked_for(
     assert lines[at + 1].endswith("stdout | creating app")
     assert lines[at + 2].endswith(f"stdout | DB_PASSWORD={PASSWORD}")
     records = list(
-        map(json.loads, told("log TAP --printed --format jsonl -n 3", capsys).splitlines())
+        map(
+            json.loads, command_output("log TAP --printed --format jsonl -n 3", capsys).splitlines()
+        )
     )
     assert all("event" in one or "output" in one for one in records)
 
 
-def test_log_has_notes(tapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told("export TAP -o part.nriscope.zip --where container:app", capsys)
-    assert "  note " in told("log part.nriscope.zip", capsys)
+def test_log_shows_notes(tapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command_output("export TAP -o part.nriscope.zip --where container:app", capsys)
+    assert "  note " in command_output("log part.nriscope.zip", capsys)

@@ -15,7 +15,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.player import PlaybackOptions
-from nri_scope.replay.plugins import Casting, InProcess
+from nri_scope.replay.plugins import InProcess, PluginSet
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.script import ReplaySelection
@@ -37,10 +37,12 @@ def job_of(
     output: Path | None = None,
 ) -> Job:
     """``plugins`` are objects with handlers by their ``NN-name``."""
-    casting = Casting(tuple(InProcess(name[:2], name[3:], one) for name, one in plugins.items()))
+    plugin_set = PluginSet(
+        tuple(InProcess(name[:2], name[3:], one) for name, one in plugins.items())
+    )
     playback = PlaybackOptions(faults=parse_faults(faults), effects=effects)
     return Job(
-        recording, casting, selection or ReplaySelection(), playback, profile, rounds, output
+        recording, plugin_set, selection or ReplaySelection(), playback, profile, rounds, output
     )
 
 
@@ -55,8 +57,8 @@ def played_to_peers(job: Job, *peers: SmallPlugin) -> Replayed:
     async def main() -> Replayed:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "nri.sock"
-            casting = replace(job.casting, listen=path, expect=len(peers))
-            playing = asyncio.create_task(replay(replace(job, casting=casting)))
+            plugin_set = replace(job.plugin_set, listen=path, expect=len(peers))
+            playing = asyncio.create_task(replay(replace(job, plugin_set=plugin_set)))
             joining = asyncio.create_task(_join(path, peers))
             await asyncio.wait({playing, joining}, return_when=asyncio.FIRST_COMPLETED)
             if joining.done():

@@ -12,7 +12,7 @@ import pytest
 
 from nri_scope.errors import UsageError
 from nri_scope.replay.chain import Command
-from nri_scope.replay.plugins import Casting, ReplayPlugins
+from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
@@ -49,7 +49,7 @@ def launched(path: Path, *commands: Sequence[str], **environment: str) -> Replay
     cast = tuple(
         Command(f"{number}", "plugin", tuple(one)) for number, one in enumerate(commands, 10)
     )
-    return run(replay(Job(path, Casting(cast, environment=environment))))
+    return run(replay(Job(path, PluginSet(cast, environment=environment))))
 
 
 def plugin_that_runs(statement: str, event: str = "CreateContainer") -> list[str]:
@@ -101,7 +101,7 @@ def test_a_plugin_that_hangs_is_late(short_deadline: Path) -> None:
 def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
     leaving = "import asyncio, os; asyncio.get_running_loop().call_later(0.2, os._exit, 0)"
     command = plugin_that_runs(leaving, "StateChange")
-    job = Job(one_life, Casting((Command("10", "plugin", tuple(command)),)))
+    job = Job(one_life, PluginSet((Command("10", "plugin", tuple(command)),)))
 
     async def wait_for_exit(step: object) -> None:
         if "CreateContainer" in str(step):
@@ -237,7 +237,7 @@ async def test_a_rejection_is_reported_after_older_ones_were_discarded(
             await try_to_join(before)
             await runtime.wait_for(lambda number=number: runtime.rejected == number)  # type: ignore[misc]
         assert len(runtime.rejections) == 1
-        cast = ReplayPlugins(Casting(listen=after, expect=1), lambda line: None, lambda: 0)
+        cast = ReplayPlugins(PluginSet(listen=after, expect=1), lambda line: None, lambda: 0)
         entering = asyncio.create_task(cast.enter(runtime))
         while not after.exists():
             await asyncio.sleep(0)

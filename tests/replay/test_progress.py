@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 
 from nri_scope.replay import progress
-from nri_scope.replay.progress import Audience, ReplayProgress
+from nri_scope.replay.progress import ReplayListener, ReplayProgress
 from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 
 LINE = PrintedLine("10-a", "stdout", "hello", 0)
 
 
-class Counting(Audience):
+class Counting(ReplayListener):
     def __init__(self) -> None:
         self.lines: list[int] = []
         self.left_out: list[int] = []
@@ -66,7 +66,7 @@ def test_lines_of_one_event_are_bounded() -> None:
 def test_an_event_that_ends_later_is_reported_before_later_lines() -> None:
     reported: list[str] = []
 
-    class Listening(Audience):
+    class Listening(ReplayListener):
         def event(self, played: PlayedEvent) -> None:
             reported.append(f"{played.event} {len(played.output)} {played.logged}")
 

@@ -16,7 +16,7 @@ from nri_scope.events import Role
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import to_json
-from nri_scope.replay.progress import Audience
+from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.replies import Reply, Verdict
 from nri_scope.replay.report import Report, document, junit
 from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed
@@ -171,7 +171,7 @@ def test_an_existing_output_file_is_not_overwritten(tmp_path: Path) -> None:
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.booleans())
 def test_the_audience_receives_every_event(keep: bool) -> None:
-    class Listening(Audience):
+    class Listening(ReplayListener):
         def __init__(self) -> None:
             self.received: list[PlayedEvent] = []
             self.title = ""

@@ -16,7 +16,7 @@ from nri_scope.errors import UsageError
 from nri_scope.plugin import Adjustment
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.golden import Golden
-from nri_scope.replay.progress import Audience
+from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.shrink import (
@@ -64,12 +64,12 @@ class Shrinker:
         self.shrinking = Shrinking(wanted, self._play)
         self.progress: list[Progress] = []
 
-    def _play(self, job: Job, audience: Audience) -> Replayed:
+    def _play(self, job: Job, audience: ReplayListener) -> Replayed:
         self.replays += 1
         if self.replays == self._interrupt_at:
             raise KeyboardInterrupt
-        casting = job_of(job.recording, self._make()).casting
-        return run(replay(dataclasses.replace(job, casting=casting), audience))
+        plugin_set = job_of(job.recording, self._make()).plugin_set
+        return run(replay(dataclasses.replace(job, plugin_set=plugin_set), audience))
 
     def shrink(self) -> Shrunk:
         return self.shrinking.shrink(self.shrinking.confirm(), self.progress.append)

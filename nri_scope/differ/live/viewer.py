@@ -32,7 +32,7 @@ POLL_SECONDS = 0.02
 """Time between two checks of the recording; a check of an unchanged file takes microseconds."""
 
 
-class Audience(Protocol):
+class ReplayListener(Protocol):
     """The receiver of finished rounds."""
 
     @property
@@ -51,7 +51,7 @@ class Watcher:
     def __init__(
         self,
         tell: Callable[[ToRecorder], None],
-        audience: Audience,
+        audience: ReplayListener,
         say: Callable[[str], None],
         *,
         own_name: str,

@@ -13,7 +13,7 @@ from ..writable_file import is_recorded_by_this_process
 
 
 class RecorderLockProbe:
-    """Check for a recorder's lock on a recording, made by acquiring the lock briefly.
+    """Checks whether a recorder has locked a recording, by briefly trying to take the lock.
 
     The file stays open until `close`, which must be called after all other code of this process has
     closed the file: when a process closes any descriptor of a file, POSIX drops all of its locks on
@@ -27,8 +27,9 @@ class RecorderLockProbe:
         self._check_lock = threading.Lock()
 
     def is_recorder_active(self) -> bool:
-        """Return whether a recorder is writing to the file. Raises OSError, also if it is not a
-        regular file.
+        """Return whether a recorder is writing to the file.
+
+        Raises OSError, including when the file is not a regular file.
         """
         status = os.lstat(self._path)
         identity = status.st_dev, status.st_ino

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.runtime import exit_status_in
 
-from ..progress import Audience
+from ..progress import ReplayListener
 from ..replies import Reply, Verdict
 from ..result import FAILURES_KEPT, PlayedEvent, PrintedLine, Replayed
 from .crash_output import CrashOutput, without_numbers
@@ -36,7 +36,7 @@ class Check:
     """One line for users."""
 
 
-class Failing(Audience):
+class Failing(ReplayListener):
     """Observer of one replay, which collects its failures."""
 
     def __init__(self) -> None:

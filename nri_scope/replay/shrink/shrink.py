@@ -15,7 +15,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Extracted, Selection, extract
 
 from ..golden import Golden
-from ..progress import Audience
+from ..progress import ReplayListener
 from ..result import Replayed
 from ..run import Job
 from ..script import ReplaySelection, Script
@@ -26,7 +26,7 @@ from .search import Exhausted, Progress, Search
 CONFIRMATIONS = 2
 """Number of additional replays of the whole recording before the search."""
 
-Play = Callable[[Job, Audience], Replayed]
+Play = Callable[[Job, ReplayListener], Replayed]
 """Performs a replay. Its exceptions end the search; KeyboardInterrupt keeps the best part."""
 
 

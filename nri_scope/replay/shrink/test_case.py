@@ -90,7 +90,7 @@ def write_test(
     last = f"    result.{'assert_golden' if has_golden else 'assert_ok'}()"
     try:
         place.folder.mkdir(parents=True, exist_ok=True)
-        for index, config in job.casting.configs.items():
+        for index, config in job.plugin_set.configs.items():
             write_private(place.config(index), config.encode(), only_new=not force)
         test = "\n".join([*_head(check), *_body(place, job, faults), last, ""])
         write_private(place.test, test.encode(), only_new=not force)
@@ -151,7 +151,7 @@ def _head(check: Check) -> Iterator[str]:
 
 def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
     yield "PLUGINS = {"
-    for plugin in sorted(job.casting.plugins, key=lambda one: one.index):
+    for plugin in sorted(job.plugin_set.plugins, key=lambda one: one.index):
         argv = plugin.argv if isinstance(plugin, Command) else ()
         yield f"    {_text(plugin.id)}: ["
         for at, word in enumerate(argv):
@@ -175,14 +175,14 @@ def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
 
 
 def _arguments(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
-    casting = job.casting
-    if casting.configs:
-        files = ((index, place.config(index).name) for index in casting.configs)
+    plugin_set = job.plugin_set
+    if plugin_set.configs:
+        files = ((index, place.config(index).name) for index in plugin_set.configs)
         yield from _mapping(
             "config", {index: f"(HERE / {_text(name)}).read_text()" for index, name in files}
         )
-    if casting.environment:
-        variables = casting.environment.items()
+    if plugin_set.environment:
+        variables = plugin_set.environment.items()
         yield from _mapping("environment", {name: _text(value) for name, value in variables})
     if job.profile != RECORDED:
         yield f"profile={_text(job.profile)},"

@@ -12,6 +12,6 @@ from .goldens import CHECK as CHECK
 from .goldens import NONE as NONE
 from .goldens import UPDATE as UPDATE
 from .goldens import Goldens as Goldens
-from .plugin_arguments import casting_of as casting_of
+from .plugin_arguments import plugin_set_of as plugin_set_of
 from .replay_run import perform as perform
 from .result import Result as Result

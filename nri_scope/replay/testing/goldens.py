@@ -30,7 +30,7 @@ class Goldens:
         self.written: list[Path] = []
         """Paths of the goldens that were written."""
 
-    def problem_of(self, replayed: Replayed, file: str | Path = "") -> str:
+    def check_or_update(self, replayed: Replayed, file: str | Path = "") -> str:
         """Return the mismatches with the golden as lines; "" if there are none.
 
         In update mode, write the golden instead. Raises `UsageError` if it is missing or invalid.

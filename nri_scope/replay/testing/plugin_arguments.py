@@ -14,13 +14,13 @@ from nri_scope.nri.identity import check_index, check_name
 from nri_scope.plugin.handlers import Handlers
 
 from ..chain import DEFAULT_INDEX, Command, command
-from ..plugins import Casting, InProcess
+from ..plugins import InProcess, PluginSet
 
 Find = Callable[[str], str]
 """Returns the path of a file given relative to a test."""
 
 
-def casting_of(
+def plugin_set_of(
     plugin: object,
     *,
     index: str = "",
@@ -28,7 +28,7 @@ def casting_of(
     config: str | Mapping[str, str] = "",
     environment: Mapping[str, str] | None = None,
     find: Find = str,
-) -> Casting:
+) -> PluginSet:
     """Parse ``plugin``: one plugin, or a mapping from ``NN`` or ``NN-name`` to plugins.
 
     A plugin is an object with handlers, or a command: a list, a path, or a string in shell quoting.
@@ -49,7 +49,7 @@ def casting_of(
     configs = {"": config} if isinstance(config, str) else dict(config)
     for unknown in configs.keys() - {one.index for one in plugins} - {""}:
         raise UsageError(f"config for {unknown!r}: no plugin has this index")
-    return Casting(plugins, configs, dict(environment or {}))
+    return PluginSet(plugins, configs, dict(environment or {}))
 
 
 def _place(key: object) -> tuple[str, str]:

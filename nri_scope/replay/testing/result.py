@@ -136,7 +136,7 @@ class Result:
         """
         __tracebackhide__ = True
         try:
-            text = self._goldens.problem_of(self.replayed, file)
+            text = self._goldens.check_or_update(self.replayed, file)
         except UsageError as error:
             text = problem(error)
         if text:

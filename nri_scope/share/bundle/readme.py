@@ -81,7 +81,7 @@ def _table(manifest: Manifest) -> Iterator[str]:
         f"| scope | {many(counts.sessions, 'session')}, {many(counts.pods, 'pod')}, "
         f"{many(counts.containers, 'container')} |"
     )
-    yield f"| not observed | {many(counts.gaps, 'gap') if counts.gaps else 'no gaps'} |"
+    yield f"| gaps | {counts.gaps or 'none'} |"
     for option, value in manifest.selection.items():
         yield f"| selected with | {_code(option)} {_code(value)} |"
     if manifest.damage:

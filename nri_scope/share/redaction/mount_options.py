@@ -19,7 +19,7 @@ _KEY = re.compile(r"(?:^|,)([A-Za-z_][A-Za-z0-9_.-]*)=")
 _TRAILING_TOKEN = re.compile(f"=.*{PLAIN_TOKEN}$")
 _USER_KEYS = frozenset({"user", "username"})
 _CREDENTIAL_KEYS = words("key")
-"""Names of options that name a credential here only."""
+"""Option names that mean a credential only in mount options."""
 _FLAGS = words(
     "async atime auto bg bind defaults dev diratime dirsync discard exec fg group hard iversion "
     "lazytime loud mand mfsymlinks noac noacl noatime noauto nobrl nocase nocto nodev nodiratime "
@@ -54,15 +54,15 @@ def redact_options(engine: Engine, options: Sequence[str], place: str) -> list[s
 
 
 def redact_credentials(engine: Engine, option: str, place: str) -> str:
-    """Redact the credentials in ``key=value``, or in several such separated by commas."""
+    """Redact the credentials in ``key=value``, or in a comma-separated list of them."""
     pieces: list[str] = []
     position = 0
     found = list(_KEY.finditer(option))
     for number, match in enumerate(found):
         end = found[number + 1].start() if number + 1 < len(found) else len(option)
         value = option[match.end() : end]
-        above = Certainty.LIKELY if match[1].lower() in _CREDENTIAL_KEYS else Certainty.NONE
-        redacted = redact_keyed(engine, match[1], value, place, above)
+        certainty = Certainty.LIKELY if match[1].lower() in _CREDENTIAL_KEYS else Certainty.NONE
+        redacted = redact_keyed(engine, match[1], value, place, certainty)
         if redacted is None and match[1].lower() in _USER_KEYS and "%" in value:
             # Documented in CIFS manuals: user%password
             redacted = redact_login(engine, value, place, "%")

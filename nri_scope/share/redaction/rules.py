@@ -74,7 +74,7 @@ class Rules:
     kept_registries: tuple[str, ...] = ()
     """Registries that are kept, in addition to `harmless.REGISTRIES`; ``*`` matches any text."""
     kept_values: tuple[str, ...] = ()
-    """Values that are kept everywhere, if the whole value is equal."""
+    """Values kept wherever they occur as a whole value."""
     node_names: tuple[str, ...] = ()
     """Names of nodes for the built-in rule ``nodes``."""
     source: str = ""

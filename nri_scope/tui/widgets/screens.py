@@ -18,7 +18,7 @@ from ..text.styled_line import Span, Style, StyledLine, line
 from .lines import Lines
 
 MIN_COLUMNS, MIN_LINES = 40, 10
-"""Minimum size of the screen; in less, no useful row fits."""
+"""Minimum size of the screen; on a smaller one, no useful row fits."""
 _SMALL = "-small"
 CSS = f"""
 MainScreen > #small {{ display: none; }}
@@ -26,7 +26,7 @@ App.{_SMALL} Screen > *, App.{_SMALL} CommandPalette > * {{ display: none !impor
 App.{_SMALL} MainScreen > #small {{ display: block !important; }}
 """
 """Style sheet of the app: on a screen that is too small, hides everything, including modal screens,
-except the line that reports it."""
+except the size message."""
 
 
 class MainScreen(Screen[None], inherit_bindings=False):
@@ -35,15 +35,15 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__(id="main")
         self._focus_before: dict[Screen[Any], Widget] = {}
-        words = f"too small: at least {MIN_COLUMNS}×{MIN_LINES}"
+        words = f"too small: needs at least {MIN_COLUMNS}×{MIN_LINES}"
         self._words = Static(words, id="small", markup=False)
 
     async def on_mount(self) -> None:
-        """Mount the line shown on a screen that is too small."""
+        """Mount the size message."""
         await self.mount(self._words)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Show only the report on a screen that is too small; else restore content and focus."""
+        """Show only the size message on a screen that is too small; else restore the content."""
         small = event.size.width < MIN_COLUMNS or event.size.height < MIN_LINES
         if small == self.app.has_class(_SMALL):
             return
@@ -68,7 +68,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
 _NOTES = (
     "*: a marked event.",
-    "Took: time from request to reply; nri-scope's own in a passive recording.",
+    "Took: response time of the plugin; of nri-scope itself in a passive recording.",
     "Of: deadline set by the runtime.",
 )
 """Signs and column titles, explained below the keys."""

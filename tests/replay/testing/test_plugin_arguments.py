@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.replay.chain import Command
 from nri_scope.replay.plugins import InProcess
-from nri_scope.replay.testing import casting_of
+from nri_scope.replay.testing import plugin_set_of
 
 
 class Handling:
@@ -31,7 +31,7 @@ class Handling:
 )
 def test_object_is_named_after_its_class(kind: str, name: str) -> None:
     plugin = type(kind, (Handling,), {})()
-    (cast,) = casting_of(plugin).plugins
+    (cast,) = plugin_set_of(plugin).plugins
     assert isinstance(cast, InProcess)
     assert cast.id == f"10-{name}"
     assert cast.handlers is plugin
@@ -42,11 +42,11 @@ def test_object_is_named_after_its_class(kind: str, name: str) -> None:
     ["bin/05-mine -v 'a b'", ["bin/05-mine", "-v", "a b"], (Path("bin/05-mine"), "-v", "a b")],
 )
 def test_command_is_named_after_its_file(plugin: object) -> None:
-    casting = casting_of(plugin, config="text", find=lambda file: f"/found/{file}")
-    assert casting.plugins == (Command("05", "mine", ("/found/bin/05-mine", "-v", "a b")),)
-    assert casting.config("05") == "text"
+    plugin_set = plugin_set_of(plugin, config="text", find=lambda file: f"/found/{file}")
+    assert plugin_set.plugins == (Command("05", "mine", ("/found/bin/05-mine", "-v", "a b")),)
+    assert plugin_set.config("05") == "text"
 
 
 def test_program_without_a_folder_is_searched_in_path() -> None:
-    (cast,) = casting_of("mine", find=lambda file: f"/found/{file}").plugins
+    (cast,) = plugin_set_of("mine", find=lambda file: f"/found/{file}").plugins
     assert isinstance(cast, Command) and cast.argv == ("mine",)

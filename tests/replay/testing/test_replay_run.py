@@ -15,14 +15,14 @@ import pytest
 from nri_scope.errors import UsageError
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.replay.run import Job
-from nri_scope.replay.testing import casting_of, perform
+from nri_scope.replay.testing import perform, plugin_set_of
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 CALLER = ContextVar("CALLER", default="nobody")
 
 
 def job(plugin: object) -> Job:
-    return Job(RECORDING, casting_of(plugin))
+    return Job(RECORDING, plugin_set_of(plugin))
 
 
 class ContextReader:
@@ -70,7 +70,7 @@ async def test_handlers_see_the_context_of_a_coroutine() -> None:
 
 async def test_error_is_raised_out_of_the_thread() -> None:
     with pytest.raises(UsageError, match="there is no profile 'none'"):
-        perform(Job(RECORDING, casting_of(ContextReader()), profile="none"))
+        perform(Job(RECORDING, plugin_set_of(ContextReader()), profile="none"))
 
 
 @pytest.mark.parametrize("in_coroutine", [False, True], ids=["plain", "coroutine"])

@@ -45,7 +45,7 @@ def test_page_lists_the_facts_of_the_manifest() -> None:
         "| plugins | `00-a`, `10-b` |",
         "| events | 1,234 (and 5 for context; 6 of the original omitted) |",
         "| scope | 1 session, 2 pods, 3 containers |",
-        "| not observed | 4 gaps |",
+        "| gaps | 4 |",
         "| selected with | `--where` `ns:shop` |",
         "| `env-values` | 7 |",
     ):

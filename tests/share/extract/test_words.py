@@ -43,7 +43,7 @@ def gap(part: Recording) -> Gap:
     ("command", "words"),
     [
         ("log", "events not in this part: 7\n"),
-        ("stats", "13 events were left out of this part of a recording\n"),
+        ("stats", "13 events omitted from this part of a recording\n"),
         ("diff", "part of a recording: 13 events were left out\n"),
     ],
 )
