@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suites of somebody who tests a plugin, run by pytest as they would run them."""
+"""Test suites of a plugin, run by pytest as its author runs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 
 import nri_scope.replay.testing
 
-# Each inner run forgets what it was the first to import, and some modules cannot bear that.
+# Each inner run unloads the modules it imported first; these must not be imported twice.
 IMPORTED = (nri_scope.replay.testing, yaml)
 
 pytest_plugins = ["pytester"]
@@ -53,7 +53,7 @@ class Plugin:
 run(Plugin(), name="theirs")
 """
 
-# These tests may run without explained assertions, with modules in memory that are not rewritten.
+# Modules that are already imported are not rewritten for explained assertions.
 _STRICT = ("-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 
@@ -71,23 +71,23 @@ class Suite:
         program.chmod(0o755)
 
     def run(self, test: str, *options: str, marker: str = '"recordings/web.db"') -> str:
-        """Run ``test``, which is the text of test functions; returns all that was printed."""
+        """Run ``test``, the text of test functions, and return all output."""
         mark = f"\npytestmark = pytest.mark.nri_recording({marker})\n" if marker else "\n"
         (self.folder / "tests" / "test_it.py").write_text(PLUGIN + mark + test)
         result = self.pytester.runpytest_inprocess(*_STRICT, *options)
         return str(result.stdout)
 
-    def fails(self, call: str, marker: str = '"recordings/web.db"') -> str:
-        """The text of the failure of a test that makes this call."""
-        shown = self.run(f"\ndef test(nri_replay):\n    {call}\n", marker=marker)
-        assert "1 failed" in shown or "1 error" in shown
-        # Nothing of ours is between the test and the message.
-        assert "nri_scope/" not in shown
-        assert "Traceback" not in shown
-        lines = [line[4:].strip() for line in shown.splitlines() if line.startswith("E   ")]
+    def failure_message(self, call: str, marker: str = '"recordings/web.db"') -> str:
+        """Return the failure message of a test that makes this call."""
+        output = self.run(f"\ndef test(nri_replay):\n    {call}\n", marker=marker)
+        assert "1 failed" in output or "1 error" in output
+        # No frame of nri-scope is between the test and the message.
+        assert "nri_scope/" not in output
+        assert "Traceback" not in output
+        lines = [line[4:].strip() for line in output.splitlines() if line.startswith("E   ")]
         if not lines:
-            # Of the fixture, which is shown without any code.
-            lines = shown.split("_ ERROR at setup of test _")[1].splitlines()[1:2]
+            # A failure of the fixture is output without code.
+            lines = output.split("_ ERROR at setup of test _")[1].splitlines()[1:2]
         (line,) = lines
         return line.removeprefix("Failed: ").removeprefix("AssertionError: ")
 
@@ -103,15 +103,15 @@ def suite(pytester: pytest.Pytester) -> Suite:
     return Suite(pytester)
 
 
-def passes(shown: str, count: int = 1) -> bool:
-    assert f"{count} passed in" in shown, shown
+def passes(output: str, count: int = 1) -> bool:
+    assert f"{count} passed in" in output, output
     return True
 
 
 # -- plugins and recordings -----------------------------------------------------------------------
 
 
-def test_object_is_asked_in_this_process(suite: Suite) -> None:
+def test_object_is_called_in_this_process(suite: Suite) -> None:
     assert passes(
         suite.run(
             """
@@ -158,7 +158,7 @@ def test_text(nri_replay):
     )
 
 
-def test_chain_is_asked_in_the_order_of_indices(suite: Suite) -> None:
+def test_chain_is_called_in_the_order_of_indices(suite: Suite) -> None:
     assert passes(
         suite.run(
             """
@@ -177,7 +177,7 @@ def test(nri_replay):
     )
 
 
-def test_profile_fault_and_effects_are_the_callers_choice(suite: Suite) -> None:
+def test_call_selects_profile_faults_and_effects(suite: Suite) -> None:
     assert passes(
         suite.run(
             """
@@ -198,7 +198,7 @@ def test_effects(nri_replay):
     )
 
 
-def test_nearer_marker_completes_farther_one(suite: Suite) -> None:
+def test_inner_marker_overrides_outer_one(suite: Suite) -> None:
     assert passes(
         suite.run(
             """
@@ -229,17 +229,17 @@ class TestThem:
         'path=__import__("pathlib").Path(__file__).parent / "recordings" / "web.db"',
         '"recordings/web.db", session=1, where="event:CreateContainer", only="shop/web/app"',
     ],
-    ids=["of the rootdir", "absolute", "chosen"],
+    ids=["relative to rootdir", "absolute", "filtered"],
 )
-def test_recording_is_found(suite: Suite, marker: str) -> None:
-    shown = suite.run(
+def test_recording_of_the_marker_is_found(suite: Suite, marker: str) -> None:
+    output = suite.run(
         "\ndef test(nri_replay): assert 'shop/web/app' in nri_replay(MyPlugin()).containers\n",
         marker=marker,
     )
-    assert passes(shown)
+    assert passes(output)
 
 
-def test_coroutine_may_replay_too(suite: Suite) -> None:
+def test_coroutine_may_replay(suite: Suite) -> None:
     assert passes(
         suite.run(
             """
@@ -269,7 +269,7 @@ def test(nri_replay):
     )
 
 
-def test_event_loop_of_other_fixtures_stays_as_it_is(pytester: pytest.Pytester) -> None:
+def test_event_loop_of_other_fixtures_is_unchanged(pytester: pytest.Pytester) -> None:
     suite = Suite(pytester)
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")
     assert passes(
@@ -295,7 +295,7 @@ async def test_coroutine(nri_replay, loop):
     )
 
 
-# -- what cannot be done --------------------------------------------------------------------------
+# -- invalid input --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -324,8 +324,8 @@ async def test_coroutine(nri_replay, loop):
         ('"recordings"', "recordings: "),
     ],
 )
-def test_recording_that_cannot_be_played_is_one_line(suite: Suite, marker: str, words: str) -> None:
-    assert words in suite.fails("nri_replay(MyPlugin())", marker=marker)
+def test_invalid_recording_fails_with_one_line(suite: Suite, marker: str, words: str) -> None:
+    assert words in suite.failure_message("nri_replay(MyPlugin())", marker=marker)
 
 
 @pytest.mark.parametrize(
@@ -363,8 +363,8 @@ def test_recording_that_cannot_be_played_is_one_line(suite: Suite, marker: str, 
         ),
     ],
 )
-def test_call_that_cannot_be_is_one_line(suite: Suite, call: str, words: str) -> None:
-    assert words in suite.fails(call)
+def test_invalid_call_fails_with_one_line(suite: Suite, call: str, words: str) -> None:
+    assert words in suite.failure_message(call)
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -376,8 +376,8 @@ class Wrong(MyPlugin):
 """
 
 
-def test_failing_test_shows_what_was_replayed(suite: Suite) -> None:
-    shown = suite.run(
+def test_failing_test_shows_its_replays(suite: Suite) -> None:
+    output = suite.run(
         RAISES
         + """
 def test_wrong(nri_replay):
@@ -392,9 +392,9 @@ def test_right(nri_replay):
     nri_replay(MyPlugin())
 """
     )
-    assert "assert ()" in shown
-    assert "where () = ContainerResult(name='shop/web/app', created=False).changes" in shown
-    wrong, two = shown.split("_ test_two _")
+    assert "assert ()" in output
+    assert "where () = ContainerResult(name='shop/web/app', created=False).changes" in output
+    wrong, two = output.split("_ test_two _")
     assert wrong.count("- nri_replay -") == 1
     assert "error: rpc error: code 2: KeyError: 'app'" in wrong
     assert "    return {}[container.name]" in wrong
@@ -402,28 +402,28 @@ def test_right(nri_replay):
     assert "- nri_replay 1 -" in two and "- nri_replay 2 -" in two
     assert "stdout: created app" in two
     assert '  + /process/env/MINE = "1"  (10-my)' in two
-    assert "test_right" not in shown
+    assert "test_right" not in output
 
 
-def test_not_ok_tells_what_is_not_and_where_it_was_raised(suite: Suite) -> None:
-    shown = suite.run(RAISES + "\ndef test(nri_replay): nri_replay(Wrong()).assert_ok()\n")
-    assert ">       return {}[container.name]" in shown
-    assert "The above exception was the direct cause of the following exception:" in shown
-    assert "E   AssertionError: the replay has failures:" in shown
-    assert "E     CreateContainer shop/web/app: 10-wrong: error: rpc error: code 2: Key" in shown
-    assert "serving.py" not in shown.split("Captured log")[0]
+def test_assert_ok_shows_failures_and_the_handlers_traceback(suite: Suite) -> None:
+    output = suite.run(RAISES + "\ndef test(nri_replay): nri_replay(Wrong()).assert_ok()\n")
+    assert ">       return {}[container.name]" in output
+    assert "The above exception was the direct cause of the following exception:" in output
+    assert "E   AssertionError: the replay has failures:" in output
+    assert "E     CreateContainer shop/web/app: 10-wrong: error: rpc error: code 2: Key" in output
+    assert "serving.py" not in output.split("Captured log")[0]
 
 
-def test_plugin_that_crashes_is_told_of(suite: Suite) -> None:
+def test_crash_of_a_plugin_is_reported(suite: Suite) -> None:
     program = suite.folder / "theirs"
     program.write_text(COMMAND.replace("return Adj", "os._exit(3)\n        return Adj"))
-    shown = suite.run("\ndef test(nri_replay): nri_replay('./theirs').assert_ok()\n")
-    assert "E     CreateContainer shop/web/app: 10-theirs: crash: " in shown
-    assert "10-theirs disconnected after event" in shown
+    output = suite.run("\ndef test(nri_replay): nri_replay('./theirs').assert_ok()\n")
+    assert "E     CreateContainer shop/web/app: 10-theirs: crash: " in output
+    assert "10-theirs disconnected after event" in output
 
 
 def test_containers_that_differ_are_compared_path_by_path(suite: Suite) -> None:
-    shown = suite.run(
+    output = suite.run(
         """
 def test(nri_replay):
     one, two = nri_replay(MyPlugin()), nri_replay({"20": MyPlugin("2")})
@@ -431,8 +431,8 @@ def test(nri_replay):
     assert one.container("shop/web/app") == two.container("shop/web/app")
 """
     )
-    told = [line[4:].strip() for line in shown.splitlines() if line.startswith("E   ")]
-    assert told[1:] == [
+    differences = [line[4:].strip() for line in output.splitlines() if line.startswith("E   ")]
+    assert differences[1:] == [
         "resulting spec, from left to right:",
         '~ /process/env/MINE "1" → "2"',
         "owner of /process/env/MINE: 10-my != 20-my",
@@ -445,22 +445,22 @@ GOLDEN = "\ndef test(nri_replay):\n    nri_replay(MyPlugin({value!r})).assert_go
 FILE = "tests/goldens/test_it/test.yaml"
 
 
-def test_golden_is_written_once_wanted_and_compared_with_then(suite: Suite) -> None:
+def test_golden_is_written_with_the_option_and_then_compared(suite: Suite) -> None:
     right, wrong = GOLDEN.format(value="1"), GOLDEN.format(value="2")
-    assert suite.fails("nri_replay(MyPlugin()).assert_golden()") == (
+    assert suite.failure_message("nri_replay(MyPlugin()).assert_golden()") == (
         f"golden {FILE}: no such file; write it with --nri-golden=update"
     )
     assert passes(suite.run(wrong, "--nri-golden=none"))
     assert not suite.goldens
-    shown = suite.run(right, "--nri-golden=update")
-    assert passes(shown) and f"wrote golden {FILE}" in shown
+    output = suite.run(right, "--nri-golden=update")
+    assert passes(output) and f"wrote golden {FILE}" in output
     assert suite.goldens == [FILE]
     text = (suite.folder / FILE).read_text()
     assert "as `pytest --nri-golden=update` writes them" in text.splitlines()[0]
     assert passes(suite.run(right))
     assert "wrote" not in suite.run(right, "--nri-golden=update")
     assert passes(suite.run(wrong, "--nri-golden=none"))
-    shown = suite.run(wrong)
+    output = suite.run(wrong)
     for line in (
         f"1 mismatch (expected: golden {FILE}; got: this replay)",
         "10-my shop/web/app CreateContainer: differs in 1 place",
@@ -468,13 +468,13 @@ def test_golden_is_written_once_wanted_and_compared_with_then(suite: Suite) -> N
         "got      '2'",
         "if the new replies are correct, write them with --nri-golden=update",
     ):
-        assert line in shown
-    assert "nri_scope/" not in shown
+        assert line in output
+    assert "nri_scope/" not in output
     assert passes(suite.run(wrong, "--nri-golden=update"))
     assert passes(suite.run(wrong))
 
 
-def test_matcher_in_a_golden_stays_when_it_is_written_again(suite: Suite) -> None:
+def test_matcher_is_kept_when_the_golden_is_rewritten(suite: Suite) -> None:
     suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
     file = suite.folder / FILE
     file.write_text(file.read_text().replace("MINE: '1'", "MINE: !regex '[0-9]'"))
@@ -492,18 +492,18 @@ def test_matcher_in_a_golden_stays_when_it_is_written_again(suite: Suite) -> Non
         ),
     ],
 )
-def test_golden_of_nonsense_is_one_line(suite: Suite, golden: str, words: str) -> None:
+def test_invalid_golden_fails_with_one_line(suite: Suite, golden: str, words: str) -> None:
     file = suite.folder / FILE
     file.parent.mkdir(parents=True)
     file.write_text(golden)
-    told = suite.fails("nri_replay(MyPlugin()).assert_golden()")
-    assert words in told and "--update-golden" not in told
+    message = suite.failure_message("nri_replay(MyPlugin()).assert_golden()")
+    assert words in message and "--update-golden" not in message
 
 
-def test_golden_of_another_profile_is_one_line(suite: Suite) -> None:
+def test_golden_of_another_profile_fails_with_one_line(suite: Suite) -> None:
     suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
-    told = suite.fails("nri_replay(MyPlugin(), profile='cri-o').assert_golden()")
-    assert told == (
+    message = suite.failure_message("nri_replay(MyPlugin(), profile='cri-o').assert_golden()")
+    assert message == (
         f"golden {FILE} is for profile recorded, but the replay uses cri-o; replay with "
         "profile=recorded, or rewrite it with --nri-golden=update"
     )
@@ -527,8 +527,8 @@ def test(nri_replay):
     assert passes(suite.run(tests), 6)
 
 
-def test_second_result_does_not_take_the_golden_of_the_first(suite: Suite) -> None:
-    shown = suite.run(
+def test_second_result_does_not_overwrite_the_golden_of_the_first(suite: Suite) -> None:
+    output = suite.run(
         """
 def test_alike(nri_replay):
     for value in "11":
@@ -540,17 +540,17 @@ def test_different(nri_replay):
 """,
         "--nri-golden=update",
     )
-    assert "1 failed, 1 passed" in shown
-    assert "this test already wrote another result to this golden; use a separate golden" in shown
+    assert "1 failed, 1 passed" in output
+    assert "this test already wrote another result to this golden; use a separate golden" in output
 
 
-def test_folder_of_goldens_that_cannot_be_made_is_one_line(suite: Suite) -> None:
+def test_golden_folder_that_cannot_be_created_is_reported(suite: Suite) -> None:
     (suite.folder / "tests" / "goldens").write_text("")
-    shown = suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
-    assert "cannot create its folder: not a directory" in shown
+    output = suite.run(GOLDEN.format(value="1"), "--nri-golden=update")
+    assert "cannot create its folder: not a directory" in output
 
 
-# -- whoever does not use it ----------------------------------------------------------------------
+# -- suites without replays -----------------------------------------------------------------------
 
 
 def test_nothing_heavy_is_imported_before_a_replay() -> None:
@@ -559,8 +559,8 @@ def test_nothing_heavy_is_imported_before_a_replay() -> None:
         "import sys, pytest; before = set(sys.modules); import nri_scope.pytest_plugin;"
         "print(*sorted(set(sys.modules) - before))"
     )
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert shown.stdout.decode().split() == [
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert output.stdout.decode().split() == [
         "nri_scope",
         "nri_scope.errors",
         "nri_scope.pytest_plugin",
@@ -576,10 +576,10 @@ def test_suite_without_replays_imports_nothing_heavy(suite: Suite) -> None:
         "def test_failing():\n"
         "    assert 1 == 2\n"
     )
-    shown = suite.pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:hypothesispytest")
-    shown.assert_outcomes(passed=1, failed=1)
+    output = suite.pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:hypothesispytest")
+    output.assert_outcomes(passed=1, failed=1)
 
 
-def test_marker_and_option_are_told_of(suite: Suite) -> None:
+def test_marker_and_option_are_documented(suite: Suite) -> None:
     assert "nri_recording(path, session=None" in str(suite.pytester.runpytest("--markers").stdout)
     assert "--nri-golden={check,update,none}" in str(suite.pytester.runpytest("--help").stdout)
