@@ -23,26 +23,28 @@ class Live(Running):
         self.lines: list[str] = []
 
     async def said(self, words: str) -> str:
-        """The next line on stderr that has ``words`` in it."""
+        """Wait for a line on stderr that contains ``words``, and return it."""
         assert self.process.stderr is not None
-        return await self._line(self.process.stderr, self.errors, words)
+        return await self._wait_for_line(self.process.stderr, self.errors, words)
 
     async def printed(self, words: str) -> str:
-        """The next line on stdout that has ``words`` in it."""
+        """Wait for a line on stdout that contains ``words``, and return it."""
         assert self.process.stdout is not None
-        return await self._line(self.process.stdout, self.lines, words)
+        return await self._wait_for_line(self.process.stdout, self.lines, words)
 
-    async def _line(self, stream: asyncio.StreamReader, kept: list[str], words: str) -> str:
+    async def _wait_for_line(
+        self, stream: asyncio.StreamReader, lines: list[str], words: str
+    ) -> str:
         while True:
             async with asyncio.timeout(PATIENCE):
                 line = (await stream.readline()).decode().rstrip("\n")
             assert line or not stream.at_eof(), f"no {words!r} in {self.errors} {self.lines}"
-            kept.append(line)
+            lines.append(line)
             if words in line:
                 return line
 
     async def ended(self) -> tuple[int, str, str]:
-        """Exit status, and all of stdout and stderr."""
+        """Wait for the end; return the exit status, and all of stdout and stderr."""
         status, out, errors = await super().ended()
         return status, "\n".join([*self.lines, out]), errors
 
@@ -54,10 +56,10 @@ async def live(
     stdout: int = asyncio.subprocess.PIPE,
     prefix: tuple[str, ...] = (),
 ) -> AsyncIterator[Live]:
-    """Start ``nri-scope diff --live ARGUMENTS``; it is killed if it still runs in the end.
+    """Start ``nri-scope diff --live ARGUMENTS``; kill it at the end if it still runs.
 
     It is the leader of a process group. Its temporary files are in ``folder``. ``prefix``: a
-    command that runs it, and becomes it.
+    command that replaces itself by it, such as ``nohup``.
     """
     process = await asyncio.create_subprocess_exec(
         *(*prefix, sys.executable, "-m", "nri_scope", "diff", "--live", *map(str, arguments)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real command as a child process that goes on until it is told to end."""
+"""A real command as a child process that runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ PATIENCE = 60.0
 
 
 class Running:
-    """A command that runs until it is told to end."""
+    """A running command."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.errors: list[str] = []
 
     async def said(self, words: str) -> str:
-        """The next line on stderr that has ``words`` in it."""
+        """Wait for a line on stderr that contains ``words``, and return it."""
         assert self.process.stderr is not None
         while True:
             async with asyncio.timeout(PATIENCE):
                 line = (await self.process.stderr.readline()).decode().rstrip("\n")
-            assert line, f"it ended without saying {words!r}; it said {self.errors}"
+            assert line, f"it ended without printing {words!r}; it printed {self.errors}"
             self.errors.append(line)
             if words in line:
                 return line
 
     async def ended(self) -> tuple[int, str, str]:
-        """Exit status, what is left of stdout where that is a pipe, and all of stderr."""
+        """Wait for the end; return the exit status, the rest of stdout if piped, and stderr."""
         async with asyncio.timeout(PATIENCE):
             out, rest = await self.process.communicate()
         assert self.process.returncode is not None
@@ -42,7 +42,7 @@ class Running:
         return self.process.returncode, (out or b"").decode(), errors
 
     async def interrupt(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
-        """Send a signal and wait for the end."""
+        """Send a signal, and wait for the end."""
         self.process.send_signal(number)
         return await self.ended()
 
@@ -54,9 +54,9 @@ async def running(
     cwd: Path | None = None,
     prefix: tuple[str, ...] = (),
 ) -> AsyncIterator[Running]:
-    """Start ``nri-scope ARGUMENTS``; it is killed if it still runs in the end.
+    """Start ``nri-scope ARGUMENTS``; kill it at the end if it still runs.
 
-    ``prefix``: a command that runs it, and becomes it.
+    ``prefix``: a command that replaces itself by it, such as ``nohup``.
     """
     process = await asyncio.create_subprocess_exec(
         *(*prefix, sys.executable, "-m", "nri_scope", *map(str, arguments)),

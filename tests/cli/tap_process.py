@@ -18,12 +18,12 @@ tapping = functools.partial(running, "tap")
 
 
 def no_larger_than(size: int) -> tuple[str, ...]:
-    """A prefix for a command: no file that it writes may get larger than ``size`` bytes."""
+    """Return a command prefix that limits written files to ``size`` bytes."""
     return "prlimit", f"--fsize={size}"
 
 
 def plugin_file(path: Path, body: str = "", *, name: str = "thing", start: str = "") -> Path:
-    """An executable plugin that runs ``start`` and has the methods ``body``, in Python."""
+    """Write an executable Python plugin that runs ``start`` and has the methods ``body``."""
     methods = body or "    def post_start_container(self, pod, container):\n        pass"
     path.write_text(
         f"""#!{sys.executable}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is no recording, or a broken one, is one clear line and exit status 2."""
+"""A file that is not an intact recording gives one clear line and exit status 2."""
 
 from __future__ import annotations
 
@@ -25,55 +25,55 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record(tmp_path_factory.mktemp("sound") / "x.nriscope.db")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("intact") / "x.nriscope.db")
 
 
-def no_file(path: Path, sound: Path) -> None:
+def no_file(path: Path, intact: Path) -> None:
     pass
 
 
-def dangling(path: Path, sound: Path) -> None:
+def dangling(path: Path, intact: Path) -> None:
     path.symlink_to(path.with_name("nowhere"))
 
 
-def loop(path: Path, sound: Path) -> None:
+def loop(path: Path, intact: Path) -> None:
     path.symlink_to(path)
 
 
-def pipe(path: Path, sound: Path) -> None:
+def pipe(path: Path, intact: Path) -> None:
     os.mkfifo(path)
 
 
-def folder(path: Path, sound: Path) -> None:
+def folder(path: Path, intact: Path) -> None:
     path.mkdir()
 
 
-def empty(path: Path, sound: Path) -> None:
+def empty(path: Path, intact: Path) -> None:
     path.touch()
 
 
-def text(path: Path, sound: Path) -> None:
+def text(path: Path, intact: Path) -> None:
     path.write_text("hello\n")
 
 
-def bundle(path: Path, sound: Path) -> None:
+def bundle(path: Path, intact: Path) -> None:
     with zipfile.ZipFile(path, "w") as file:
-        file.write(sound, "x.nriscope.db")
+        file.write(intact, "x.nriscope.db")
 
 
-def truncated(path: Path, sound: Path) -> None:
-    path.write_bytes(sound.read_bytes()[:20_000])
+def truncated(path: Path, intact: Path) -> None:
+    path.write_bytes(intact.read_bytes()[:20_000])
 
 
-def newer(path: Path, sound: Path) -> None:
-    path.write_bytes(sound.read_bytes())
+def newer(path: Path, intact: Path) -> None:
+    path.write_bytes(intact.read_bytes())
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
 
 
-def other_database(path: Path, sound: Path) -> None:
+def other_database(path: Path, intact: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE event (id)")
     connection.commit()
@@ -97,23 +97,23 @@ def other_database(path: Path, sound: Path) -> None:
         (other_database, "not an nri-scope recording"),
     ],
 )
-def test_is_named(
+def test_a_bad_file_gives_one_line_and_status_2(
     name: str,
     make: object,
     words: str,
-    sound: Path,
+    intact: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "bad.nriscope.db"
     assert callable(make)
-    make(path, sound)
+    make(path, intact)
     before = path.read_bytes() if path.is_file() else None
     assert run([name, str(path), *COMMANDS[name]]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"nri-scope: {path}: ")
-    assert words in said.err and said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"nri-scope: {path}: ")
+    assert words in printed.err and printed.err.count("\n") == 1
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
@@ -128,16 +128,16 @@ def test_is_named(
         ("n" * 300, "file name too long; check the path"),
     ],
 )
-def test_a_way_that_leads_nowhere_is_named(
+def test_an_invalid_path_gives_one_line_and_status_2(
     name: str, place: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     path = tmp_path / place / "x.nriscope.db"
     assert run([name, str(path), *COMMANDS[name]]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"nri-scope: {path}: {words}") and said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"nri-scope: {path}: {words}") and printed.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_a_way_that_leads_nowhere_is_named(
     ],
     ids=lambda command: str(command[0]),
 )
-def test_who_may_read_is_told_to_whom_may_not(
+def test_permission_denied_says_who_may_read(
     command: list[str],
-    sound: Path,
+    intact: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -163,28 +163,28 @@ def test_who_may_read_is_told_to_whom_may_not(
     # Root may read everything.
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     others = ("OTHER.db", "OTHER.zip", "OTHER.html")
-    names = {"FILE": str(sound), **{name: str(tmp_path / name) for name in others}}
+    names = {"FILE": str(intact), **{name: str(tmp_path / name) for name in others}}
     assert run([names.get(word, word) for word in command]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    last = said.err.splitlines()[-1]
-    assert last.startswith(f"nri-scope: {sound}: permission denied; only its owner may read")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    last = printed.err.splitlines()[-1]
+    assert last.startswith(f"nri-scope: {intact}: permission denied; only its owner may read")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_anywhere_is_read_around_or_named(
-    name: str, seed: int, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_damaged_bytes_are_skipped_or_reported(
+    name: str, seed: int, intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance = random.Random(seed)
-    content = bytearray(sound.read_bytes())
+    content = bytearray(intact.read_bytes())
     for _ in range(1 << chance.randrange(12)):
         content[chance.randrange(100, len(content))] = chance.randrange(256)
     path = tmp_path / "bad.nriscope.db"
     path.write_bytes(content)
     status = run([name, str(path), *COMMANDS[name]])
-    said = capsys.readouterr()
-    # 1: what could be read says that something was changed.
+    printed = capsys.readouterr()
+    # diff exits with 1 if the readable events contain a change.
     assert status in ((0, 1, 2) if name == "diff" else (0, 2))
-    assert said.err.count("\n") == (status == 2)
-    assert "\x1b" not in said.out + said.err
+    assert printed.err.count("\n") == (status == 2)
+    assert "\x1b" not in printed.out + printed.err

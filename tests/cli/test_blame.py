@@ -21,7 +21,7 @@ from tests.report.problem_recordings import SECRET, secret
 
 CAPTURES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
 WITH_OWNERS = CAPTURES[2:]
-"""Their runtimes told a validator who owns what."""
+"""Captures whose runtimes reported owners to a validator."""
 APP = "shop/web/app"
 
 
@@ -41,8 +41,8 @@ def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-class Said:
-    """What a command line printed, and its exit status."""
+class Result:
+    """Output and exit status of a command line."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
         self.status = run(["blame", *map(str, arguments)])
@@ -59,13 +59,13 @@ class Said:
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_each_line_names_the_plugin_that_put_it_there(
+def test_each_changed_line_names_its_plugin(
     captures: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Said(capsys, captures[name], APP)
-    assert (said.status, said.err) == (0, "")
+    result = Result(capsys, captures[name], APP)
+    assert (result.status, result.err) == (0, "")
     # Padding depends on the longest owner.
-    lines = [" ".join(line.split()) for line in said.lines]
+    lines = [" ".join(line.split()) for line in result.lines]
     for line in (
         "30-env-injector T ~│ - FOO=overridden # was bar",
         "30-env-injector T +│ - INJECTED=yes",
@@ -82,7 +82,7 @@ def test_each_line_names_the_plugin_that_put_it_there(
     device = next(line for line in lines if "path: /dev/nri-null" in line)
     owner = "20-device-injector" if name in WITH_OWNERS else "one of 01–29"
     assert device.startswith(owner)
-    assert all(len(line) <= 80 for line in said.lines)
+    assert all(len(line) <= 80 for line in result.lines)
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -90,7 +90,7 @@ def test_each_line_names_the_plugin_that_put_it_there(
 def test_every_line_of_the_spec_has_an_owner(
     captures: dict[str, Path], name: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = Said(capsys, captures[name], what, "--format", "json").json
+    record = Result(capsys, captures[name], what, "--format", "json").json
     assert len(record["lines"]) > 50
     for line in record["lines"]:
         assert line["owner"] if line["changed"] else line["owner"] == "runtime"
@@ -98,28 +98,26 @@ def test_every_line_of_the_spec_has_an_owner(
 
 
 def test_the_full_view_is_the_spec_as_yaml(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Said(capsys, path, APP, "--full")
-    spec = yaml.safe_load("\n".join(line.partition("│")[2] for line in said.lines))
+    result = Result(capsys, path, APP, "--full")
+    spec = yaml.safe_load("\n".join(line.partition("│")[2] for line in result.lines))
     assert spec["linux"]["resources"]["pids"] == {"limit": 64}
     assert "DB_PASSWORD=hunter2" in spec["process"]["env"]
     assert {"type": "RLIMIT_NOFILE", "hard": 4096, "soft": 2048} in spec["process"]["rlimits"]
 
 
-def test_changed_lines_alone_leave_out_the_runtime(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gutters = [line for line in Said(capsys, path, APP, "--changed").lines if "│" in line]
+def test_changed_omits_the_runtimes_lines(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gutters = [line for line in Result(capsys, path, APP, "--changed").lines if "│" in line]
     assert gutters and not any(line.startswith("runtime") for line in gutters)
 
 
 def test_the_history_of_a_path_has_every_value(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Said(capsys, path, APP, "--history", "shares")
-    assert said.status == 0
-    told = [line.partition("│")[2] for line in said.lines if "│" in line]
-    assert told == ["512", "2048", "256"]
-    record = Said(capsys, path, APP, "--history", "shares", "--format", "json").json
+    result = Result(capsys, path, APP, "--history", "shares")
+    assert result.status == 0
+    values = [line.partition("│")[2] for line in result.lines if "│" in line]
+    assert values == ["512", "2048", "256"]
+    record = Result(capsys, path, APP, "--history", "shares", "--format", "json").json
     assert record["path"] == "/linux/resources/cpu/shares"
     assert [one["value"] for one in record["began"]] == [512]
     assert [(one["after"], one["owner"]) for one in record["changes"]] == [
@@ -129,53 +127,53 @@ def test_the_history_of_a_path_has_every_value(
 
 
 @pytest.mark.parametrize(("part", "status"), [("/process/args", 0), ("shares", 1)])
-def test_the_exit_status_tells_where_asked_whether_a_plugin_changed_it(
+def test_exit_code_reports_whether_a_plugin_changed_the_path(
     part: str, status: int, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Said(capsys, path, APP, "--history", part)
-    assert said.status == 0
-    assert ("no change seen" in said.out) == (status == 0)
-    assert Said(capsys, path, APP, "--history", part, "--exit-code").status == status
+    result = Result(capsys, path, APP, "--history", part)
+    assert result.status == 0
+    assert ("no change seen" in result.out) == (status == 0)
+    assert Result(capsys, path, APP, "--history", part, "--exit-code").status == status
 
 
 def test_markdown_is_a_block_with_a_heading(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Said(capsys, path, APP, "--format", "markdown")
-    assert said.lines[0] == f"### `{APP}`"
-    assert said.lines.count("```text") == said.lines.count("```") == 1
+    result = Result(capsys, path, APP, "--format", "markdown")
+    assert result.lines[0] == f"### `{APP}`"
+    assert result.lines.count("```text") == result.lines.count("```") == 1
 
 
-def test_an_event_or_an_id_means_its_container(
+def test_an_event_or_an_id_selects_its_container(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Recording.open(path) as opened:
         event = next(
             event for event in opened.events() if event.container == "app" and event.pod == "web"
         )
-    whole = Said(capsys, path, APP).out
-    assert Said(capsys, path, event.id).out == whole
-    assert Said(capsys, path, event.container_id[:12]).out == whole
+    full_output = Result(capsys, path, APP).out
+    assert Result(capsys, path, event.id).out == full_output
+    assert Result(capsys, path, event.container_id[:12]).out == full_output
 
 
-def test_a_pod_with_one_container_stands_for_it(
+def test_a_pod_with_one_container_selects_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = recording(tmp_path / "one.nriscope.db", [run_pod(), *life(a_container(args=["sh"]))])
-    said = Said(capsys, made, "shop/web")
-    assert said.status == 0
-    assert said.lines[0].startswith(f"{APP} ")
-    assert "no plugin was seen to change the only line" in said.out
+    file = recording(tmp_path / "one.nriscope.db", [run_pod(), *life(a_container(args=["sh"]))])
+    result = Result(capsys, file, "shop/web")
+    assert result.status == 0
+    assert result.lines[0].startswith(f"{APP} ")
+    assert "no plugin was seen to change the only line" in result.out
 
 
 def test_the_bundled_recordings_can_be_blamed(capsys: pytest.CaptureFixture[str]) -> None:
-    for made in BUNDLED.values():
-        with Recording.open(made) as opened:
+    for file in BUNDLED.values():
+        with Recording.open(file) as opened:
             ids = [one.id for one in opened.containers()]
         assert ids
         for each in ids:
-            assert Said(capsys, made, each).status == 0
+            assert Result(capsys, file, each).status == 0
 
 
-# -- what cannot be done ----------------------------------------------------------------------
+# -- invalid input ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,49 +189,49 @@ def test_the_bundled_recordings_can_be_blamed(capsys: pytest.CaptureFixture[str]
         ("99999", "event 99999 is not in {}; it has 1 to {last}"),
     ],
 )
-def test_what_is_no_container_is_one_line_and_status_2(
+def test_an_invalid_container_gives_one_line_and_status_2(
     path: Path, what: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Recording.open(path) as opened:
         last = max(event.id for event in opened.events())
-    said = Said(capsys, path, what)
-    assert (said.status, said.out) == (2, "")
-    assert said.err == f"nri-scope: {words.format(path, app=APP, last=last)}\n"
+    result = Result(capsys, path, what)
+    assert (result.status, result.out) == (2, "")
+    assert result.err == f"nri-scope: {words.format(path, app=APP, last=last)}\n"
 
 
-def test_a_pod_without_containers_is_one_line(
+def test_a_pod_without_containers_gives_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = recording(tmp_path / "none.nriscope.db", [run_pod()])
-    said = Said(capsys, made, "shop/web")
-    assert said.status == 2
-    assert said.err == (
-        f"nri-scope: {made} has no container of shop/web; `log` shows what it contains\n"
+    file = recording(tmp_path / "none.nriscope.db", [run_pod()])
+    result = Result(capsys, file, "shop/web")
+    assert result.status == 2
+    assert result.err == (
+        f"nri-scope: {file} has no container of shop/web; `log` shows what it contains\n"
     )
 
 
-def test_a_recording_that_never_shows_the_container_is_one_line(
+def test_a_recording_without_the_spec_gives_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # As iSulad does, this one tells no more than an id.
-    made = recording(tmp_path / "id.nriscope.db", life(a_container())[-2:])
-    said = Said(capsys, made, APP)
-    assert (said.status, said.out) == (2, "")
-    assert said.err.startswith(f"nri-scope: {made} does not contain the spec of {APP}; ")
-    assert said.err.count("\n") == 1
+    # As with iSulad, no event contains the container's spec.
+    file = recording(tmp_path / "id.nriscope.db", life(a_container())[-2:])
+    result = Result(capsys, file, APP)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"nri-scope: {file} does not contain the spec of {APP}; ")
+    assert result.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
 @pytest.mark.parametrize("options", [(), ("--full",), ("--history", "API_TOKEN")])
-def test_secrets_can_be_left_out(
+def test_redact_replaces_secrets(
     form: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = secret(tmp_path)
-    asked = (file, "shop/web/first", *options, "--format", form)
-    assert SECRET in Said(capsys, *asked).out
-    said = Said(capsys, *asked, "--redact")
-    assert (said.status, SECRET in said.out) == (0, False)
-    assert "API_TOKEN" in said.out and "redacted-" in said.out
+    arguments = (file, "shop/web/first", *options, "--format", form)
+    assert SECRET in Result(capsys, *arguments).out
+    result = Result(capsys, *arguments, "--redact")
+    assert (result.status, SECRET in result.out) == (0, False)
+    assert "API_TOKEN" in result.out and "redacted-" in result.out
 
 
 @pytest.mark.parametrize(
@@ -246,16 +244,16 @@ def test_secrets_can_be_left_out(
         (("--format", "html"), "Invalid value for '--format'"),
     ],
 )
-def test_bad_options_are_one_line(
+def test_bad_options_give_one_line(
     path: Path, options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Said(capsys, path, APP, *options)
-    assert (said.status, said.out) == (2, "")
-    assert said.err.startswith(f"nri-scope: {words}")
-    assert said.err.count("\n") == 1
+    result = Result(capsys, path, APP, *options)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"nri-scope: {words}")
+    assert result.err.count("\n") == 1
 
 
-def test_a_reader_that_leaves_is_no_trouble(path: Path) -> None:
+def test_a_closed_output_pipe_is_no_error(path: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     done = subprocess.run(

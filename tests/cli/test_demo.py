@@ -39,7 +39,7 @@ main()
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording as `record` would have made it of the containerd 1.7 that was captured."""
+    """A recording of the captured containerd 1.7, as `record` writes it."""
     path = tmp_path_factory.mktemp("recordings") / demo.RECORDING
     stream = [one for one in exchanges("containerd-1.7.24") if one.stored.plugin == "00-probe-a"]
     configure = ConfigureRequest.FromString(stream[0].stored.request)
@@ -102,7 +102,7 @@ def start(sample: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 def commands(output: str) -> list[list[str]]:
-    """The commands that the demo names, as a shell would take them."""
+    """Return the arguments of the commands that the demo names, as a shell parses them."""
     lines = [shlex.split(line) for line in output.splitlines() if " -m nri_scope " in line]
     return [words[words.index("nri_scope") + 1 :] for words in lines]
 
@@ -121,11 +121,11 @@ def test_demo_plays_and_names_commands_that_work(
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert errors.splitlines()[-1].endswith(str(file))
 
-    with Recording.open(file) as made, Recording.open(sample) as played:
-        events = list(made.events())
-        (session,) = made.sessions()
+    with Recording.open(file) as recorded, Recording.open(sample) as played:
+        events = list(recorded.events())
+        (session,) = recorded.sessions()
         assert session.runtime_version == "1.7.24~ds1"
-        assert [made.request(event.id) for event in events] == [
+        assert [recorded.request(event.id) for event in events] == [
             played.request(event.id) for event in played.events()
         ]
     live = [line for line in output.splitlines() if "shop/web/app" in line and "show" not in line]
@@ -139,9 +139,9 @@ def test_demo_plays_and_names_commands_that_work(
     for words in named[:6]:
         assert str(file) in words
         assert run(words) == 0, words
-        shown = capfd.readouterr()
-        assert shown.out
-        assert not shown.err or words[0] == "tui"
+        captured = capfd.readouterr()
+        assert captured.out
+        assert not captured.err or words[0] == "tui"
 
 
 def test_output_can_be_named(start: Start, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_output_can_be_named(start: Start, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_existing_file_is_never_touched(start: Start, tmp_path: Path) -> None:
+def test_existing_file_is_not_overwritten(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "precious"
     file.write_text("precious")
     process = start("-o", str(file))
@@ -163,7 +163,7 @@ def test_existing_file_is_never_touched(start: Start, tmp_path: Path) -> None:
     assert file.read_text() == "precious"
 
 
-def test_record_that_cannot_record_ends_the_demo(start: Start, tmp_path: Path) -> None:
+def test_failed_record_ends_the_demo(start: Start, tmp_path: Path) -> None:
     process = start("-o", str(tmp_path / "missing" / "demo.nriscope.db"))
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
@@ -173,13 +173,13 @@ def test_record_that_cannot_record_ends_the_demo(start: Start, tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-# ^C in a terminal goes to all of its processes, `kill` to the one that is named.
+# ^C in a terminal is sent to all of its processes, `kill` to one.
 @pytest.mark.parametrize(
     ("number", "to_group"),
     [(signal.SIGINT, True), (signal.SIGTERM, False)],
     ids=["all", "demo only"],
 )
-def test_interrupted_demo_leaves_what_was_played(
+def test_interrupted_demo_keeps_the_events_so_far(
     start: Start, tmp_path: Path, number: signal.Signals, to_group: bool
 ) -> None:
     process = start("--speed", "0.1")
@@ -201,14 +201,14 @@ def test_interrupted_demo_leaves_what_was_played(
         assert len(recording.sessions()) == 1
 
 
-def test_without_a_terminal_it_prints_the_log_and_says_so(start: Start) -> None:
+def test_without_a_terminal_the_log_is_printed_with_a_notice(start: Start) -> None:
     output, errors = start("--speed", "1000").communicate(timeout=60)
     assert errors.startswith("demo: this is not a terminal; printing the log instead\n")
     assert "CreateContainer" in output
 
 
 @needs_tmux
-async def test_in_a_terminal_it_is_watched_while_it_is_played(tmp_path: Path) -> None:
+async def test_terminal_shows_events_while_they_are_played(tmp_path: Path) -> None:
     command = "demo --speed 5 -o d.nriscope.db"
     async with terminal(tmp_path, command, (150, 50)) as window:
         await window.shows("containerd 1.7", " demo ", "being recorded", "following")
@@ -222,7 +222,7 @@ async def test_in_a_terminal_it_is_watched_while_it_is_played(tmp_path: Path) ->
 
 
 @needs_tmux
-async def test_it_can_be_left_while_it_is_played(tmp_path: Path) -> None:
+async def test_quitting_stops_the_demo(tmp_path: Path) -> None:
     async with terminal(tmp_path, "demo --speed 0.1 -o d.nriscope.db", (100, 60)) as window:
         await window.shows("being recorded", "RunPodSandbox")
         await window.press("q")
@@ -233,7 +233,7 @@ async def test_it_can_be_left_while_it_is_played(tmp_path: Path) -> None:
 
 
 @needs_tmux
-async def test_a_log_in_a_terminal_when_asked_for(tmp_path: Path) -> None:
+async def test_log_option_prints_the_log_in_a_terminal(tmp_path: Path) -> None:
     command = "demo --log --speed 1000 -o d.nriscope.db"
     async with terminal(tmp_path, command, (120, 90)) as window:
         text = await window.shows("RemovePodSandbox", "Recorded in", "ended with 0")
@@ -241,13 +241,13 @@ async def test_a_log_in_a_terminal_when_asked_for(tmp_path: Path) -> None:
 
 
 @needs_tmux
-async def test_a_recorder_that_fails_is_told_without_a_screen(tmp_path: Path) -> None:
+async def test_failed_recorder_is_reported_without_the_tui(tmp_path: Path) -> None:
     async with terminal(tmp_path, "demo -o missing/d.nriscope.db") as window:
         text = await window.shows("ended with 2")
     assert "missing" in text and "record ended with status 2" in text
 
 
-def test_deep_temporary_folder_is_no_obstacle(start: Start, tmp_path: Path) -> None:
+def test_deep_temporary_folder_is_valid(start: Start, tmp_path: Path) -> None:
     """A socket's path has to fit into 107 bytes."""
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
@@ -287,7 +287,7 @@ def stored_at(*seconds: float) -> list[Stored]:
     return [Stored(int(at * 1e9), "StateChange", b"", 0, PLUGIN_SERVICE) for at in seconds]
 
 
-def test_pace_can_be_followed_and_does_not_bore() -> None:
+def test_pauses_between_events_are_bounded() -> None:
     burst, day = stored_at(0, 0.001, 0.002), stored_at(0, 3600, 7200)
     assert demo_runtime.demo_pace(burst, 1.0)[1] == pytest.approx(2 * demo_runtime.PAUSE_MIN_S)
     assert demo_runtime.demo_pace(day, 1.0)[1] == pytest.approx(2 * demo_runtime.PAUSE_MAX_S)
@@ -301,7 +301,7 @@ def test_long_recording_is_played_faster() -> None:
     assert demo_runtime.demo_pace(events, 3.0)[1] == pytest.approx(demo_runtime.TOTAL_MAX_S / 3)
 
 
-def test_commands_call_us_as_we_were_called(
+def test_named_commands_use_the_program_name_of_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "bin dir" / "nri-scope"

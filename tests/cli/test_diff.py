@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope diff``, of files."""
+"""``nri-scope diff`` of recordings and specs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def path(captures: dict[str, Path]) -> Path:
     return captures["containerd-2.4-beta"]
 
 
-class Said:
-    """What a command line printed, and its exit status."""
+class Result:
+    """Output and exit status of a command line."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
         self.status = run(["diff", *map(str, arguments)])
@@ -65,76 +65,78 @@ class Said:
         return self.out.splitlines()
 
 
-def whole(said: Said) -> str:
-    """All it printed, without regard to where lines end."""
-    return " ".join(said.out.split())
+def unwrapped(result: Result) -> str:
+    """Return the output with line breaks replaced by spaces."""
+    return " ".join(result.out.split())
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_each_capture_tells_who_changed_what(
+def test_changes_of_each_capture_have_owners(
     captures: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Said(capsys, captures[name], "shop/web/app", "--quiet-unchanged")
-    assert (said.status, said.err) == (1, "")
-    assert '  ~ /process/env/FOO  "bar" → "overridden"  by 30-env-injector (tap)' in said.lines
-    device = next(line for line in said.lines if "/linux/devices/~1dev~1nri-null" in line)
+    result = Result(capsys, captures[name], "shop/web/app", "--quiet-unchanged")
+    assert (result.status, result.err) == (1, "")
+    assert '  ~ /process/env/FOO  "bar" → "overridden"  by 30-env-injector (tap)' in result.lines
+    device = next(line for line in result.lines if "/linux/devices/~1dev~1nri-null" in line)
     assert "by 20-device-injector (" in device or "by one of 01–29 (probes)" in device
 
 
-def test_side_effects_stand_under_the_event_that_caused_them(
+def test_side_effects_are_listed_under_their_event(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Said(capsys, path, "shop/web/app")
-    at = said.lines.index("  on another container, shop/web/app:")
-    assert said.lines[at + 1] == (
+    result = Result(capsys, path, "shop/web/app")
+    at = result.lines.index("  on another container, shop/web/app:")
+    assert result.lines[at + 1] == (
         '    ~ /linux/resources/cpu/cpus  "0" → "1"  by 60-cpu-policy (tap)'
     )
-    head = next(line for line in reversed(said.lines[:at]) if line[:6].strip().isdigit())
+    head = next(line for line in reversed(result.lines[:at]) if line[:6].strip().isdigit())
     assert head.endswith("CreateContainer  shop/web/sidecar")
-    # What else that event changed is not about it.
-    assert not [line for line in said.lines if "side" in line and "FOO" in line]
+    # Other changes of that event are omitted.
+    assert not [line for line in result.lines if "side" in line and "FOO" in line]
 
 
-def test_one_thing_is_told_as_in_the_whole(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    everything = Said(capsys, path, "--format", "json").json["changes"]
+def test_changes_of_one_container_equal_those_in_the_full_diff(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = Result(capsys, path, "--format", "json").json["changes"]
     with Recording.open(path) as opened:
         containers = opened.containers()
     assert containers
     for container in containers:
         own = [one for one in everything if one["container_id"] == container.id]
         if own:
-            said = Said(capsys, path, container.id, "--format", "json")
-            told = said.json["changes"]
-            assert [one for one in told if one["container_id"] == container.id] == own
-            assert told[0]["container"] == container_name(container) or told != own
+            result = Result(capsys, path, container.id, "--format", "json")
+            changes = result.json["changes"]
+            assert [one for one in changes if one["container_id"] == container.id] == own
+            assert changes[0]["container"] == container_name(container) or changes != own
 
 
-def test_an_event_is_told_with_its_whole_round(
+def test_an_event_is_shown_with_its_whole_round(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    every = [Said(capsys, path, number, "--format", "json").json for number in (17, 19)]
+    every = [Result(capsys, path, number, "--format", "json").json for number in (17, 19)]
     assert every[0] == every[1]
     assert [event["event"] for event in every[0]["events"]] == ["CreateContainer"]
     assert every[0]["events"][0]["chain"][1] == "20-device-injector"
 
 
-def test_json_is_one_object_with_what_is_promised(
+def test_json_is_one_object_with_the_documented_keys(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = Said(capsys, path, "--format", "json").json
-    assert list(told) == ["schema_version", "changes", "events"]
-    for change in told["changes"]:
+    document = Result(capsys, path, "--format", "json").json
+    assert list(document) == ["schema_version", "changes", "events"]
+    for change in document["changes"]:
         assert {*change} >= {
             *("path", "op", "before", "after", "owner", "index", "evidence", "event", "at"),
             *("container", "applied", "actual", "disputed"),
         }
-    assert {change["op"] for change in told["changes"]} >= {"add", "replace"}
+    assert {change["op"] for change in document["changes"]} >= {"add", "replace"}
 
 
 def test_markdown_has_a_heading_for_each_container(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = Said(capsys, path, "--format", "markdown").lines
+    lines = Result(capsys, path, "--format", "markdown").lines
     assert lines.count("### `shop/web/app`") == 1
     assert lines.count("### `shop/web/sidecar`") == 1
 
@@ -142,41 +144,41 @@ def test_markdown_has_a_heading_for_each_container(
 def test_removed_containers_keep_their_names(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    events = Said(capsys, path, "--format", "json").json["events"]
+    events = Result(capsys, path, "--format", "json").json["events"]
     removed = [one["container"] for one in events if one["event"] == "RemoveContainer"]
     assert "shop/web/app" in removed
 
 
-def test_nothing_changed_is_status_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_is_0_without_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = recording(tmp_path / "calm.nriscope.db", [run_pod(), *life(a_container())])
-    said = Said(capsys, file)
-    assert said.status == 0
-    assert "no change seen in" in said.out
-    quiet = Said(capsys, file, "--quiet-unchanged")
+    result = Result(capsys, file)
+    assert result.status == 0
+    assert "no change seen in" in result.out
+    quiet = Result(capsys, file, "--quiet-unchanged")
     assert quiet.status == 0
-    assert "StartContainer" in said.out
+    assert "StartContainer" in result.out
     assert "StartContainer" not in quiet.out
-    assert Said(capsys, file, "--format", "json").json["changes"] == []
+    assert Result(capsys, file, "--format", "json").json["changes"] == []
 
 
-def test_filters_choose_what_is_shown_and_not_what_is_known(
+def test_filters_limit_the_output_but_not_the_known_state(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Said(capsys, path, "--where", "event:StopContainer", "--quiet-unchanged")
-    assert said.status == 1
-    assert "CreateContainer" not in said.out
-    # What was there before is known from events that are not shown.
-    assert '"1" → "0-1"' in said.out
-    none = Said(capsys, path, "--where", "event:RemoveContainer", "--quiet-unchanged")
+    result = Result(capsys, path, "--where", "event:StopContainer", "--quiet-unchanged")
+    assert result.status == 1
+    assert "CreateContainer" not in result.out
+    # The previous value comes from an event that the filter excludes.
+    assert '"1" → "0-1"' in result.out
+    none = Result(capsys, path, "--where", "event:RemoveContainer", "--quiet-unchanged")
     assert none.status == 0
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_what_a_gap_may_have_lost_is_no_failure(
+def test_an_event_possibly_lost_in_a_gap_is_no_failure(
     tmp_path: Path, lost: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = tmp_path / "gap.nriscope.db"
-    recorder = Recorder.open(made)
+    file = tmp_path / "gap.nriscope.db"
+    recorder = Recorder.open(file)
     create = api.CreateContainerRequest(pod=POD, container=a_container(args=["sh"]))
     write_session(recorder, [run_pod()], plugin="50-silent")
     other = api.RunPodSandboxRequest(pod=api.PodSandbox(id="other", name="other"))
@@ -185,104 +187,104 @@ def test_what_a_gap_may_have_lost_is_no_failure(
     if lost:
         recorder.note_gap(None, START_NS, START_NS + 10**10, "overflow", 1)
     recorder.close()
-    told = whole(Said(capsys, made))
-    assert ("FAILED" in told, "gaps: 1" in told) == (not lost, lost)
+    text = unwrapped(Result(capsys, file))
+    assert ("FAILED" in text, "gaps: 1" in text) == (not lost, lost)
 
 
-def test_what_a_single_connection_cannot_see_is_said(
+def test_the_limits_of_a_single_connection_are_stated(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alone = Said(capsys, BUNDLED["containerd-2.1"])
+    alone = Result(capsys, BUNDLED["containerd-2.1"])
     at = next(at for at, line in enumerate(alone.lines) if "only one connection" in line)
-    # The head stands apart from events, also from those that changed nothing.
+    # A blank line separates the head from the events.
     assert [line[:2] for line in alone.lines[at + 1 : at + 3]] == ["", "──"]
-    assert "only one connection" not in whole(Said(capsys, path))
+    assert "only one connection" not in unwrapped(Result(capsys, path))
 
 
-def test_times_choose_too(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Said(capsys, path, "--since", "2100-01-01")
-    assert (said.status, whole(said).endswith("plugins can make changes")) == (0, True)
-    assert Said(capsys, path, "--until", "2100-01-01").status == 1
-    wrong = Said(capsys, path, "--since", "2100-01-01", "--until", "2000-01-01")
+def test_since_and_until_select_events(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = Result(capsys, path, "--since", "2100-01-01")
+    assert (result.status, unwrapped(result).endswith("plugins can make changes")) == (0, True)
+    assert Result(capsys, path, "--until", "2100-01-01").status == 1
+    wrong = Result(capsys, path, "--since", "2100-01-01", "--until", "2000-01-01")
     assert wrong.status == 2
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_one_passive_connection_is_enough_for_what_a_runtime_asks(
+def test_one_passive_connection_shows_cri_requests(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = Said(capsys, BUNDLED[name])
-    assert said.status == 1
-    assert "  + /linux/resources/cpu/shares  512  by a CRI request (request)" in said.lines
+    result = Result(capsys, BUNDLED[name])
+    assert result.status == 1
+    assert "  + /linux/resources/cpu/shares  512  by a CRI request (request)" in result.lines
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
-@pytest.mark.parametrize("what", [(), ("shop/web/first",), ("3",)])
-def test_secrets_of_a_file_can_be_left_out(
-    form: str, what: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("subject", [(), ("shop/web/first",), ("3",)])
+def test_redact_replaces_secrets(
+    form: str, subject: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = secret(tmp_path)
     file = file.rename(tmp_path / f"of-{SECRET}.nriscope.db")
-    assert SECRET in Said(capsys, file, *what, "--format", form).out
-    said = Said(capsys, file, *what, "--format", form, "--redact")
-    assert said.status == 1
-    assert SECRET not in said.out
-    assert "API_TOKEN" in said.out and "redacted-" in said.out
+    assert SECRET in Result(capsys, file, *subject, "--format", form).out
+    result = Result(capsys, file, *subject, "--format", form, "--redact")
+    assert result.status == 1
+    assert SECRET not in result.out
+    assert "API_TOKEN" in result.out and "redacted-" in result.out
 
 
-def test_filters_and_names_are_those_of_the_original(
+def test_filters_and_names_match_the_original_values(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("[switches]\nnamespaces = true\npods = true\n")
     file = secret(tmp_path)
-    said = Said(capsys, file, "shop/web", "--where", "ns:shop", "--redact", rules)
-    assert said.status == 1
-    assert "shop" not in said.out and "web" not in said.out
+    result = Result(capsys, file, "shop/web", "--where", "ns:shop", "--redact", rules)
+    assert result.status == 1
+    assert "shop" not in result.out and "web" not in result.out
 
 
 def test_two_recordings_have_the_same_tokens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def made(name: str, value: str) -> Path:
+    def write(name: str, value: str) -> Path:
         one = a_container()
         one.env.append(f"DB_PASSWORD={value}")
-        # Only the other recording tells that this is a secret.
+        # Only the other recording identifies this as a secret.
         one.args.append("hunter2-of-other")
         return recording(tmp_path / name, life(one))
 
     file, same, other = (
-        made(f"{number}.nriscope.db", value)
+        write(f"{number}.nriscope.db", value)
         for number, value in enumerate(("hunter2-hunter2", "hunter2-hunter2", "hunter2-of-other"))
     )
-    assert Said(capsys, file, same, "--redact").status == 0
-    said = Said(capsys, file, other, "--redact")
-    assert (said.status, "hunter2" in said.out) == (1, False)
-    assert said.out.count("redacted-") == 2
-    assert "hunter2" in Said(capsys, file, other).out
+    assert Result(capsys, file, same, "--redact").status == 0
+    result = Result(capsys, file, other, "--redact")
+    assert (result.status, "hunter2" in result.out) == (1, False)
+    assert result.out.count("redacted-") == 2
+    assert "hunter2" in Result(capsys, file, other).out
 
 
 def test_specs_are_not_redacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Said(capsys, "--json-spec", "a.json", "b.json", "--redact")
-    assert (said.status, said.out) == (2, "")
-    assert said.err == "nri-scope: --redact is only valid for recordings; leave it out\n"
+    result = Result(capsys, "--json-spec", "a.json", "b.json", "--redact")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "nri-scope: --redact is only valid for recordings; leave it out\n"
 
 
-def test_gaps_are_owned_up_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gaps_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = recording(tmp_path / "x.nriscope.db", life(a_container()))
-    assert "gaps:" not in Said(capsys, file).out
+    assert "gaps:" not in Result(capsys, file).out
     recorder = Recorder.open(file)
     recorder.note_gap(None, 1, 2, "the queue was full", 3)
     recorder.close()
-    assert "gaps: 1, which may hide changes" in Said(capsys, file).out
+    assert "gaps: 1, which may hide changes" in Result(capsys, file).out
 
 
-def test_what_became_of_changes_stands_beside_them(
+def test_applied_values_are_shown_below_their_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = recording(tmp_path / "x.nriscope.db", life(a_container(), updated=True)[:6])
     spec = {"linux": {"resources": {"cpu": {"shares": 150}}}}
-    asked = ContainerStatusRequest(container_id="app-id", verbose=True)
+    request = ContainerStatusRequest(container_id="app-id", verbose=True)
     recorder = Recorder.open(file)
     session = recorder.begin_session(replace(a_start("-cri"), role=Role.CRI))
     recorder.capture(
@@ -291,7 +293,7 @@ def test_what_became_of_changes_stands_beside_them(
             wall_ns=START_NS + 3600 * 10**9,
             mono_ns=START_NS + 3600 * 10**9,
             method="ContainerStatus",
-            request=bytes(asked),
+            request=bytes(request),
             reply=json.dumps({"runtimeSpec": spec}).encode(),
             status_code=0,
             status_message="",
@@ -301,11 +303,11 @@ def test_what_became_of_changes_stands_beside_them(
         ),
     )
     recorder.close()
-    said = Said(capsys, file, "--quiet-unchanged")
-    assert "  CRI: the runtime was queried for the specs it used" in said.lines
-    at = next(n for n, line in enumerate(said.lines) if "/linux/resources/cpu/shares" in line)
-    assert said.lines[at + 1] == "      ! APPLIED DIFFERENTLY: the runtime's spec has 150"
-    (change,) = Said(capsys, file, "--format", "json").json["changes"]
+    result = Result(capsys, file, "--quiet-unchanged")
+    assert "  CRI: the runtime was queried for the specs it used" in result.lines
+    at = next(n for n, line in enumerate(result.lines) if "/linux/resources/cpu/shares" in line)
+    assert result.lines[at + 1] == "      ! APPLIED DIFFERENTLY: the runtime's spec has 150"
+    (change,) = Result(capsys, file, "--format", "json").json["changes"]
     assert (change["after"], change["applied"], change["actual"]) == (
         200,
         "applied differently",
@@ -332,27 +334,27 @@ def test_two_recordings_are_compared(
     captures: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = captures["containerd-1.7.24"], captures["containerd-2.1.9"]
-    said = Said(capsys, one, other, "--format", "json")
-    assert said.status == 1
+    result = Result(capsys, one, other, "--format", "json")
+    assert result.status == 1
     changes = {
-        (change["container"], change["path"]): change["owner"] for change in said.json["changes"]
+        (change["container"], change["path"]): change["owner"] for change in result.json["changes"]
     }
     # NRI 0.6 has no field for it.
     assert changes["shop/web/app", "/process/oomScoreAdj"] == "60-cpu-policy"
-    text = Said(capsys, one, other)
+    text = Result(capsys, one, other)
     assert text.status == 1
     assert "shop/web/app" in text.lines
-    markdown = Said(capsys, one, other, "--format", "markdown")
+    markdown = Result(capsys, one, other, "--format", "markdown")
     assert "### `shop/web/app`" in markdown.lines
 
 
-def test_a_recording_is_as_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Said(capsys, path, path)
-    assert said.status == 0
-    assert said.lines[-1].endswith("the same")
+def test_a_recording_equals_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = Result(capsys, path, path)
+    assert result.status == 0
+    assert result.lines[-1].endswith("the same")
 
 
-def test_two_recordings_without_containers(
+def test_two_recordings_without_containers_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [tmp_path / "x.nriscope.db", tmp_path / "y.nriscope.db"]
@@ -360,7 +362,7 @@ def test_two_recordings_without_containers(
         recorder = Recorder.open(file)
         recorder.begin_session(a_start())
         recorder.close()
-    refused(Said(capsys, *files), "neither recording has containers")
+    assert_rejected(Result(capsys, *files), "neither recording has containers")
 
 
 # -- two specs ----------------------------------------------------------------------------------
@@ -378,13 +380,13 @@ def test_two_specs_are_compared(
     monkeypatch.chdir(tmp_path)
     one = spec(Path(), "X.json", '{"process": {"env": ["FOO=bar"]}}')
     two = spec(Path(), "Y.json", '{"process": {"env": ["FOO=baz"]}}')
-    said = Said(capsys, "--json-spec", one, two)
-    assert said.status == 1
-    assert said.lines[1:] == ['  ~ /process/env/FOO  "bar" → "baz"']
-    same = Said(capsys, "--json-spec", one, one)
+    result = Result(capsys, "--json-spec", one, two)
+    assert result.status == 1
+    assert result.lines[1:] == ['  ~ /process/env/FOO  "bar" → "baz"']
+    same = Result(capsys, "--json-spec", one, one)
     assert (same.status, same.out) == (0, "")
-    told = Said(capsys, one, two, "--json-spec", "--format", "json").json
-    assert [(change["op"], change["path"]) for change in told["changes"]] == [
+    document = Result(capsys, one, two, "--json-spec", "--format", "json").json
+    assert [(change["op"], change["path"]) for change in document["changes"]] == [
         ("replace", "/process/env/FOO")
     ]
 
@@ -400,28 +402,28 @@ def test_two_specs_are_compared(
         ("[" * 5000 + "]" * 5000, "nested more than"),
     ],
 )
-def test_what_is_no_spec_is_one_line_and_status_2(
+def test_an_invalid_spec_gives_one_line_and_status_2(
     tmp_path: Path, content: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = spec(tmp_path, "X.json", '{"process": {}}')
     bad = spec(tmp_path, "Y.json", content)
-    refused(Said(capsys, "--json-spec", good, bad), f"{bad}: ", words)
+    assert_rejected(Result(capsys, "--json-spec", good, bad), f"{bad}: ", words)
 
 
-# -- what cannot be done ------------------------------------------------------------------------
+# -- invalid input ------------------------------------------------------------------------------
 
 
-def refused(said: Said, *words: str) -> None:
-    assert said.status == 2
-    assert said.out == ""
-    assert said.err.startswith("nri-scope: ")
-    assert said.err.count("\n") == 1
+def assert_rejected(result: Result, *words: str) -> None:
+    assert result.status == 2
+    assert result.out == ""
+    assert result.err.startswith("nri-scope: ")
+    assert result.err.count("\n") == 1
     for word in words:
-        assert word in said.err
+        assert word in result.err
 
 
 @pytest.mark.parametrize(
-    ("what", "words"),
+    ("subject", "words"),
     [
         ("shop/web/appp", "the nearest is shop/web/app"),
         ("app", "the nearest is shop/web/app"),
@@ -430,45 +432,45 @@ def refused(said: Said, *words: str) -> None:
         ("", "no event, pod or container"),
     ],
 )
-def test_what_is_not_there_names_the_nearest(
-    path: Path, what: str, words: str, capsys: pytest.CaptureFixture[str]
+def test_an_unknown_name_suggests_the_nearest(
+    path: Path, subject: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused(Said(capsys, path, what), words)
+    assert_rejected(Result(capsys, path, subject), words)
 
 
-def test_an_ambiguous_name_lists_what_it_can_be(
+def test_an_ambiguous_name_lists_its_matches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     again = a_container()
     again.id = "app-id-again"
     file = recording(tmp_path / "x.nriscope.db", [*life(a_container()), *life(again)])
-    refused(
-        Said(capsys, file, "shop/web/app"),
+    assert_rejected(
+        Result(capsys, file, "shop/web/app"),
         "matches 2 pods and containers",
         "app-id",
         "app-id-again",
     )
 
 
-def test_a_recording_without_events_to_look_at(
+def test_a_recording_without_relevant_events_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "x.nriscope.db"
     recorder = Recorder.open(file)
     recorder.begin_session(a_start())
     recorder.close()
-    refused(Said(capsys, file), "has no events in which plugins can make changes")
+    assert_rejected(Result(capsys, file), "has no events in which plugins can make changes")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no recording", b"SQLite format 3\x00" * 9])
-def test_files_that_are_no_recordings(
+def test_files_that_are_not_recordings_are_rejected(
     tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "x.nriscope.db"
     if content is not None:
         file.write_bytes(content)
-    refused(Said(capsys, file), str(file))
-    refused(Said(capsys, BUNDLED["containerd-2.1"], file), str(file))
+    assert_rejected(Result(capsys, file), str(file))
+    assert_rejected(Result(capsys, BUNDLED["containerd-2.1"], file), str(file))
 
 
 @pytest.mark.parametrize(
@@ -501,13 +503,13 @@ def test_files_that_are_no_recordings(
         (["FILE", "--where", "x:y"], "x"),
     ],
 )
-def test_contradictions_are_one_line(
+def test_contradictory_options_give_one_line(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused(Said(capsys, *arguments), words)
+    assert_rejected(Result(capsys, *arguments), words)
 
 
-def test_a_closed_output_is_no_trouble(path: Path) -> None:
+def test_a_closed_pipe_is_no_error_but_a_closed_stdout_is(path: Path) -> None:
     command = f"'{NRI_SCOPE}' diff '{path}' | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""

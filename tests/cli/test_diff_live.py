@@ -498,7 +498,7 @@ async def test_a_lost_cri_is_reported_once_and_ends_nothing(tmp_path: Path) -> N
                 await wait_until(lambda: cri_sessions(path) == 1)
             for number in range(3):
                 await create(runtime, f"later-{number}")
-            await one.said("wait_until the CRI is available, applied changes are not confirmed")
+            await one.said("until the CRI is available, applied changes are not confirmed")
             async with relay.listening(tmp_path / "cri"):
                 await one.said("the CRI is available again")
                 await wait_until(lambda: cri_sessions(path) == 2)

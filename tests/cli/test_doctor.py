@@ -19,7 +19,7 @@ def examine(root: Path, *arguments: str) -> int:
     return run(["doctor", "--root", str(root), *arguments])
 
 
-def test_a_failure_is_exit_status_1_with_words_and_a_way_out(
+def test_a_failure_has_status_1_a_reason_and_a_fix(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert examine(root) == 1
@@ -30,7 +30,7 @@ def test_a_failure_is_exit_status_1_with_words_and_a_way_out(
     assert "\x1b" not in output.out
 
 
-def test_a_pipe_gets_whole_lines_unless_columns_says_how_wide(
+def test_a_pipe_gets_whole_lines_unless_columns_is_set(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -61,9 +61,7 @@ def test_json_is_one_object(root: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert all(set(check) == {"name", "status", "detail", "fix"} for check in document["checks"])
 
 
-def test_names_of_files_cannot_play_with_the_terminal(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_file_names_are_escaped(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plugins = root / "opt/nri/plugins"
     plugins.mkdir(parents=True)
     (plugins / "\x1b[31mred\u202e").touch(mode=0o755)
@@ -76,7 +74,7 @@ def test_names_of_files_cannot_play_with_the_terminal(
 
 
 @pytest.mark.parametrize("arguments", [["--format", "xml"], ["--bogus"], ["surplus"]])
-def test_bad_options_are_exit_status_2(
+def test_bad_options_give_one_line_and_status_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["doctor", *arguments]) == 2
@@ -85,7 +83,7 @@ def test_bad_options_are_exit_status_2(
     assert output.err.count("\n") == 1
 
 
-def test_the_help_says_what_it_does_to_the_runtime(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_the_plugin_that_it_registers(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--help"]) == 0
     text = capsys.readouterr().out
     assert "00-nri-scope-doctor" in text

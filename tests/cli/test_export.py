@@ -21,41 +21,45 @@ from nri_scope.recording.reader import Recording
 from tests.cli.command import NRI_SCOPE
 from tests.share.bundle.bundles import SAMPLE
 
-Say = Callable[..., tuple[int, str, str]]
+RunCommand = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Runs a command in a folder of its own; gives status, output and what is said beside it."""
+def run_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunCommand:
+    """Function that runs a command in a new folder; returns status, stdout and stderr."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    folder = tmp_path / "here"
+    folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
 
     def command(*words: str) -> tuple[int, str, str]:
         status = run(words)
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
 
     return command
 
 
-def here() -> list[str]:
+def files() -> list[str]:
     return sorted(path.name for path in Path().iterdir())
 
 
-def test_redacted_it_holds_no_secret_and_says_what_was_replaced(say: Say) -> None:
-    status, out, err = say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")
+def test_redact_removes_secrets_and_lists_replacements(run_command: RunCommand) -> None:
+    status, out, err = run_command("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")
     assert (status, out) == (0, "")
     assert err.startswith("x.nriscope.zip: ") and err.count("\n") == 1
     assert "32 events; " in err and "credential-keys" in err
-    assert here() == ["x.nriscope.zip"]
+    assert files() == ["x.nriscope.zip"]
     with Recording.open("x.nriscope.zip") as recording:
         assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())
 
 
-def test_without_redaction_it_says_so(say: Say) -> None:
-    status, _, err = say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--note", "Look at 5")
+def test_without_redact_secrets_are_warned_about(run_command: RunCommand) -> None:
+    status, _, err = run_command(
+        "export", str(SAMPLE), "-o", "x.nriscope.zip", "--note", "Look at 5"
+    )
     assert status == 0
     assert (
         "nothing was replaced: secrets in the recording are in the bundle; --redact removes" in err
@@ -63,29 +67,29 @@ def test_without_redaction_it_says_so(say: Say) -> None:
     assert read_manifest(Path("x.nriscope.zip")).note == "Look at 5"
 
 
-def test_marks_beside_that_cannot_be_read_are_told_of(say: Say) -> None:
+def test_unreadable_marks_are_reported(run_command: RunCommand) -> None:
     Path("one.nriscope.db").write_bytes(SAMPLE.read_bytes())
     Path("one.nriscope.db.marks.json").write_text("{")
     words = "one.nriscope.db.marks.json is damaged: it is not JSON; its marks were not copied"
-    status, _, err = say("export", "one.nriscope.db", "-o", "x.nriscope.zip", "--redact")
+    status, _, err = run_command("export", "one.nriscope.db", "-o", "x.nriscope.zip", "--redact")
     assert status == 0 and words in err
-    status, _, err = say("redact", "one.nriscope.db", "-o", "y.nriscope.db")
+    status, _, err = run_command("redact", "one.nriscope.db", "-o", "y.nriscope.db")
     assert status == 0 and words in err
     Path("one.nriscope.db.marks.json").unlink()
-    assert "marks" not in say("redact", "one.nriscope.db", "-o", "z.nriscope.db")[2]
+    assert "marks" not in run_command("redact", "one.nriscope.db", "-o", "z.nriscope.db")[2]
 
 
-def test_of_what_was_redacted_before_it_does_not_say_that_secrets_are_in_it(say: Say) -> None:
-    assert say("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")[0] == 0
+def test_a_redacted_source_is_not_said_to_include_secrets(run_command: RunCommand) -> None:
+    assert run_command("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")[0] == 0
     for more in (("-o", "y.nriscope.zip"), ("--format", "jsonl", "-o", "y.jsonl")):
-        status, _, err = say("export", "x.nriscope.zip", *more)
+        status, _, err = run_command("export", "x.nriscope.zip", *more)
         assert status == 0 and "--redact removes" in err and "secrets included" not in err
     with zipfile.ZipFile("y.nriscope.zip") as bundle:
         assert "Unless the recording was already redacted" in bundle.read("README.md").decode()
 
 
-def test_a_part_can_be_replayed_and_read_by_every_command(say: Say) -> None:
-    status, _, err = say(
+def test_a_part_can_be_read_by_every_command(run_command: RunCommand) -> None:
+    status, _, err = run_command(
         *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--pod", "shop/web"),
         *("--where", "event:StartContainer"),
     )
@@ -99,61 +103,69 @@ def test_a_part_can_be_replayed_and_read_by_every_command(say: Say) -> None:
         ("import", "x.nriscope.zip"),
         ("log", "x.nriscope.db"),
     ):
-        status, out, _ = say(*words)
+        status, out, _ = run_command(*words)
         assert status == 0 and out
 
 
-def test_rules_of_a_file_are_used(say: Say) -> None:
+def test_rules_of_a_file_are_used(run_command: RunCommand) -> None:
     Path("rules.toml").write_text('[allow]\nenv = ["DB_HOST"]\n')
     for more, kept in (([], False), (["rules.toml"], True)):
-        status, _, err = say("export", str(SAMPLE), "-o", "x.zip", "--force", "--redact", *more)
+        status, _, err = run_command(
+            "export", str(SAMPLE), "-o", "x.zip", "--force", "--redact", *more
+        )
         assert status == 0, err
         with Recording.open("x.zip") as recording:
             assert kept == any(b"DB_HOST=db" in one for _, one, _ in recording.exchanges())
 
 
-def test_split_makes_several(say: Say) -> None:
-    status, _, err = say(
+def test_split_writes_several_bundles(run_command: RunCommand) -> None:
+    status, _, err = run_command(
         "export", str(SAMPLE), "-o", "x.nriscope.zip", "--max-size", "11000", "--split"
     )
     assert status == 0
-    assert len(here()) > 2 and here()[0] == "x-1.nriscope.zip"
-    assert err.count("\n") == len(here()) + 1
+    assert len(files()) > 2 and files()[0] == "x-1.nriscope.zip"
+    assert err.count("\n") == len(files()) + 1
 
 
 class TestFormats:
-    def test_lines_go_to_standard_output(self, say: Say) -> None:
-        status, out, err = say("export", str(SAMPLE), "--format", "jsonl", "--where", "event:Stop*")
+    def test_lines_go_to_standard_output(self, run_command: RunCommand) -> None:
+        status, out, err = run_command(
+            "export", str(SAMPLE), "--format", "jsonl", "--where", "event:Stop*"
+        )
         assert (status, err) == (0, "")
         events = [json.loads(line) for line in out.splitlines() if '"event": {' in line]
         assert events and all("Stop" in one["event"]["event"] for one in events)
 
     @pytest.mark.parametrize("name", ["jsonl", "otlp-json", "perfetto", "sqlite-expanded"])
-    def test_each_can_be_written_redacted(self, name: str, say: Say) -> None:
-        status, out, err = say("export", str(SAMPLE), "--format", name, "-o", "x", "--redact")
+    def test_every_format_can_be_redacted(self, name: str, run_command: RunCommand) -> None:
+        status, out, err = run_command(
+            "export", str(SAMPLE), "--format", name, "-o", "x", "--redact"
+        )
         assert (status, out) == (0, "")
         assert err.startswith("x: ") and "values replaced" in err
         assert b"hunter2" not in Path("x").read_bytes()
-        assert here() == ["x"] and Path("x").stat().st_mode & 0o777 == 0o600
+        assert files() == ["x"] and Path("x").stat().st_mode & 0o777 == 0o600
 
     @pytest.mark.parametrize("more", [[], ["--redact"]])
-    def test_what_needs_room_finds_it_beside_the_output(
-        self, more: list[str], say: Say, monkeypatch: pytest.MonkeyPatch
+    def test_temporary_files_are_beside_the_output(
+        self, more: list[str], run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", "nowhere")
-        status, _, err = say("export", str(SAMPLE), "--format", "sqlite-expanded", "-o", "x", *more)
+        status, _, err = run_command(
+            "export", str(SAMPLE), "--format", "sqlite-expanded", "-o", "x", *more
+        )
         assert status == 0, err
-        assert here() == ["x"]
+        assert files() == ["x"]
 
     def test_without_room_for_temporary_files_nothing_is_printed(
-        self, say: Say, monkeypatch: pytest.MonkeyPatch
+        self, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", "nowhere")
-        status, out, err = say("export", str(SAMPLE), "--format", "jsonl", "--redact")
+        status, out, err = run_command("export", str(SAMPLE), "--format", "jsonl", "--redact")
         assert (status, out) == (2, "")
         assert re.search("^nri-scope: a temporary file: cannot .*; set TMPDIR", err), err
 
-    def test_a_reader_that_has_seen_enough_is_no_trouble(self, say: Say) -> None:
+    def test_a_closed_output_pipe_is_no_error(self, run_command: RunCommand) -> None:
         line = f"{NRI_SCOPE} export {SAMPLE} --format jsonl | head -n 1"
         done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
         assert json.loads(done.stdout)["session"]["id"] == 1 and not done.stderr
@@ -177,49 +189,53 @@ run(Decider(), name="decider", index="10")
 
 
 class TestVerify:
-    def _verify(self, say: Say, decides: object, fails: bool = True) -> tuple[int, str, str]:
+    def _verify(
+        self, run_command: RunCommand, decides: object, fails: bool = True
+    ) -> tuple[int, str, str]:
         Path("decider.py").write_text(_PLUGIN.format(decides=decides, fails=fails))
-        return say(
+        return run_command(
             *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact", "--pod", "shop/web"),
             *("--verify", "--", sys.executable, "decider.py"),
         )
 
-    def test_a_plugin_that_does_the_same_is_said_to(self, say: Say) -> None:
-        status, out, err = self._verify(say, False)
+    def test_equal_behaviour_is_verified(self, run_command: RunCommand) -> None:
+        status, out, err = self._verify(run_command, False)
         assert (status, out) == (0, "")
         assert err.endswith("verified: the plugin behaves the same before and after redaction\n")
 
-    def test_one_that_decides_by_a_secret_is_told(self, say: Say) -> None:
-        status, out, err = self._verify(say, True)
+    def test_a_decision_by_a_secret_is_reported(self, run_command: RunCommand) -> None:
+        status, out, err = self._verify(run_command, True)
         assert status == 1 and "not verified" in err
         assert out.startswith("event 5, CreateContainer: 10-decider error")
         assert zipfile.is_zipfile("x.nriscope.zip")
 
-    def test_one_that_changes_another_number_of_things_is_told(self, say: Say) -> None:
-        status, out, _ = self._verify(say, True, fails=False)
+    def test_another_number_of_changes_is_reported(self, run_command: RunCommand) -> None:
+        status, out, _ = self._verify(run_command, True, fails=False)
         assert status == 1
         assert out == (
             "event 5, CreateContainer: 10-decider ok, 1 change before redaction, "
             "10-decider ok after it\n"
         )
 
-    def test_one_that_does_not_stay_is_told_of(self, say: Say) -> None:
-        status, _, err = self._verify(say, "os._exit(3)")
+    def test_a_plugin_that_exits_is_reported(self, run_command: RunCommand) -> None:
+        status, _, err = self._verify(run_command, "os._exit(3)")
         assert status == 0
         assert re.search(
             r"^10-decider: .*exit status 3, before and after redaction; earlier", err, re.M
         )
 
-    def test_one_that_cannot_be_started_leaves_nothing(self, say: Say) -> None:
-        status, _, err = say(
+    def test_a_plugin_that_cannot_be_launched_leaves_no_files(
+        self, run_command: RunCommand
+    ) -> None:
+        status, _, err = run_command(
             *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact"),
             *("--verify", "--", "./nowhere"),
         )
-        assert status == 2 and "nowhere: cannot be launched" in err and not here()
+        assert status == 2 and "nowhere: cannot be launched" in err and not files()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["FILE"], "-o is missing; add -o X.nriscope.zip"),
         (
@@ -257,16 +273,18 @@ class TestVerify:
         (["FILE", "--format", "jsonl", "-o", "link", "--force"], "link is not a regular file"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_leaves_nothing(
-    words: list[str], said: str, say: Say
+def test_invalid_input_prints_one_line_and_leaves_no_files(
+    words: list[str], message: str, run_command: RunCommand
 ) -> None:
     Path("taken.zip").write_text("mine")
     os.mkfifo("pipe.zip")
     Path("link").symlink_to("/dev/null")
     Path("bad.toml").write_text("# rules\nx = \n")
-    before = here()
-    status, out, err = say("export", *(str(SAMPLE) if one == "FILE" else one for one in words))
+    before = files()
+    status, out, err = run_command(
+        "export", *(str(SAMPLE) if one == "FILE" else one for one in words)
+    )
     assert (status, out) == (2, "")
     assert err.startswith("nri-scope: ") and err.count("\n") == 1
-    assert re.search(said, err), err
-    assert here() == before and Path("taken.zip").read_text() == "mine"
+    assert re.search(message, err), err
+    assert files() == before and Path("taken.zip").read_text() == "mine"

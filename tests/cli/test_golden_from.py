@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``replay --golden-from``: a plugin against what it answered in production."""
+"""``replay --golden-from``: a plugin's replies compared with those in production."""
 
 from __future__ import annotations
 
@@ -71,84 +71,86 @@ run(Plugin(), name="quiet")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plugin, and TAP and CHAIN: what it and others answered."""
+    """A folder with a plugin, and taps of it: TAP, and CHAIN with two plugins."""
     folder = tmp_path_factory.mktemp("production")
     program = folder / "plugin"
     program.write_text(PLUGIN.format(python=sys.executable))
     program.chmod(0o755)
-    asked = api.UpdateContainersRequest(update=[api.ContainerUpdate(container_id="nobody")])
+    unsolicited = api.UpdateContainersRequest(update=[api.ContainerUpdate(container_id="nobody")])
     for name, plugins in {
         "TAP": f"-- {program}",
         "CHAIN": f"--plugin '30={program}' --plugin '20={program}' --env REFUSED=sidecar",
     }.items():
         recorded = folder / f"{name}.replay"
         run(["replay", str(BUNDLED["containerd-2.1"]), "-o", str(recorded), *shlex.split(plugins)])
-        as_tapped(recorded, folder / name, asked)
+        as_tapped(recorded, folder / name, unsolicited)
     return folder
 
 
 @pytest.fixture(autouse=True)
-def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-def told(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
+def run_replay(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
     capsys.readouterr()
     assert run(["replay", *shlex.split(line)]) == status
     captured = capsys.readouterr()
     return captured.out if status < 2 else captured.err
 
 
-def test_the_same_plugin_answers_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    text = told("TAP --golden-from TAP -- ./plugin", capsys)
+def test_equal_replies_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run_replay("TAP --golden-from TAP -- ./plugin", capsys)
     assert text.endswith("replies equal those of 10-plugin in TAP, session 1\n")
 
 
-def test_another_answer_is_shown_with_the_one_of_production(
+def test_a_different_reply_is_shown_with_the_recorded_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = told("TAP --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    text = run_replay("TAP --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     assert "10-plugin shop/web/app CreateContainer: differs in 2 places" in text
     assert "expected (the tap in TAP):" in text
     assert text.endswith("replies differ from those of 10-plugin in TAP, session 1\n")
     found = json.loads(
-        told("TAP --golden-from TAP --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+        run_replay(
+            "TAP --golden-from TAP --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1
+        )
     )
     golden = found["golden"]
     assert golden["tapped"] == [{"plugin": "10-plugin", "tapped": "10-plugin", "sessions": [1]}]
     assert {one["event"] for one in golden["mismatches"]} == {"CreateContainer"}
 
 
-def test_what_synchronize_was_answered_counts_where_all_is_played(
+def test_replies_to_synchronize_are_compared_only_in_full_replays(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = told("TAP --golden-from TAP --env SHARES=8 -- ./plugin", capsys, 1)
+    text = run_replay("TAP --golden-from TAP --env SHARES=8 -- ./plugin", capsys, 1)
     assert "10-plugin session Synchronize: differs" in text
     part = "TAP --golden-from TAP --env SHARES=8 --only shop/web/sidecar -- ./plugin"
-    assert "Synchronize: differs" not in told(part, capsys)
+    assert "Synchronize: differs" not in run_replay(part, capsys)
 
 
-def test_a_part_is_held_against_the_same_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_is_compared_with_the_same_part(capsys: pytest.CaptureFixture[str]) -> None:
     # The first of several events of one container is not the first one that is played.
-    text = told(
+    text = run_replay(
         "TAP --golden-from TAP --where 'event:CreateContainer container:sidecar' -- ./plugin",
         capsys,
     )
     assert text.endswith("replies equal those of 10-plugin in TAP, session 1\n")
 
 
-def test_answers_of_production_may_be_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_replies_may_be_errors(capsys: pytest.CaptureFixture[str]) -> None:
     line = "CHAIN --golden-from CHAIN --index 20 -- ./plugin"
-    text = told(line, capsys, 1)
+    text = run_replay(line, capsys, 1)
     assert "20-plugin shop/web/sidecar CreateContainer" in text
     assert "error: 'rpc error: code 9: never'" in text
-    told(f"{line[:-11]} --env REFUSED=sidecar -- ./plugin", capsys)
+    run_replay(f"{line[:-11]} --env REFUSED=sidecar -- ./plugin", capsys)
 
 
 @pytest.mark.parametrize(
     ("change", "status"),
     [
-        # Too late for the runtime, and an answer.
+        # A late reply is still a reply.
         ({"status_code": 4, "status_message": "answered after the deadline"}, 1),
         ({"status_code": 4, "reply": b""}, 0),
         ({"status_code": 14, "status_message": "the runtime closed", "reply": b""}, 0),
@@ -156,7 +158,7 @@ def test_answers_of_production_may_be_errors(capsys: pytest.CaptureFixture[str])
         ({"status_code": 2, "reply": b""}, 1),
     ],
 )
-def test_nothing_is_expected_where_nobody_knows_the_answer(
+def test_a_call_without_a_usable_reply_expects_nothing_but_success(
     change: dict[str, int | str | bytes], status: int, folder: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -165,12 +167,12 @@ def test_nothing_is_expected_where_nobody_knows_the_answer(
         tmp_path / "changed",
         change=lambda item: item._replace(**change) if item.method == "CreateContainer" else item,  # type: ignore[arg-type]
     )
-    told(f"{path} --golden-from {path} --env VARIABLE=OTHER -- ./plugin", capsys, status)
-    # But never an error.
-    told(f"{path} --golden-from {path} --env REFUSED=sidecar -- ./plugin", capsys, 1)
+    run_replay(f"{path} --golden-from {path} --env VARIABLE=OTHER -- ./plugin", capsys, status)
+    # But an error is always a mismatch.
+    run_replay(f"{path} --golden-from {path} --env REFUSED=sidecar -- ./plugin", capsys, 1)
 
 
-def test_what_is_noted_of_the_tap_is_told(
+def test_notes_of_the_tap_are_printed(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = as_tapped(folder / "TAP.replay", tmp_path / "noted", note="injecting faults")
@@ -181,51 +183,55 @@ def test_what_is_noted_of_the_tap_is_told(
 
 def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     file = BUNDLED["containerd-2.1"]
-    text = told(f"{file} --golden-from TAP --name renamed -- ./plugin", capsys)
+    text = run_replay(f"{file} --golden-from TAP --name renamed -- ./plugin", capsys)
     assert text.endswith("replies of 10-renamed equal those of 10-plugin in TAP, session 1\n")
-    told(f"{file} --golden-from TAP --only shop/web -- ./plugin", capsys)
-    told(f"{file} --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
-    text = told(f"{file} --golden-from TAP --from 12 -- ./plugin", capsys, 2)
+    run_replay(f"{file} --golden-from TAP --only shop/web -- ./plugin", capsys)
+    run_replay(f"{file} --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    text = run_replay(f"{file} --golden-from TAP --from 12 -- ./plugin", capsys, 2)
     assert "matched by counting events; leave out --where and --from" in text
 
 
-def test_of_a_chain_each_plugin_is_held_against_its_own_answers(
+def test_each_plugin_of_a_chain_is_compared_with_its_own_replies(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     chain = "--plugin 20=./plugin --plugin 30=./plugin --env REFUSED=sidecar"
-    text = told(f"CHAIN --golden-from CHAIN {chain}", capsys)
+    text = run_replay(f"CHAIN --golden-from CHAIN {chain}", capsys)
     assert "replies equal those of 20-plugin in CHAIN, session 1\n" in text
     assert "replies equal those of 30-plugin in CHAIN, session 2\n" in text
     Path("other").unlink(missing_ok=True)
     Path("other").symlink_to("plugin")
-    text = told(f"CHAIN --golden-from CHAIN {chain.replace('30=./plugin', '30=./other')}", capsys)
+    text = run_replay(
+        f"CHAIN --golden-from CHAIN {chain.replace('30=./plugin', '30=./other')}", capsys
+    )
     assert "replies of 30-other equal those of 30-plugin in CHAIN, session 2\n" in text
 
 
-def test_nothing_is_expected_of_events_that_do_not_come(
+def test_nothing_is_expected_of_events_that_are_not_sent(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     everything = tmp_path / "everything"
     everything.write_text(EVERYTHING.format(python=sys.executable))
     everything.chmod(0o755)
-    # The first one subscribes to creations alone.
+    # The first plugin subscribes to creations only.
     chain = f"--plugin 20={folder / 'quiet'} --plugin 30={everything}"
     (folder / "quiet").write_text(QUIET.format(python=sys.executable))
     (folder / "quiet").chmod(0o755)
-    told(f"{BUNDLED['containerd-2.1']} -o {tmp_path}/replayed {chain}", capsys)
+    run_replay(f"{BUNDLED['containerd-2.1']} -o {tmp_path}/replayed {chain}", capsys)
     tap = as_tapped(tmp_path / "replayed", tmp_path / "tap")
-    text = told(f"{tap} --golden-from {tap} {chain}", capsys)
+    text = run_replay(f"{tap} --golden-from {tap} {chain}", capsys)
     assert "replies equal those of 30-everything" in text
 
 
-def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("CHAIN --golden-from CHAIN -- ./plugin", capsys, 2) == (
+def test_session_or_name_selects_the_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_replay("CHAIN --golden-from CHAIN -- ./plugin", capsys, 2) == (
         "nri-scope: CHAIN has replies of 20-plugin (session 1), 30-plugin (session 2), not of "
         "10-plugin; select one with --session, or set the plugin's name with --index and --name\n"
     )
-    text = told("CHAIN --golden-from CHAIN --session 2 --env REFUSED=sidecar -- ./plugin", capsys)
+    text = run_replay(
+        "CHAIN --golden-from CHAIN --session 2 --env REFUSED=sidecar -- ./plugin", capsys
+    )
     assert "replies of 10-plugin equal those of 30-plugin in CHAIN, session 2" in text
-    told("CHAIN --golden-from CHAIN --index 30 --env REFUSED=sidecar -- ./plugin", capsys)
+    run_replay("CHAIN --golden-from CHAIN --index 30 --env REFUSED=sidecar -- ./plugin", capsys)
 
 
 @pytest.mark.parametrize(
@@ -244,38 +250,38 @@ def test_who_is_meant_is_said_by_a_session_or_a_name(capsys: pytest.CaptureFixtu
         ("CHAIN --golden-from CHAIN --listen s", "it is unclear which to compare; select one"),
     ],
 )
-def test_bad_input_is_one_line(
+def test_invalid_input_prints_one_line(
     line: str, problem: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not (folder / "FILE").exists():
         (folder / "FILE").symlink_to(BUNDLED["containerd-2.1"])
-    text = told(line, capsys, 2)
+    text = run_replay(line, capsys, 2)
     assert problem in text
     assert text.count("\n") == 1
 
 
 @pytest.mark.parametrize("capture", ["containerd-1.7.24", "cri-o-1.37"])
-def test_on_every_runtime_a_plugin_answers_as_it_did(
+def test_unchanged_plugin_has_equal_replies_on_every_runtime(
     capture: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     everything = tmp_path / "everything"
     everything.write_text(EVERYTHING.format(python=sys.executable))
     everything.chmod(0o755)
     file = of_capture(capture, tmp_path / "captured")
-    told(f"{file} -o {tmp_path}/replayed -- {everything}", capsys)
+    run_replay(f"{file} -o {tmp_path}/replayed -- {everything}", capsys)
     tap = as_tapped(tmp_path / "replayed", tmp_path / "tap")
-    told(f"{tap} --golden-from {tap} -- {everything}", capsys)
-    told(f"{file} --golden-from {tap} -- {everything}", capsys)
-    # It asks about adjustments, too, and nobody knows what production would have said.
-    told(f"{tap} --golden-from {tap} --profile cri-o -- {everything}", capsys)
-    told(f"{tap} --golden-from {tap} --env SHARES=8 -- {everything}", capsys, 1)
+    run_replay(f"{tap} --golden-from {tap} -- {everything}", capsys)
+    run_replay(f"{file} --golden-from {tap} -- {everything}", capsys)
+    # CRI-O also validates adjustments; there are no recorded replies to that.
+    run_replay(f"{tap} --golden-from {tap} --profile cri-o -- {everything}", capsys)
+    run_replay(f"{tap} --golden-from {tap} --env SHARES=8 -- {everything}", capsys, 1)
 
 
 def test_a_tap_of_a_real_chain_can_be_replayed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of_capture("containerd-1.7.24", folder / "REAL")
-    text = told("REAL --golden-from REAL --index 60 --name cpu-policy -- ./plugin", capsys, 1)
+    text = run_replay("REAL --golden-from REAL --index 60 --name cpu-policy -- ./plugin", capsys, 1)
     assert "replies differ from those of 60-cpu-policy in REAL" in text
-    # Its own word for the containers beside the one that is created.
+    # Updates of containers other than the created one are included.
     assert "shop/web/app:" in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No output, to a pipe or a terminal or a file, has a character that a terminal would obey."""
+"""No output, to a pipe, a terminal or a file, contains control characters for a terminal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _controls(text: str) -> list[str]:
-    """C0 and C1 but line ends, and DEL."""
+    """Return the C0, C1 and DEL characters except line ends."""
     return [c for c in text if c != "\n" and (ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0)]
 
 
@@ -71,19 +71,19 @@ def _arguments(command: tuple[str, ...], path: Path, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(c).encode("unicode_escape"))
-def test_a_pipe_and_a_file_get_nothing_to_obey(
+def test_pipes_and_files_get_no_control_characters(
     path: Path, tmp_path: Path, command: tuple[str, ...], capfd: pytest.CaptureFixture[str]
 ) -> None:
     run(_arguments(command, path, tmp_path))
-    said = capfd.readouterr()
-    made = [file for file in tmp_path.iterdir() if file.suffix in (".html", ".md", ".xml")]
-    assert said.out or said.err or made
-    for text in (said.out, said.err, *(file.read_text() for file in made)):
+    captured = capfd.readouterr()
+    written = [file for file in tmp_path.iterdir() if file.suffix in (".html", ".md", ".xml")]
+    assert captured.out or captured.err or written
+    for text in (captured.out, captured.err, *(file.read_text() for file in written)):
         assert _controls(text) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS[:1] + COMMANDS[2:3] + COMMANDS[24:25])
-def test_a_terminal_gets_nothing_but_colours_of_ours(path: Path, command: tuple[str, ...]) -> None:
+def test_a_terminal_gets_no_control_characters(path: Path, command: tuple[str, ...]) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "nri_scope", *_arguments(command, path, path.parent)],
@@ -122,7 +122,7 @@ _CELLS = st.text(
 @settings(deadline=None)
 @given(st.lists(_CELLS, min_size=2, max_size=4))
 @example(["x", " =1+1"])
-def test_no_cell_is_a_formula_and_all_stay_where_they_are(texts: list[str]) -> None:
+def test_no_csv_cell_is_a_formula_and_no_cell_moves(texts: list[str]) -> None:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(map(spreadsheet_cell, texts))
     assert _controls(buffer.getvalue()) == []
@@ -136,7 +136,7 @@ def test_no_cell_is_a_formula_and_all_stay_where_they_are(texts: list[str]) -> N
 @settings(deadline=None)
 @given(st.lists(_CELLS, min_size=2, max_size=4))
 @example(["x", "a;=1+1", 'b;"=1+1', "c; @SUM(1)"])
-def test_no_text_begins_a_formula_where_cells_end_at_semicolons(texts: list[str]) -> None:
+def test_no_csv_cell_is_a_formula_if_semicolons_separate_cells(texts: list[str]) -> None:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(map(spreadsheet_cell, texts))
     for cell in buffer.getvalue().split(";")[1:]:

@@ -23,27 +23,29 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return export(recording, Path("x.nriscope.zip"), note="It \x1b[31mfails").bundles[0].path
 
 
-def here() -> list[str]:
+def files() -> list[str]:
     return sorted(path.name for path in Path().iterdir())
 
 
-def test_writes_the_recording_and_tells_what_the_bundle_says(
+def test_writes_the_recording_and_prints_the_manifest(
     bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["import", str(bundle)]) == 0
-    said = capsys.readouterr()
-    assert said.err == "x.nriscope.db: written\n"
-    assert "runtime    containerd 2.1.9+unknown, NRI 0.8.0\n" in said.out
-    assert "note       It \\x1b[31mfails\n" in said.out
-    assert "redaction  none when packed: secrets in the original are in the bundle\n" in said.out
+    captured = capsys.readouterr()
+    assert captured.err == "x.nriscope.db: written\n"
+    assert "runtime    containerd 2.1.9+unknown, NRI 0.8.0\n" in captured.out
+    assert "note       It \\x1b[31mfails\n" in captured.out
+    assert (
+        "redaction  none when packed: secrets in the original are in the bundle\n" in captured.out
+    )
     path = Path("x.nriscope.db")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with Recording.open(path) as one, Recording.open(SAMPLE) as other:
         assert list(one.exchanges()) == list(other.exchanges())
-    assert here() == ["x.nriscope.db", "x.nriscope.zip"]
+    assert files() == ["x.nriscope.db", "x.nriscope.zip"]
 
 
-def test_writes_over_a_file_only_if_told_to(
+def test_overwrites_a_file_only_with_force(
     bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("y.db").write_text("mine")
@@ -55,9 +57,7 @@ def test_writes_over_a_file_only_if_told_to(
         assert recording.event(1) is not None
 
 
-def test_hands_no_view_on_that_is_not_ours(
-    bundle: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_foreign_view_is_rejected(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle.unlink()
     Path("r.db").write_bytes(SAMPLE.read_bytes())
     with closing(sqlite3.connect("r.db")) as connection:
@@ -67,10 +67,10 @@ def test_hands_no_view_on_that_is_not_ours(
     a_bundle(bundle, Path("r.db").read_bytes())
     assert run(["import", str(bundle)]) != 0
     assert "holds a view, which no recording has" in capsys.readouterr().err
-    assert here() == ["r.db", "x.nriscope.zip"]
+    assert files() == ["r.db", "x.nriscope.zip"]
 
 
-def test_never_comes_beside_the_log_of_a_recording(
+def test_an_output_with_a_write_ahead_log_is_rejected(
     bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("y.db-wal").write_bytes(b"what SQLite would take for a part of it")
@@ -78,15 +78,15 @@ def test_never_comes_beside_the_log_of_a_recording(
     assert capsys.readouterr().err == (
         "nri-scope: y.db is being recorded to; name another file after -o\n"
     )
-    assert here() == ["x.nriscope.zip", "y.db-wal"]
+    assert files() == ["x.nriscope.zip", "y.db-wal"]
 
 
-def test_a_recording_gets_no_name_of_a_bundle(
+def test_an_output_named_like_a_bundle_is_rejected(
     bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["import", str(bundle), "-o", "y.nriscope.zip"]) == 2
-    assert "which a recording is not; name it y.nriscope.db" in capsys.readouterr().err
-    assert here() == ["x.nriscope.zip"]
+    assert "a recording must not be named *.zip; name it y.nriscope.db" in capsys.readouterr().err
+    assert files() == ["x.nriscope.zip"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_recording_gets_no_name_of_a_bundle(
         (a_bundle, "its manifest lists 31 events, but its recording has 32; ask for it again"),
     ],
 )
-def test_what_is_no_bundle_is_one_line_and_leaves_nothing(
+def test_an_invalid_bundle_prints_one_line_and_leaves_no_files(
     make: object,
     words: str,
     tmp_path: Path,
@@ -112,9 +112,9 @@ def test_what_is_no_bundle_is_one_line_and_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     assert callable(make)
     make(Path("y.zip"))
-    before = here()
+    before = files()
     assert run(["import", "y.zip", "-o", "y.db"]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("nri-scope: y.zip: ")
-    assert words in said.err and said.err.count("\n") == 1
-    assert here() == before
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith("nri-scope: y.zip: ")
+    assert words in captured.err and captured.err.count("\n") == 1
+    assert files() == before

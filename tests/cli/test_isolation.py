@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands send nothing over a network, write what was named alone, and run what was named alone.
+"""Commands use no network, and write and run only what was named.
 
 The kernel kills each process that makes a socket of another family than AF_UNIX.
 """
@@ -20,7 +20,7 @@ from tests.recording.traffic import a_container, a_pod, an_item, record
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
-# Loads the system call's number, and then its first argument: what linux/filter.h calls BPF.
+# BPF (linux/filter.h) that loads the system call's number, then its first argument.
 _WITHOUT_NETWORK = """
 import ctypes, os, platform, struct, sys
 number = {"x86_64": 41, "aarch64": 198}[platform.machine()]
@@ -33,7 +33,7 @@ for option in (38, 1, 0, 0, 0), (22, 2, program, 0, 0):
     assert libc.prctl(*option) == 0, os.strerror(ctypes.get_errno())
 os.execv(sys.argv[1], sys.argv[1:])
 """
-# Each process of ours says which files it opens and which programs it starts.
+# Each Python process logs the files it opens and the programs it starts.
 _WATCH = """
 import os, sys
 def watch(event, arguments):
@@ -94,7 +94,9 @@ def _without_network(
 
 
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK"])
-def test_the_kernel_kills_what_would_use_a_network(family: str, tmp_path: Path) -> None:
+def test_the_kernel_kills_a_process_that_opens_a_network_socket(
+    family: str, tmp_path: Path
+) -> None:
     code = f"import socket; socket.socket(socket.AF_UNIX); socket.socket(socket.{family})"
     done = _without_network([sys.executable, "-c", code], tmp_path, dict(os.environ))
 
@@ -102,7 +104,7 @@ def test_the_kernel_kills_what_would_use_a_network(family: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_nothing_goes_over_a_network_or_into_another_file(line: str, tmp_path: Path) -> None:
+def test_commands_use_no_network_and_write_only_named_files(line: str, tmp_path: Path) -> None:
     shutil.copy(RECORDING, tmp_path / "FILE")
     environment = _environment(tmp_path)
     if "BUNDLE" in line:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope log``: what it prints, and how it behaves as a process."""
+"""``nri-scope log``: output, and behaviour as a process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def log(path: Path, *more: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_one_line_an_event_newest_last(path: Path) -> None:
+def test_each_event_is_one_line_newest_last(path: Path) -> None:
     lines = log(path)
     assert lines[1].startswith("── session 1: 00-probe-a on containerd 2.1.9+unknown")
     events = [line.split() for line in lines if not line.startswith(("──", "   gap"))]
@@ -56,7 +56,7 @@ def test_jsonl_has_events_and_gaps(path: Path) -> None:
     assert records[3]["container"] == "app"
 
 
-def test_options_narrow_it(path: Path) -> None:
+def test_options_select_events(path: Path) -> None:
     def ids(*more: str) -> list[int]:
         records = map(json.loads, log(path, "--format", "jsonl", *more))
         return [record["id"] for record in records if "id" in record]
@@ -91,13 +91,13 @@ def test_an_empty_recording_is_no_error(tmp_path: Path) -> None:
         (["--format", "xml"], "'xml' is not one of 'text', 'jsonl'"),
     ],
 )
-def test_bad_options_are_one_line_and_status_2(
+def test_bad_options_give_one_line_and_status_2(
     path: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["log", str(path), *arguments]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert words in said.err and said.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err and captured.err.count("\n") == 1
 
 
 # -- the process ----------------------------------------------------------------------------
@@ -123,11 +123,11 @@ def an_id(process: subprocess.Popen[str]) -> int:
     return int(json.loads(process.stdout.readline())["id"])
 
 
-def test_follow_shows_what_is_recorded_and_ends_with_the_interrupt_key(tmp_path: Path) -> None:
+def test_follow_prints_new_events_until_interrupted(tmp_path: Path) -> None:
     path = record(tmp_path / "x.nriscope.db")
     with following(path, "-n", "1") as process:
         assert an_id(process) == 31
-        # A recorder continues what was complete a moment ago, with events of that time.
+        # A recorder continues the finished file, with events of the same time.
         recorder = Recorder.open(path)
         session = recorder.begin_session(a_start(started_ns=ITEMS[1].wall_ns))
         for number, item in enumerate(ITEMS[1:4], 32):
@@ -142,7 +142,7 @@ def test_follow_shows_what_is_recorded_and_ends_with_the_interrupt_key(tmp_path:
         recorder.close()
 
 
-def test_follow_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
+def test_follow_ends_when_the_output_pipe_is_closed(tmp_path: Path) -> None:
     path = record(tmp_path / "x.nriscope.db")
     with following(path) as process:
         assert an_id(process) == 1
@@ -152,7 +152,7 @@ def test_follow_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
         assert process.stderr.read() == ""
 
 
-def test_follow_ends_where_until_says(tmp_path: Path) -> None:
+def test_follow_ends_at_until(tmp_path: Path) -> None:
     path = record(tmp_path / "x.nriscope.db")
     with following(path, "--until", "2000-01-01") as process:
         assert process.communicate(timeout=30) == ("", "")

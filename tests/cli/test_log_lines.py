@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log's lines for people."""
+"""Lines of the log as text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.recording.made import START, a_gap, a_session, an_event, at
 NOON = clock(START)[:8]
 
 
-def lines(item: Item, **how: bool | int) -> list[str]:
-    layout = Lines(colour=bool(how.get("colour")), width=how.get("width") or None)
-    # The day was told before.
+def lines(item: Item, **options: bool | int) -> list[str]:
+    layout = Lines(colour=bool(options.get("colour")), width=options.get("width") or None)
+    # Returns the heading of the day, too.
     layout.of(an_event(1))
     return layout.of(item)
 
@@ -29,7 +29,7 @@ def line(item: Item) -> str:
     return only
 
 
-def test_an_event() -> None:
+def test_line_of_an_event() -> None:
     assert line(an_event(42)) == (f"    42 {NOON}.000   91µs   CreateContainer      shop/web/app")
 
 
@@ -78,11 +78,11 @@ def test_an_event() -> None:
         (Ended(a_session(2, 0, 0)), f"ended {NOON}: the runtime closed the connection"),
     ],
 )
-def test_each_line_tells_what_matters(item: Item, end: str) -> None:
+def test_line_of_each_kind_of_item(item: Item, end: str) -> None:
     assert line(item).endswith(end)
 
 
-def test_a_new_day_is_told() -> None:
+def test_a_new_day_has_a_heading() -> None:
     layout = Lines()
     assert layout.of(an_event(1))[0].startswith(f"── {day(START)[:10]}, times at UTC")
     assert len(layout.of(an_event(2, 1))) == 1
@@ -90,11 +90,11 @@ def test_a_new_day_is_told() -> None:
     assert tomorrow[0].startswith(f"── {day(at(86400))[:10]}") and len(tomorrow) == 2
 
 
-def test_sessions_at_the_same_time_are_told_in_each_line() -> None:
+def test_with_session_each_line_has_its_session() -> None:
     assert Lines(with_session=True).of(an_event(1, session=3))[1].startswith("     1 s3 ")
 
 
-def test_colour_changes_nothing_else() -> None:
+def test_colour_only_adds_escape_sequences() -> None:
     import re
 
     for item in (an_event(1), an_event(2, status="error"), a_gap(1, 0, 1), Began(a_session(1))):
@@ -108,7 +108,7 @@ NASTY = st.text("\x1b[31m\n\r\x07\u202e\u200b容é /", max_size=12)
 
 @settings(deadline=None)
 @given(NASTY, NASTY, NASTY, st.integers(1, 120) | st.none())
-def test_nothing_from_a_recording_reaches_the_terminal_raw(
+def test_text_of_a_recording_is_escaped(
     name: str, words: str, plugin: str, width: int | None
 ) -> None:
     items: list[Item] = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody meets who types the command's name alone."""
+"""Help of the whole command, and a check that several commands share."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from nri_scope.cli.main import COMMANDS, run
 
 
-def test_help_tells_of_every_command_in_a_whole_sentence(
+def test_help_describes_every_command_in_a_whole_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["--help"]) == 0
-    said = capsys.readouterr().out
-    listed = [line.split(maxsplit=1) for line in said.partition("Commands:\n")[2].splitlines()]
+    output = capsys.readouterr().out
+    listed = [line.split(maxsplit=1) for line in output.partition("Commands:\n")[2].splitlines()]
     sentences = {words[0]: words[1] for words in listed if words and words[0] in COMMANDS}
     assert tuple(sentences) == COMMANDS
     for sentence in sentences.values():
@@ -32,7 +32,7 @@ def test_help_tells_of_every_command_in_a_whole_sentence(
         "diff --live -o",
     ],
 )
-def test_no_recording_is_given_the_name_of_a_bundle(
+def test_an_output_named_like_a_bundle_is_rejected(
     command: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `new-plugin` writes is a plugin that works, and it writes over nothing."""
+"""`new-plugin` writes a working plugin, and overwrites nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def installed(module: str) -> bool:
 
 
 def tool(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run one of the environment's programs as in a fresh shell of somebody who has a plugin."""
+    """Run a module of the environment in the folder of a plugin."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MYPYPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-m", *words],
@@ -45,14 +45,14 @@ def tool(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     folder = tmp_path / "pod-owner"
     assert run(["new-plugin", str(folder), "--index", "20"]) == 0
-    told = capsys.readouterr()
-    assert told.err == f"next: cd {folder} and follow README.md\n"
+    captured = capsys.readouterr()
+    assert captured.err == f"next: cd {folder} and follow README.md\n"
     files = sorted(str(path) for path in folder.rglob("*") if path.is_file())
-    assert told.out.splitlines() == files
+    assert captured.out.splitlines() == files
     return folder
 
 
-def test_all_of_the_template_is_written_and_filled_in(written: Path) -> None:
+def test_the_whole_template_is_written_and_filled_in(written: Path) -> None:
     files = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
     assert files == {
         "README.md",
@@ -119,12 +119,12 @@ async def test_written_plugin_registers_and_adjusts(written: Path) -> None:
     ]
 
 
-def test_empty_folder_will_do(tmp_path: Path) -> None:
+def test_existing_empty_folder_is_accepted(tmp_path: Path) -> None:
     assert run(["new-plugin", str(tmp_path), "--name", "Fine-2.x"]) == 0
     assert (tmp_path / "fine_2_x.py").is_file()
 
 
-def test_own_modules_in_the_current_directory_take_no_name(
+def test_modules_in_the_current_directory_reserve_no_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -162,7 +162,7 @@ def test_own_modules_in_the_current_directory_take_no_name(
         (["new", "--index", "7"], "'7' is not a plugin index; write 07"),
     ],
 )
-def test_what_cannot_be_written_is_one_line_and_nothing_is(
+def test_invalid_input_prints_one_line_and_writes_nothing(
     arguments: list[str],
     words: str,
     tmp_path: Path,
@@ -176,7 +176,7 @@ def test_what_cannot_be_written_is_one_line_and_nothing_is(
     (tmp_path / "dangling").symlink_to("nowhere")
     before = sorted(tmp_path.rglob("*"))
     assert run(["new-plugin", *arguments]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert words in told.err and told.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err and captured.err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before

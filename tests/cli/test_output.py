@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing to terminals, pipes and what is no longer there."""
+"""Printing to terminals, pipes and closed outputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_a_terminal_gets_colour_and_a_width(monkeypatch: pytest.MonkeyPatch) -> 
     os.close(ours)
 
 
-def test_a_pipe_gets_neither_unless_columns_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_no_colour_and_no_width_unless_columns_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stream = io.TextIOWrapper(io.BytesIO())
     assert not Output(stream).colour
     assert Output(stream).width is None
@@ -55,7 +57,7 @@ def test_a_pipe_gets_neither_unless_columns_says_so(monkeypatch: pytest.MonkeyPa
     assert Output(stream).width is None
 
 
-def test_another_character_set_is_no_error() -> None:
+def test_characters_outside_the_encoding_are_escaped() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     with Output(stream) as output:
         output.line("91µs")
@@ -77,7 +79,7 @@ def to_pipe() -> tuple[int, io.TextIOWrapper]:
     return reader, open(writer, "w", encoding="utf-8")  # noqa: PTH123 - a descriptor
 
 
-def test_long_lines_do_not_wait_for_others() -> None:
+def test_long_lines_are_written_immediately() -> None:
     stream = io.StringIO()
     with Output(stream) as output:
         output.line("short")
@@ -86,7 +88,7 @@ def test_long_lines_do_not_wait_for_others() -> None:
         assert stream.getvalue() == f"short\n{'x' * (1 << 20)}\n"
 
 
-def test_nobody_reading_ends_it_quietly() -> None:
+def test_a_closed_pipe_ends_the_block_quietly() -> None:
     reader, stream = to_pipe()
     os.close(reader)
     reached = False
@@ -102,7 +104,7 @@ def test_an_error_of_the_block_is_not_swallowed() -> None:
         raise ZeroDivisionError
 
 
-def test_waiting_ends_when_nobody_reads_any_more() -> None:
+def test_waiting_ends_when_the_pipe_is_closed() -> None:
     reader, stream = to_pipe()
     with stream:
         output = Output(stream)
@@ -128,7 +130,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("> /dev/full", "cannot write to standard output: no space left on device"),
     ],
 )
-def test_nowhere_to_print_to_is_one_line_and_status_2(
+def test_an_unwritable_output_gives_one_line_and_status_2(
     name: str, where: str, words: str, path: Path
 ) -> None:
     done = subprocess.run(
@@ -140,12 +142,12 @@ def test_nowhere_to_print_to_is_one_line_and_status_2(
     assert (done.returncode, done.stderr) == (2, f"nri-scope: {words}\n")
 
 
-def test_an_error_of_the_block_is_not_taken_for_one_of_writing() -> None:
+def test_an_os_error_of_the_block_is_not_a_write_error() -> None:
     with pytest.raises(FileNotFoundError), Output(io.TextIOWrapper(io.BytesIO())):
         raise FileNotFoundError
 
 
-def test_a_full_disk_is_told_where_it_was_noticed_late() -> None:
+def test_a_full_disk_at_the_last_write_is_reported() -> None:
     with (
         open("/dev/full", "w", encoding="utf-8") as stream,  # noqa: PTH123
         pytest.raises(UsageError, match="no space left"),
@@ -154,6 +156,6 @@ def test_a_full_disk_is_told_where_it_was_noticed_late() -> None:
         output.line("one")
 
 
-def test_a_narrow_terminal_has_the_width_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_width_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     assert Output(io.TextIOWrapper(io.BytesIO())).width == 20

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets that were planted in all places are in nothing that is written with ``--redact``."""
+"""Secrets planted in every place are in no output of ``--redact``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _secret(chance: random.Random, signs: str) -> str:
     return f"Zq7{' '.join(middle.split())}8kX"
 
 
-def planted(path: Path, seed: int) -> list[str]:
-    """A recording with a secret in each place, in some syntax; returns the secrets."""
+def plant_secrets(path: Path, seed: int) -> list[str]:
+    """Write a recording with a secret in each place, in some syntax; return the secrets."""
     chance = random.Random(seed)
     secrets: list[str] = []
     items = []
@@ -53,30 +53,30 @@ def planted(path: Path, seed: int) -> list[str]:
     return secrets
 
 
-def written(source: Path, folder: Path) -> list[str]:
-    """All that commands write of a recording with ``--redact``, as text."""
+def redacted_texts(source: Path, folder: Path) -> list[str]:
+    """Return all text that commands write of a recording with ``--redact``."""
     bundle, lines, page = folder / "x.zip", folder / "x.jsonl", folder / "x.html"
     assert run(["export", str(source), "-o", str(bundle), "--redact"]) == 0
     assert run(["export", str(source), "-o", str(lines), "--redact", "--format", "jsonl"]) == 0
     assert run(["report", str(source), "-o", str(page), "--redact"]) == 0
-    shown = [lines.read_text(), page.read_text()]
+    texts = [lines.read_text(), page.read_text()]
     with zipfile.ZipFile(bundle) as file:
-        shown += [file.read(name).decode("utf-8", "replace") for name in file.namelist()]
+        texts += [file.read(name).decode("utf-8", "replace") for name in file.namelist()]
     with Recording.open(bundle) as recording:
-        shown += [request.decode("utf-8", "replace") for _, request, _ in recording.exchanges()]
+        texts += [request.decode("utf-8", "replace") for _, request, _ in recording.exchanges()]
         numbers = [event.id for event in recording.events()]
         found = [pair for one in tapped(recording, numbers) for pair in one.metadata]
     assert len(found) == len(SYNTAXES)
-    return [*shown, *(text for pair in found for text in pair)]
+    return [*texts, *(text for pair in found for text in pair)]
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_part_of_them_is_in_any_output(
+def test_no_part_of_a_secret_is_in_any_output(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    secrets = planted(tmp_path / "r.nriscope.db", seed)
-    shown = written(tmp_path / "r.nriscope.db", tmp_path)
-    said = capsys.readouterr()
-    everything = spellings("\n".join([*shown, said.out, said.err]))
+    secrets = plant_secrets(tmp_path / "r.nriscope.db", seed)
+    texts = redacted_texts(tmp_path / "r.nriscope.db", tmp_path)
+    printed = capsys.readouterr()
+    everything = spellings("\n".join([*texts, printed.out, printed.err]))
     assert [secret for secret in secrets if left_of(secret, *everything)] == []

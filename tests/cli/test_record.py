@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record command as its users meet it: a process, an emulated runtime, a file."""
+"""The record command end to end: a process, an emulated runtime, a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def setup(profile: str = "containerd-1.7") -> ProfileSetUp:
 
 
 async def start(runtime: Runtime, number: int = 1, container: str = "c1") -> None:
-    """Tell ``number`` times that a container starts."""
+    """Send StartContainer ``number`` times."""
     for _ in range(number):
         message = api.StartContainerRequest()
         message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
@@ -55,16 +55,16 @@ def names(path: Path) -> list[str]:
         return [event.event for event in recorded.events()]
 
 
-# -- what real runtimes sent ------------------------------------------------------------------
+# -- captures of real runtimes -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_captures_of_real_runtimes_are_recorded_as_they_were_sent(
     name: str, tmp_path: Path
 ) -> None:
-    """The plugins of a capture are `record` now; each must hold its own stream.
+    """Run `record` in place of each plugin of a capture, and compare its recording.
 
-    All five; in CI two neighbours, others in each capture, so that each plugin is one of them.
+    All five plugins; in CI two for each capture, so that all captures together cover each plugin.
     """
     stream = [exchange.stored for exchange in exchanges(name)]
     plugins = sorted({stored.plugin for stored in stream})
@@ -110,11 +110,11 @@ async def test_captures_of_real_runtimes_are_recorded_as_they_were_sent(
             assert sum(gap.lost or 0 for gap in recorded.gaps()) == 0
 
 
-# -- its life ---------------------------------------------------------------------------------
+# -- lifetime ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_says_what_it_records_and_ends_with_a_summary(
+async def test_prints_the_connection_and_a_final_summary(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.nriscope.db"
@@ -151,11 +151,11 @@ async def test_default_file_is_named_after_host_and_time(tmp_path: Path) -> None
     assert path.name.endswith("Z.nriscope.db")
 
 
-async def test_runtime_that_comes_back_begins_a_new_session(tmp_path: Path) -> None:
+async def test_restarted_runtime_begins_a_new_session(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
-        record = await stack_record(tmp_path, path)
+        record = await start_record(tmp_path, path)
         await runtime.wait_plugins(1)
         await start(runtime)
     try:
@@ -179,10 +179,10 @@ async def test_runtime_that_comes_back_begins_a_new_session(tmp_path: Path) -> N
         assert first.ended_ns <= gap.from_ns <= gap.to_ns <= second.started_ns
 
 
-async def stack_record(
+async def start_record(
     folder: Path, path: Path, *more: str
 ) -> tuple[contextlib.AsyncExitStack, Record]:
-    """A record that outlives the runtime it was started under."""
+    """Start a `record` that outlives its runtime."""
     stack = contextlib.AsyncExitStack()
     record = await stack.enter_async_context(recording("--socket", folder / "s", "-o", path, *more))
     return stack, record
@@ -192,7 +192,7 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
-        stack, record = await stack_record(tmp_path, path, "--once")
+        stack, record = await start_record(tmp_path, path, "--once")
         await runtime.wait_plugins(1)
     async with stack:
         status, _, errors = await record.ended()
@@ -200,9 +200,9 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
     assert "session ended: closed by the runtime\n" in errors
 
 
-async def test_waits_for_a_socket_that_is_not_there_yet(tmp_path: Path) -> None:
+async def test_wait_waits_for_a_missing_socket(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
-    stack, record = await stack_record(tmp_path, path, "--wait")
+    stack, record = await start_record(tmp_path, path, "--wait")
     async with stack:
         assert "no such socket" in await record.said("waiting for a runtime")
         async with Runtime(setup()) as runtime:
@@ -212,8 +212,8 @@ async def test_waits_for_a_socket_that_is_not_there_yet(tmp_path: Path) -> None:
     assert names(path) == ["Configure", "Synchronize"]
 
 
-async def test_stopped_while_it_waits_leaves_no_file(tmp_path: Path) -> None:
-    stack, record = await stack_record(tmp_path, tmp_path / "x.nriscope.db", "--wait")
+async def test_interrupt_while_waiting_leaves_no_file(tmp_path: Path) -> None:
+    stack, record = await start_record(tmp_path, tmp_path / "x.nriscope.db", "--wait")
     async with stack:
         await record.said("waiting for a runtime")
         status, _, errors = await record.interrupt()
@@ -222,7 +222,7 @@ async def test_stopped_while_it_waits_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_with_nohup_it_stays_when_the_terminal_goes(tmp_path: Path) -> None:
+async def test_nohup_survives_sighup(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -237,7 +237,7 @@ async def test_with_nohup_it_stays_when_the_terminal_goes(tmp_path: Path) -> Non
     assert "StartContainer" in names(path)
 
 
-async def test_duration_ends_it(tmp_path: Path) -> None:
+async def test_duration_ends_the_recording(tmp_path: Path) -> None:
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         async with recording(
@@ -262,7 +262,7 @@ async def test_second_run_continues_the_file(tmp_path: Path) -> None:
         assert [event.session for event in recorded.events()].count(2) >= 1
 
 
-async def test_prints_what_it_records(tmp_path: Path) -> None:
+async def test_print_shows_the_recorded_events(tmp_path: Path) -> None:
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         for print_format in ("text", "jsonl"):
@@ -283,7 +283,7 @@ async def test_prints_what_it_records(tmp_path: Path) -> None:
                 assert lines[-1]["container_id"] == "c1"
 
 
-async def test_reader_of_the_printed_lines_may_go_away(tmp_path: Path) -> None:
+async def test_closed_output_pipe_does_not_end_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -301,7 +301,7 @@ async def test_reader_of_the_printed_lines_may_go_away(tmp_path: Path) -> None:
     assert names(path).count("StartContainer") == 30
 
 
-async def test_events_and_where_choose_what_is_kept(tmp_path: Path) -> None:
+async def test_events_and_where_select_the_recorded_events(tmp_path: Path) -> None:
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         async with contextlib.AsyncExitStack() as stack:
@@ -327,7 +327,7 @@ async def test_events_and_where_choose_what_is_kept(tmp_path: Path) -> None:
     [("containerd-2.2", False, 0x1FFF), ("containerd-2.2", True, 0x3FFF),
      ("containerd-2.3", False, 0x1FFF), ("isulad", False, 0x07FF)],
 )  # fmt: skip
-async def test_validation_is_subscribed_to_only_if_asked_for(
+async def test_validation_is_subscribed_to_only_with_validate(
     profile: str, validate: bool, mask: int, tmp_path: Path
 ) -> None:
     async with Runtime(setup(profile)) as runtime:
@@ -341,7 +341,7 @@ async def test_validation_is_subscribed_to_only_if_asked_for(
             await record.interrupt()
 
 
-async def test_kill_9_leaves_what_is_older_than_100_ms(tmp_path: Path) -> None:
+async def test_sigkill_loses_at_most_100_ms(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -353,14 +353,14 @@ async def test_kill_9_leaves_what_is_older_than_100_ms(tmp_path: Path) -> None:
             while loop.time() < until:
                 await start(runtime)
                 sent.append(loop.time())
-                # No faster than what is promised to be kept up with: 5,000 events a second.
+                # At most 5,000 events per second, the documented rate.
                 await asyncio.sleep(0.0002)
             record.process.kill()
             killed = loop.time()
             await record.process.wait()
     # The clock of a busy machine may stop between the last event and the kill: count what was old.
     old = sum(at < killed - 0.1 for at in sent)
-    # The process that writes goes on with what it was given.
+    # The writer process still stores the events that it has received.
     async with asyncio.timeout(PATIENCE):
         while names(path).count("StartContainer") < old:
             await asyncio.sleep(0.05)
@@ -384,7 +384,7 @@ async def test_launched_by_a_runtime_it_records_as_configured(tmp_path: Path) ->
         await start(runtime, 4)
         await start(runtime, 2, container="c2")
         async with asyncio.timeout(30):
-            while not path.exists() or kept(path) < 6:
+            while not path.exists() or stored_events(path) < 6:
                 await asyncio.sleep(0.05)
     assert names(path) == ["Configure", "Synchronize"] + ["StartContainer"] * 4
     log = Path(f"{path}.log")
@@ -392,7 +392,7 @@ async def test_launched_by_a_runtime_it_records_as_configured(tmp_path: Path) ->
     assert stat.S_IMODE(log.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def kept(path: Path) -> int:
+def stored_events(path: Path) -> int:
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         try:
             return int(connection.execute("SELECT count(*) FROM event").fetchone()[0])
@@ -488,26 +488,26 @@ def make_newer(path: Path) -> None:
         connection.execute("CREATE TABLE session (id INTEGER)")
 
 
-# -- nothing that goes wrong around it reaches the runtime ----------------------------------------
+# -- failures around it do not affect the runtime --------------------------------------------------
 
 
-async def test_stderr_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+async def test_blocked_stderr_delays_no_reply(tmp_path: Path) -> None:
     """A stopped terminal, or a pipe that is full."""
     path = tmp_path / "x.nriscope.db"
-    ours, its = os.pipe()
-    os.set_blocking(its, False)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
     with contextlib.suppress(BlockingIOError):
         while True:
-            os.write(its, b"x" * 4096)
-    os.set_blocking(its, True)
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "nri_scope", "record", "--socket", str(tmp_path / "s")),
             *("-o", str(path)),
-            stderr=its,
+            stderr=writer,
         )
-        os.close(its)
+        os.close(writer)
         try:
             await runtime.wait_plugins(1)
             await start(runtime, 5)
@@ -517,11 +517,11 @@ async def test_stderr_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-    os.close(ours)
+    os.close(reader)
     assert names(path).count("StartContainer") == 5
 
 
-async def test_closed_stderr_ends_nothing(tmp_path: Path) -> None:
+async def test_closed_stderr_does_not_end_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -536,30 +536,30 @@ async def test_closed_stderr_ends_nothing(tmp_path: Path) -> None:
     assert names(path).count("StartContainer") == 5
 
 
-async def test_stops_while_a_mute_runtime_keeps_it_waiting(tmp_path: Path) -> None:
+async def test_sigterm_ends_it_while_the_runtime_does_not_reply(tmp_path: Path) -> None:
     def ignore(link: Link, request: RequestReceived, arrived_ns: int) -> None:
-        asked.set()
+        requested.set()
 
-    asked = asyncio.Event()
+    requested = asyncio.Event()
     server = await listen_unix(tmp_path / "s", lambda: Link(Connection(serves=2, calls=1), ignore))
     for more in ([], ["--wait"]):
-        asked.clear()
+        requested.clear()
         async with recording(
             "--socket", tmp_path / "s", "-o", tmp_path / "x.nriscope.db", *more
         ) as record:
             async with asyncio.timeout(30):
-                await asked.wait()
+                await requested.wait()
             status, _, errors = await record.interrupt(signal.SIGTERM)
         assert (status, errors) == (0, "nothing recorded: no connection to a runtime")
     await server.close()
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_refusal_on_reconnect_is_waited_out(tmp_path: Path) -> None:
+async def test_rejected_reconnection_is_retried(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
-        stack, record = await stack_record(tmp_path, path)
+        stack, record = await start_record(tmp_path, path)
         await runtime.wait_plugins(1)
 
     def refuse(link: Link, request: RequestReceived, arrived_ns: int) -> None:

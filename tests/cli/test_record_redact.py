@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``record --redact``: what is secret never reaches the disk."""
+"""``record --redact``: secrets never reach the disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def start(runtime: Runtime) -> None:
 
 
 def contents(path: Path) -> bytes:
-    """All that is in a recording, and its files as they are."""
+    """Return all messages of a recording, and the bytes of its files."""
     with Recording.open(path) as recorded:
         messages = [
             part
@@ -90,7 +90,7 @@ async def test_secrets_never_reach_the_disk(tmp_path: Path) -> None:
     assert key.read_bytes() not in stored
 
 
-async def test_filters_are_asked_about_what_came(tmp_path: Path) -> None:
+async def test_filters_match_the_original_values(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
@@ -111,7 +111,7 @@ async def test_filters_are_asked_about_what_came(tmp_path: Path) -> None:
     assert event.pod == "web"
 
 
-async def test_the_default_file_does_not_tell_the_host(tmp_path: Path) -> None:
+async def test_the_default_file_name_omits_the_host(tmp_path: Path) -> None:
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         async with recording(
@@ -126,7 +126,7 @@ async def test_the_default_file_does_not_tell_the_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("redacts_first", [True, False])
-async def test_redacted_events_and_others_do_not_get_into_one_file(
+async def test_redacted_and_other_events_are_not_mixed_in_one_file(
     redacts_first: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.nriscope.db"
@@ -147,7 +147,7 @@ async def test_redacted_events_and_others_do_not_get_into_one_file(
     assert "recorded with" in errors and len(errors.splitlines()) == 1
 
 
-async def test_wrong_rules_get_one_line_and_status_2(tmp_path: Path) -> None:
+async def test_invalid_rules_give_one_line_and_status_2(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text("[switches]\n\nnamespace = true\n")
     async with recording("--redact", "rules.toml", cwd=tmp_path) as record:
         status, _, errors = await record.ended()
@@ -156,7 +156,7 @@ async def test_wrong_rules_get_one_line_and_status_2(tmp_path: Path) -> None:
     assert len(errors.splitlines()) == 1
 
 
-async def test_changes_are_shown_with_tokens_as_they_happen(
+async def test_live_diff_shows_changes_with_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``record`` when one of its two processes dies, stands still or cannot write.
+"""``record`` when one of its two processes is killed, is stopped or cannot write.
 
-The runtime is answered all the same; what is lost is one counted gap; nothing is left running.
+The runtime still gets its replies, lost events are counted in gaps, and no process remains.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ def children(pid: int) -> list[int]:
         return []
 
 
-def is_there(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
 
 
-async def gone(pid: int) -> None:
+async def wait_for_end_of(pid: int) -> None:
     async with asyncio.timeout(PATIENCE):
-        while is_there(pid):
+        while is_running(pid):
             await asyncio.sleep(POLL)
 
 
 async def writer_of(record: Record, *, other_than: int = 0) -> int:
-    """The process that writes for one that answers."""
+    """Wait for the writer process of a `record`, and return its id."""
     async with asyncio.timeout(PATIENCE):
         while True:
             for pid in children(record.process.pid):
@@ -68,17 +68,14 @@ def stored(path: Path) -> int:
         return int(connection.execute("SELECT count(*) FROM event").fetchone()[0])
 
 
-async def all_stored(path: Path, events: int) -> None:
+async def wait_until_stored(path: Path, events: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while stored(path) < events:
             await asyncio.sleep(POLL)
 
 
-def assert_whole(path: Path, sent: int) -> int:
-    """Everything that was sent is in the file or counted as lost, just there where it is missing.
-
-    Returns how many events are lost.
-    """
+def assert_complete(path: Path, sent: int) -> int:
+    """Check that every sent event is stored or counted as lost; return the number of lost ones."""
     with Recording.open(path) as recorded:
         (session,) = recorded.sessions()
         seqs = [event.seq for event in recorded.events()]
@@ -90,12 +87,12 @@ def assert_whole(path: Path, sent: int) -> int:
         assert session.ended_ns is not None
     with contextlib.closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert_free(path)
+    assert_closed(path)
     return lost
 
 
-def assert_free(path: Path) -> None:
-    """Check that no process has its lock, and that nothing is left beside it."""
+def assert_closed(path: Path) -> None:
+    """Check that no process locks the file, and that it has no companion files."""
     assert_unlocked(path)
     assert [one.name for one in path.parent.iterdir() if one.name.startswith(path.name)] == [
         path.name
@@ -108,8 +105,8 @@ def assert_unlocked(path: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def recorded(folder: Path, *more: str) -> AsyncIterator[tuple[Runtime, Record, Path]]:
-    """A runtime, and what records it to a file."""
+async def running_record(folder: Path, *more: str) -> AsyncIterator[tuple[Runtime, Record, Path]]:
+    """Run a runtime and a `record` of it; yield both and the file."""
     path = folder / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(folder / "s")
@@ -119,17 +116,17 @@ async def recorded(folder: Path, *more: str) -> AsyncIterator[tuple[Runtime, Rec
             yield runtime, record, path
 
 
-# -- the process that writes ------------------------------------------------------------------
+# -- the writer process -----------------------------------------------------------------------
 
 
-async def test_one_that_is_killed_is_replaced_and_what_it_had_is_one_counted_gap(
+async def test_a_killed_writer_is_replaced_and_its_events_are_one_counted_gap(
     tmp_path: Path,
 ) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+    async with running_record(tmp_path) as (runtime, record, path):
         await start(runtime, 20)
-        await all_stored(path, 22)
+        await wait_until_stored(path, 22)
         first = await writer_of(record)
-        # It is given these, and cannot write them.
+        # The stopped writer receives these, and cannot store them.
         os.kill(first, signal.SIGSTOP)
         await start(runtime, 30)
         await asyncio.sleep(0.3)
@@ -139,7 +136,7 @@ async def test_one_that_is_killed_is_replaced_and_what_it_had_is_one_counted_gap
         await writer_of(record, other_than=first)
         await start(runtime, 5)
         status, _, errors = await record.interrupt()
-    lost = assert_whole(path, 95)
+    lost = assert_complete(path, 95)
     assert lost >= 30
     with Recording.open(path) as one:
         (gap,) = one.gaps()
@@ -153,11 +150,11 @@ async def test_one_that_is_killed_is_replaced_and_what_it_had_is_one_counted_gap
     assert f"recorded {97 - lost} events in 1 session" in errors.splitlines()[-2]
 
 
-async def test_where_nothing_was_lost_with_it_a_note_says_so(tmp_path: Path) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+async def test_a_killed_writer_without_lost_events_leaves_a_note(tmp_path: Path) -> None:
+    async with running_record(tmp_path) as (runtime, record, path):
         await start(runtime, 20)
-        await all_stored(path, 22)
-        # It has told of it, too.
+        await wait_until_stored(path, 22)
+        # It has also reported them as stored.
         await asyncio.sleep(0.3)
         os.kill(await writer_of(record), signal.SIGKILL)
         await record.said("starting another one")
@@ -165,7 +162,7 @@ async def test_where_nothing_was_lost_with_it_a_note_says_so(tmp_path: Path) -> 
         status, _, errors = await record.interrupt()
     assert status == 0
     assert "recorded 27 events in 1 session" in errors
-    assert assert_whole(path, 25) == 0
+    assert assert_complete(path, 25) == 0
     with Recording.open(path) as one:
         assert [note.text for note in one.notes()] == [
             "the writer process ended, killed by SIGKILL; nothing was lost"
@@ -173,51 +170,51 @@ async def test_where_nothing_was_lost_with_it_a_note_says_so(tmp_path: Path) -> 
         assert not one.gaps()
 
 
-async def test_one_after_the_other_is_killed(tmp_path: Path) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+async def test_repeatedly_killed_writers_are_replaced(tmp_path: Path) -> None:
+    async with running_record(tmp_path) as (runtime, record, path):
         before = 0
         for _ in range(4):
             before = await writer_of(record, other_than=before)
             await start(runtime, 10)
             os.kill(before, signal.SIGKILL)
-            await gone(before)
+            await wait_for_end_of(before)
         await writer_of(record, other_than=before)
         await start(runtime, 10)
         status, _, _ = await record.interrupt()
-    lost = assert_whole(path, 50)
+    lost = assert_complete(path, 50)
     assert status == (2 if lost else 0)
 
 
-async def test_killed_while_the_end_is_being_written(tmp_path: Path) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+async def test_lost_events_are_counted_if_the_writer_is_killed_at_the_end(tmp_path: Path) -> None:
+    async with running_record(tmp_path) as (runtime, record, path):
         first = await writer_of(record)
         os.kill(first, signal.SIGSTOP)
         await start(runtime, 30)
         record.process.send_signal(signal.SIGINT)
         os.kill(first, signal.SIGKILL)
         status, _, errors = await record.ended()
-    lost = assert_whole(path, 30)
+    lost = assert_complete(path, 30)
     assert status == (2 if lost else 0), errors
 
 
-async def test_one_that_stands_still_keeps_nobody_waiting(tmp_path: Path) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+async def test_a_stopped_writer_delays_no_reply(tmp_path: Path) -> None:
+    async with running_record(tmp_path) as (runtime, record, path):
         pid = await writer_of(record)
         for _ in range(3):
             os.kill(pid, signal.SIGSTOP)
             await start(runtime, 200)
             os.kill(pid, signal.SIGCONT)
             await start(runtime, 10)
-        # The end wakes it.
+        # Ending the recording continues it.
         os.kill(pid, signal.SIGSTOP)
         await start(runtime, 10)
         status, _, _ = await record.interrupt()
     assert status == 0
-    assert assert_whole(path, 640) == 0
+    assert assert_complete(path, 640) == 0
 
 
-async def test_full_disk(tmp_path: Path) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+async def test_events_wait_in_memory_while_the_disk_is_full(tmp_path: Path) -> None:
+    async with running_record(tmp_path) as (runtime, record, path):
         pid = await writer_of(record)
         _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, most))
@@ -227,45 +224,45 @@ async def test_full_disk(tmp_path: Path) -> None:
         await record.said("recording goes on")
         status, _, _ = await record.interrupt()
     assert status == 0
-    assert assert_whole(path, 100) == 0
+    assert assert_complete(path, 100) == 0
 
 
-async def test_too_little_memory(tmp_path: Path) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+async def test_lost_events_are_counted_if_the_writer_lacks_memory(tmp_path: Path) -> None:
+    async with running_record(tmp_path) as (runtime, record, path):
         pid = await writer_of(record)
-        # Without a session in the file there is nothing that a gap could belong to.
-        await all_stored(path, 2)
+        # A gap needs a session in the file.
+        await wait_until_stored(path, 2)
         resource.prlimit(pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
         before = stored(path)
         for number in range(20):
-            # More than what it has set aside.
+            # More than its reserved memory.
             await start(runtime, 10, container="c" * 40_000 + str(number))
         async with asyncio.timeout(PATIENCE):
-            while is_there(pid) and stored(path) == before:
+            while is_running(pid) and stored(path) == before:
                 await asyncio.sleep(POLL)
         status, _, errors = await record.interrupt()
-    lost = assert_whole(path, 200)
+    lost = assert_complete(path, 200)
     assert (status == 0) == (not lost), errors
 
 
-# -- the process that answers -------------------------------------------------------------------
+# -- the answering process ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_the_other_one_writes_what_it_has_when_it_is_killed(
+async def test_the_writer_stores_its_events_when_the_answering_process_is_killed(
     is_stopped: bool, tmp_path: Path
 ) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+    async with running_record(tmp_path) as (runtime, record, path):
         pid = await writer_of(record)
         await start(runtime, 50)
-        await all_stored(path, 52)
+        await wait_until_stored(path, 52)
         if is_stopped:
             os.kill(pid, signal.SIGSTOP)
         await start(runtime, 5)
         record.process.kill()
-        await gone(pid)
+        await wait_for_end_of(pid)
         await runtime.wait_for(lambda: not runtime.plugins)
-        # The file can be continued at once.
+        # The file can be continued immediately.
         async with recording("--socket", tmp_path / "s", "-o", path) as another:
             await another.said("recording")
             assert (await another.interrupt())[0] == 0
@@ -273,60 +270,60 @@ async def test_the_other_one_writes_what_it_has_when_it_is_killed(
         first, _ = one.sessions()
         assert first.end_reason == ORPHANED
         count = sum(event.session == first.id for event in one.events())
-    # What had not been handed over is lost with it.
+    # Events that were not sent to the writer are lost.
     assert 52 <= count <= 57
-    assert_free(path)
+    assert_closed(path)
 
 
-async def test_the_next_one_waits_for_one_that_is_about_to_end(tmp_path: Path) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+async def test_the_next_record_waits_for_the_previous_writer(tmp_path: Path) -> None:
+    async with running_record(tmp_path) as (runtime, record, path):
         await start(runtime, 50)
         record.process.kill()
         async with recording("--socket", tmp_path / "s", "-o", path) as another:
             await another.said("recording")
             assert (await another.interrupt())[0] == 0
-    assert_free(path)
+    assert_closed(path)
 
 
 # -- signals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("everyone", [False, True])
-async def test_stop_signals_in_the_middle_of_a_burst(
-    number: signal.Signals, everyone: bool, tmp_path: Path
+@pytest.mark.parametrize("to_both", [False, True])
+async def test_stop_signals_during_a_burst_lose_no_events(
+    number: signal.Signals, to_both: bool, tmp_path: Path
 ) -> None:
-    """Also sent to both, as a service manager does, and twice, as the impatient do."""
-    async with recorded(tmp_path) as (runtime, record, path):
+    """Sent twice, also to both processes as a service manager does."""
+    async with running_record(tmp_path) as (runtime, record, path):
         pid = await writer_of(record)
         await start(runtime, 300)
         for _ in range(2):
-            if everyone:
+            if to_both:
                 os.kill(pid, number)
             record.process.send_signal(number)
         status, _, errors = await record.ended()
-        assert not is_there(pid)
-    assert (status, assert_whole(path, 300)) == (0, 0), errors
+        assert not is_running(pid)
+    assert (status, assert_complete(path, 300)) == (0, 0), errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize("looks", [0, 3, 30])
-async def test_signals_while_it_starts_leave_nothing_behind(
-    number: signal.Signals, looks: int, tmp_path: Path
+@pytest.mark.parametrize("delays", [0, 3, 30])
+async def test_signals_during_the_start_leave_no_files(
+    number: signal.Signals, delays: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.nriscope.db"
     async with recording("--socket", tmp_path / "s", "-o", path, "--wait") as record:
         pid = await writer_of(record)
-        for _ in range(looks):
+        for _ in range(delays):
             await asyncio.sleep(POLL)
         record.process.send_signal(number)
         await record.process.wait()
-        await gone(pid)
+        await wait_for_end_of(pid)
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_stopped_by_the_terminal_it_goes_on_when_it_is_continued(tmp_path: Path) -> None:
-    async with recorded(tmp_path) as (runtime, record, path):
+async def test_sigcont_resumes_a_stopped_record(tmp_path: Path) -> None:
+    async with running_record(tmp_path) as (runtime, record, path):
         await start(runtime, 10)
         record.process.send_signal(signal.SIGTSTP)
         answering = asyncio.ensure_future(start(runtime, 10))
@@ -338,19 +335,19 @@ async def test_stopped_by_the_terminal_it_goes_on_when_it_is_continued(tmp_path:
         record.process.send_signal(signal.SIGCONT)
         status, _, _ = await record.ended()
     assert status == 0
-    assert assert_whole(path, 20) == 0
+    assert assert_complete(path, 20) == 0
 
 
 @contextlib.asynccontextmanager
 async def on_a_terminal(path: Path, runtime: Runtime) -> AsyncIterator[tuple[Process, int]]:
-    """A `record` that prints to its controlling terminal, and that terminal's other end."""
+    """Yield a `record` that prints to its controlling terminal, and the terminal's master end."""
     await runtime.listen(path.with_name("s"))
     master, slave = pty.openpty()
     modes = termios.tcgetattr(slave)
     modes[3] |= termios.TOSTOP
     termios.tcsetattr(slave, termios.TCSANOW, modes)
     process = await asyncio.create_subprocess_exec(
-        # It becomes the command, with this terminal as its own.
+        # Replaces itself by the command, with this controlling terminal.
         *("setsid", "--ctty", sys.executable, "-m", "nri_scope", "record"),
         *("--socket", str(path.with_name("s")), "-o", str(path), "--print", "text"),
         stdin=slave,
@@ -366,7 +363,7 @@ async def on_a_terminal(path: Path, runtime: Runtime) -> AsyncIterator[tuple[Pro
             process.kill()
 
 
-async def test_the_terminal_is_closed(tmp_path: Path) -> None:
+async def test_a_closed_terminal_ends_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime, on_a_terminal(path, runtime) as (process, master):
         (pid,) = children(process.pid)
@@ -374,12 +371,12 @@ async def test_the_terminal_is_closed(tmp_path: Path) -> None:
         os.close(master)
         async with asyncio.timeout(PATIENCE):
             assert await process.wait() == 0
-        await gone(pid)
-    assert assert_whole(path, 50) == 0
+        await wait_for_end_of(pid)
+    assert assert_complete(path, 50) == 0
 
 
-async def test_the_terminal_would_stop_background_processes_that_write(tmp_path: Path) -> None:
-    """The process that prints is one, after `stty tostop`."""
+async def test_tostop_does_not_stop_the_printing_process(tmp_path: Path) -> None:
+    """After `stty tostop`, terminals stop background processes that write to them."""
     path = tmp_path / "x.nriscope.db"
     printed = b""
     async with Runtime(setup()) as runtime, on_a_terminal(path, runtime) as (process, master):
@@ -394,13 +391,13 @@ async def test_the_terminal_would_stop_background_processes_that_write(tmp_path:
                     pass
             assert await process.wait() == 0
         os.close(master)
-    assert assert_whole(path, 5) == 0
+    assert assert_complete(path, 5) == 0
 
 
 # -- no second process ----------------------------------------------------------------------------
 
 
-async def test_where_no_process_can_be_started_a_thread_writes(tmp_path: Path) -> None:
+async def test_a_thread_writes_if_no_process_can_be_started(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     nowhere = tmp_path / "no-python"
     code = (
@@ -427,35 +424,35 @@ async def test_where_no_process_can_be_started_a_thread_writes(tmp_path: Path) -
                 process.kill()
     assert status == 0
     assert "recorded 32 events" in errors
-    assert assert_whole(path, 30) == 0
+    assert assert_complete(path, 30) == 0
 
 
-# -- probes, and what a runtime launches ----------------------------------------------------------
+# -- probes, and loggers launched by a runtime -----------------------------------------------------
 
 
-async def test_what_writes_for_the_probes_of_a_live_diff_is_replaced(tmp_path: Path) -> None:
+async def test_a_killed_writer_of_live_diff_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         async with live("--socket", tmp_path / "s", "-o", path, folder=tmp_path) as one:
             await runtime.wait_plugins(3)
             await start(runtime, 20)
-            await all_stored(path, 66)
-            (answers,) = children(one.process.pid)
-            (writes,) = children(answers)
-            os.kill(writes, signal.SIGSTOP)
+            await wait_until_stored(path, 66)
+            (answering,) = children(one.process.pid)
+            (writer,) = children(answering)
+            os.kill(writer, signal.SIGSTOP)
             await start(runtime, 10)
             await asyncio.sleep(0.3)
-            os.kill(writes, signal.SIGKILL)
+            os.kill(writer, signal.SIGKILL)
             await one.said("killed by SIGKILL; starting another one")
             await start(runtime, 10)
             status, _, errors = await one.interrupt()
     assert status == 2, errors
     assert "events were lost" in errors
-    with Recording.open(path) as recorded_:
-        sessions = recorded_.sessions()
-        gaps = recorded_.gaps()
-        events = list(recorded_.events())
+    with Recording.open(path) as recorded:
+        sessions = recorded.sessions()
+        gaps = recorded.gaps()
+        events = list(recorded.events())
     assert len(sessions) == 3
     assert sorted(gap.session or 0 for gap in gaps) == [one.id for one in sessions]
     assert len(events) + sum(gap.lost or 0 for gap in gaps) == 3 * 42
@@ -463,7 +460,7 @@ async def test_what_writes_for_the_probes_of_a_live_diff_is_replaced(tmp_path: P
     assert_unlocked(path)
 
 
-async def test_what_writes_for_a_launched_logger_is_replaced(tmp_path: Path) -> None:
+async def test_a_killed_writer_of_a_launched_logger_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     plugin = tmp_path / "plugins" / "07-nri-scope"
     plugin.parent.mkdir()
@@ -476,15 +473,15 @@ async def test_what_writes_for_a_launched_logger_is_replaced(tmp_path: Path) -> 
         async with asyncio.timeout(PATIENCE):
             while not path.exists() or not log.exists():
                 await asyncio.sleep(POLL)
-        await all_stored(path, 22)
-        writes = next(
+        await wait_until_stored(path, 22)
+        writer = next(
             child
             for one in Path("/proc").iterdir()
             if one.name.isdigit() and str(plugin).encode() in cmdline(one)
             for child in children(int(one.name))
             if b"nri_scope.logger.writer_main" in cmdline(one.parent / str(child))
         )
-        os.kill(writes, signal.SIGKILL)
+        os.kill(writer, signal.SIGKILL)
         async with asyncio.timeout(PATIENCE):
             while "starting another one" not in log.read_text():
                 await asyncio.sleep(POLL)
@@ -498,7 +495,7 @@ async def test_what_writes_for_a_launched_logger_is_replaced(tmp_path: Path) -> 
 
 
 def accounted_for(path: Path) -> int:
-    """Events that are in the file, or told there to be lost."""
+    """Return the number of events that are stored or counted as lost."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         query = "SELECT (SELECT count(*) FROM event) + (SELECT total(lost) FROM gap)"
         return int(connection.execute(query).fetchone()[0])

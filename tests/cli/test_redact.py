@@ -18,7 +18,7 @@ from tests.share.bundle.bundles import SAMPLE, a_bundle
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command runs; its key and its temporary files are elsewhere."""
+    """Working folder of the command; its key and temporary files are elsewhere."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
@@ -31,23 +31,23 @@ def test_preview_shows_what_would_be_replaced_and_writes_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["redact", "--preview", str(SAMPLE)]) == 0
-    said = capsys.readouterr()
-    assert "credential-keys       8  container.env.DB_PASSWORD" in said.out
-    assert said.out.endswith("nothing was written\n") and said.err == ""
-    assert "hunter2" not in said.out
+    printed = capsys.readouterr()
+    assert "credential-keys       8  container.env.DB_PASSWORD" in printed.out
+    assert printed.out.endswith("nothing was written\n") and printed.err == ""
+    assert "hunter2" not in printed.out
     assert not any(folder.iterdir()) and not any((folder.parent / "temporary").iterdir())
 
 
-def test_preview_tells_programs_the_same_as_the_bundle_does(
+def test_json_preview_equals_the_manifest_of_a_bundle(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["redact", "--preview", str(SAMPLE), "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     assert run(["export", str(SAMPLE), "-o", "x.zip", "--redact"]) == 0
     redaction = read_manifest(Path("x.zip")).redaction
     assert redaction is not None
-    assert told["total"] == redaction.total and told["by_rule"] == redaction.by_rule()
-    assert [tuple(one.values()) for one in told["replaced"]] == [
+    assert document["total"] == redaction.total and document["by_rule"] == redaction.by_rule()
+    assert [tuple(one.values()) for one in document["replaced"]] == [
         (one.rule, one.place, one.values) for one in redaction.replaced
     ]
 
@@ -65,7 +65,7 @@ def test_writes_a_recording_without_secrets(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["FILE"], "neither --preview nor -o was given; add --preview, or -o"),
         (["FILE", "--preview", "-o", "y.db"], "--preview and -o exclude each other"),
@@ -80,13 +80,13 @@ def test_writes_a_recording_without_secrets(
         (["nowhere", "--preview"], "nowhere: no such file"),
     ],
 )
-def test_what_cannot_be_is_one_line(
-    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_input_prints_one_line(
+    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("taken").write_text("mine")
     assert run(["redact", *(str(SAMPLE) if one == "FILE" else one for one in words)]) == 2
-    got = capsys.readouterr()
-    assert got.out == "" and said in got.err and got.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
     assert [path.name for path in folder.iterdir()] == ["taken"]
 
 
@@ -102,18 +102,18 @@ def _tokens(path: str) -> set[str]:
     return {token.decode() for token in re.findall(rb"redacted-[a-z2-7]{12}", messages)}
 
 
-def test_tokens_are_others_each_time_unless_they_are_to_be_stable() -> None:
+def test_tokens_differ_in_each_run_unless_stable() -> None:
     tokens = []
     for number, options in enumerate(([], [], ["--stable-tokens"], ["--stable-tokens"])):
         assert run(["redact", str(SAMPLE), "-o", f"{number}.nriscope.db", *options]) == 0
         tokens.append(_tokens(f"{number}.nriscope.db"))
-    once, again, stable, the_same = tokens
+    first, second, stable, stable_again = tokens
 
-    assert once and stable and stable == the_same
-    assert not once & again and not once & stable
+    assert first and stable and stable == stable_again
+    assert not first & second and not first & stable
 
 
-def test_unlinked_tokens_are_many() -> None:
+def test_unlinked_gives_more_tokens() -> None:
     assert run(["redact", str(SAMPLE), "-o", "x.nriscope.db"]) == 0
     assert run(["redact", str(SAMPLE), "-o", "y.nriscope.db", "--unlinked"]) == 0
 
@@ -131,10 +131,10 @@ def test_unlinked_tokens_are_many() -> None:
         ["export", "-o", "x.zip", "--redact", "--unlinked", "--stable-tokens"],
     ],
 )
-def test_options_for_tokens_that_make_no_sense(
+def test_invalid_token_options_print_one_line(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, *rest = options
     assert run([command, str(SAMPLE), *rest]) == 2
-    said = capsys.readouterr().err
-    assert "--stable-tokens" in said and len(said.splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert "--stable-tokens" in printed and len(printed.splitlines()) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``replay`` as somebody types it: what is printed, written and returned, and what is left."""
+"""The ``replay`` command: output, files, exit statuses and leftovers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
 OTHER = ROOT / "recordings" / "containerd-1.7.nriscope.db"
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-"""Given to commands, whose lines are to be as long as they get: the readline library, where it is
-loaded, sets COLUMNS behind Python's back."""
+"""Environment for commands without COLUMNS, which would wrap lines. The readline library, if it is
+loaded, sets it without Python's knowledge."""
 
 PLUGIN = """#!{python}
 import os, subprocess, sys
@@ -57,20 +57,20 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replay(line: str) -> int:
-    """Run ``replay`` with what would be typed after it."""
+    """Run ``replay`` with a line of arguments."""
     return run(["replay", *shlex.split(line)])
 
 
-def told(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
-    """The same, with an exit status, and what is printed."""
+def replay_output(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
+    """Run ``replay``, check its exit status, and return its output."""
     assert replay(line) == status
     captured = capsys.readouterr()
     assert not captured.err
     return captured.out
 
 
-def test_a_plugin_is_asked_and_what_it_does_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = told("FILE -- ./plugin", capsys).splitlines()
+def test_changes_and_output_of_a_plugin_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = replay_output("FILE -- ./plugin", capsys).splitlines()
     assert lines[0] == (
         "session 1, 00-nri-scope on containerd 2.1.9+unknown, to 10-plugin, "
         "as containerd 2.1.9+unknown (NRI 0.8.0)"
@@ -82,44 +82,46 @@ def test_a_plugin_is_asked_and_what_it_does_is_told(capsys: pytest.CaptureFixtur
     assert lines[-1].startswith("30 events, 5 replies: 5 ok in ")
 
 
-def test_json_is_the_same_twice_but_for_times(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_deterministic_except_for_times(capsys: pytest.CaptureFixture[str]) -> None:
     line = "FILE --format json --plugin 10=./plugin --plugin '20=./plugin -v' --env VARIABLE=A"
-    results = [json.loads(told(line, capsys, 1)) for _ in range(2)]
+    results = [json.loads(replay_output(line, capsys, 1)) for _ in range(2)]
     assert all(one.pop("times")["events"] for one in results)
     assert results[0] == results[1]
     assert results[0]["ok"] is False
     assert "both tried to set" in results[0]["failures"][0]
 
 
-def test_configuration_and_environment_get_there(
+def test_configuration_and_environment_reach_the_plugin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "conf").write_text("key: value")
-    text = told("FILE --config conf --env VARIABLE=OTHER -- ./plugin", capsys)
+    text = replay_output("FILE --config conf --env VARIABLE=OTHER -- ./plugin", capsys)
     assert "stdout: configured with key: value" in text
     assert '+ /process/env/OTHER = "1"' in text
-    text = told("FILE --config 10=conf --plugin 10=./plugin --plugin '20=./plugin'"
+    text = replay_output("FILE --config 10=conf --plugin 10=./plugin --plugin '20=./plugin'"
                 " --fault skip:CreateContainer", capsys)  # fmt: skip
     assert text.count("configured with") == 1
 
 
-def test_goldens_are_written_kept_and_missed(
+def test_goldens_are_written_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert replay("FILE --golden g.yaml -- ./plugin") == 2
     assert "golden g.yaml: no such file; write it with --update-golden" in capsys.readouterr().err
-    text = told("FILE --golden g.yaml --update-golden -- ./plugin", capsys)
+    text = replay_output("FILE --golden g.yaml --update-golden -- ./plugin", capsys)
     assert text.endswith("wrote golden g.yaml\n")
-    assert told("FILE --golden g.yaml -- ./plugin", capsys).endswith(
+    assert replay_output("FILE --golden g.yaml -- ./plugin", capsys).endswith(
         "all replies match golden g.yaml\n"
     )
-    text = told("FILE --golden g.yaml --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    text = replay_output("FILE --golden g.yaml --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     assert "expected (golden g.yaml, line" in text
     found = json.loads(
-        told("FILE --golden g.yaml --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+        replay_output(
+            "FILE --golden g.yaml --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1
+        )
     )
     assert found["golden"]["mismatches"]
-    told("FILE --golden g.yaml --junit j.xml --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    replay_output("FILE --golden g.yaml --junit j.xml --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures")) == ("5", "4")
     for line in (
@@ -134,37 +136,37 @@ def test_goldens_are_written_kept_and_missed(
 
 
 def test_chains_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    text = told("FILE --plugin 10=./plugin --compare-with none", capsys, 1)
+    text = replay_output("FILE --plugin 10=./plugin --compare-with none", capsys, 1)
     assert 'shop/web/app with the other chain\n  - /process/env/ADDED (was "1")' in text
-    text = told("FILE --plugin 10=./plugin --compare-with '30=./plugin -v'", capsys)
+    text = replay_output("FILE --plugin 10=./plugin --compare-with '30=./plugin -v'", capsys)
     assert "both chains result in equal containers" in text
     found = json.loads(
-        told("FILE --format json --plugin 10=./plugin --compare-with none", capsys, 1)
+        replay_output("FILE --format json --plugin 10=./plugin --compare-with none", capsys, 1)
     )
     assert found["compared_with"]["plugins"] == []
     assert "shop/web/app" in found["compared_with"]["containers"]
 
 
 def test_a_run_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told("FILE -o run.nriscope.db -- ./plugin", capsys)
+    replay_output("FILE -o run.nriscope.db -- ./plugin", capsys)
     assert run(["log", "run.nriscope.db"]) == 0
     assert "changed 1 by 10-plugin" in capsys.readouterr().out
     assert run(["stats", "run.nriscope.db"]) == 0
     assert run(["show", "run.nriscope.db", "3"]) == 0
     capsys.readouterr()
-    assert "4 containers" not in told("run.nriscope.db -- ./plugin", capsys)
+    assert "4 containers" not in replay_output("run.nriscope.db -- ./plugin", capsys)
     assert replay("FILE -o run.nriscope.db -- ./plugin") == 2
     assert "file exists" in capsys.readouterr().err
 
 
 def test_children_left_behind_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    text = told("FILE --only shop/web/app --env CHILD=1 -- ./plugin", capsys, 1)
+    text = replay_output("FILE --only shop/web/app --env CHILD=1 -- ./plugin", capsys, 1)
     assert "10-plugin left a process behind, which was killed: /bin/sleep 1000" in text
 
 
-def test_everything_is_told_in_time(capsys: pytest.CaptureFixture[str]) -> None:
-    told("FILE --speed 1000x --max-idle 10ms -- ./plugin", capsys)
-    assert "90 events, 15 replies: 15 ok" in told("FILE --loop 3 -- ./plugin", capsys)
+def test_speed_and_loop_play_every_event(capsys: pytest.CaptureFixture[str]) -> None:
+    replay_output("FILE --speed 1000x --max-idle 10ms -- ./plugin", capsys)
+    assert "90 events, 15 replies: 15 ok" in replay_output("FILE --loop 3 -- ./plugin", capsys)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,7 @@ def test_everything_is_told_in_time(capsys: pytest.CaptureFixture[str]) -> None:
         ("FILE --no-effects --compare-with none -- ./plugin", "has no effect with --no-effects"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_invalid_input_prints_one_line(
     line: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert replay(line) == 2
@@ -234,7 +236,7 @@ def test_what_cannot_be_done_is_one_line(
     assert error.startswith("nri-scope: ")
 
 
-def test_one_that_does_not_register_is_told_with_what_it_printed(
+def test_a_plugin_that_does_not_register_is_reported_with_its_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "quit").write_text("#!/bin/sh\necho I do not like this >&2\nexit 7\n")
@@ -250,19 +252,19 @@ SLOW = ["--speed", "0.001x", "--", "./plugin"]
 LISTENS = ["--listen", "nri.sock"]
 
 
-# Every signal, and every kind of waiting: one handler takes them all.
+# Every signal, and every kind of waiting; all share one handler.
 @pytest.mark.parametrize(
-    ("way", "arguments"),
+    ("number", "arguments"),
     [
-        ("SIGINT", STEPS),
-        ("SIGTERM", STEPS),
-        ("SIGHUP", STEPS),
-        ("SIGINT", SLOW),
-        ("SIGTERM", LISTENS),
+        (signal.SIGINT, STEPS),
+        (signal.SIGTERM, STEPS),
+        (signal.SIGHUP, STEPS),
+        (signal.SIGINT, SLOW),
+        (signal.SIGTERM, LISTENS),
     ],
 )
-def test_an_interrupted_replay_leaves_nothing(
-    tmp_path: Path, way: str, arguments: list[str]
+def test_an_interrupted_replay_leaves_no_processes_and_no_socket(
+    tmp_path: Path, number: signal.Signals, arguments: list[str]
 ) -> None:
     process = subprocess.Popen(
         [NRI_SCOPE, "replay", "FILE", *arguments],
@@ -281,13 +283,13 @@ def test_an_interrupted_replay_leaves_nothing(
         if awaited in line:
             break
     if "--step" in arguments:
-        # As far as its first container.
+        # Until the first container.
         process.stdin.write("\n" * 3)
         process.stdin.flush()
         for line in process.stdout:
             if "CreateContainer" in line:
                 break
-    process.send_signal(signal.Signals[way])
+    process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in errors
@@ -320,14 +322,14 @@ def stepped(folder: Path, presses: int) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_each_step_is_one_press_of_enter(tmp_path: Path) -> None:
+def test_each_enter_plays_one_event(tmp_path: Path) -> None:
     done = stepped(tmp_path, 100)
     assert done.returncode == 0, done.stderr
     assert "Enter for 5  CreateContainer shop/web/app" in done.stderr
     assert "30 events, 5 replies: 5 ok" in done.stdout
 
 
-def test_steps_end_when_nobody_is_there_to_press_enter(tmp_path: Path) -> None:
+def test_step_fails_at_the_end_of_standard_input(tmp_path: Path) -> None:
     done = stepped(tmp_path, 3)
     assert done.returncode == 2
     assert "Enter for 6  PostCreateContainer shop/web/app" in done.stderr
@@ -338,7 +340,7 @@ def test_steps_end_when_nobody_is_there_to_press_enter(tmp_path: Path) -> None:
     assert " replies: " not in done.stdout
 
 
-def test_a_reader_that_has_gone_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_is_no_error(tmp_path: Path) -> None:
     command = f"{NRI_SCOPE} replay FILE -- ./plugin | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command],
@@ -353,10 +355,10 @@ def test_a_reader_that_has_gone_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("event", ["RunPodSandbox", "CreateContainer", "StartContainer"])
-def test_whatever_fails_the_rest_is_not_sent(
+def test_later_events_of_a_failed_one_are_not_sent(
     event: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = told(f"FILE --fault error:{event} -- ./plugin", capsys, 0)
+    out = replay_output(f"FILE --fault error:{event} -- ./plugin", capsys, 0)
     assert "not sent: " in out
 
 
@@ -389,7 +391,7 @@ def test_an_external_plugin_is_waited_for(tmp_path: Path) -> None:
     assert run(["log", "of.nriscope.db"]) == 0
 
 
-def test_an_update_names_the_matchers_that_do_not_fit_any_more(
+def test_update_golden_warns_about_removed_matchers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     golden = tmp_path / "g.yaml"
@@ -435,7 +437,7 @@ def test_an_update_names_the_matchers_that_do_not_fit_any_more(
         ("redact FILE -o nowhere/x", "nowhere/x: no such folder"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_told_before_any_work(
+def test_an_unwritable_file_is_reported_before_any_work(
     line: str,
     words: str,
     tmp_path: Path,
@@ -454,7 +456,7 @@ def test_a_file_that_cannot_be_written_is_told_before_any_work(
     def of_another(status: os.stat_result) -> os.stat_result:
         return os.stat_result((*status[:4], os.getuid() + 1, *status[5:]))
 
-    # Tests may run as root, who may write everywhere, or as a user who can give nothing away.
+    # Tests may run as root, who may write everywhere, or as a user who cannot change owners.
     monkeypatch.setattr(
         os,
         "lstat",

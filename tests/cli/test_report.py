@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope report``: files for people, findings for people and programs, exit statuses."""
+"""``nri-scope report``: files, findings as text and JSON, exit statuses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def report(*arguments: object) -> Result:
         ("report.md", "## NRI report: `containerd-2.1.nriscope.db`\n"),
     ],
 )
-def test_the_name_says_what_is_written(name: str, beginning: str, tmp_path: Path) -> None:
+def test_the_file_name_selects_the_format(name: str, beginning: str, tmp_path: Path) -> None:
     done = report(RECORDING, "-o", tmp_path / name)
     assert done.exit_code == 0
     assert done.stdout == ""
@@ -41,7 +41,7 @@ def test_the_name_says_what_is_written(name: str, beginning: str, tmp_path: Path
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_one_container(tmp_path: Path) -> None:
+def test_report_of_one_container(tmp_path: Path) -> None:
     report(RECORDING, "shop/web/app", "-o", tmp_path / "report.md")
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("## NRI report: `container shop/web/app`\n")
@@ -49,13 +49,15 @@ def test_one_container(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-@pytest.mark.parametrize("what", [(), ("shop/web/first",), ("shop/web",), ("3",)])
-def test_a_redacted_report_has_no_secret(name: str, what: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("subject", [(), ("shop/web/first",), ("shop/web",), ("3",)])
+def test_a_redacted_report_has_no_secret(
+    name: str, subject: tuple[str, ...], tmp_path: Path
+) -> None:
     recording, path = problem_recordings.secret(tmp_path), tmp_path / name
-    done = report(recording, *what, "-o", path)
+    done = report(recording, *subject, "-o", path)
     assert "values as in the recording; --redact removes secrets" in done.stderr
     assert problem_recordings.SECRET in path.read_text()
-    done = report(recording, *what, "--redact", "-o", path, "--force")
+    done = report(recording, *subject, "--redact", "-o", path, "--force")
     assert done.exit_code == 0
     assert "values replaced (" in done.stderr
     text = path.read_text()
@@ -76,7 +78,7 @@ def test_the_recordings_name_is_redacted_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-def test_what_was_written_is_looked_through(
+def test_a_secret_left_in_the_report_is_an_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording = problem_recordings.secret(tmp_path)
@@ -92,14 +94,14 @@ def test_what_was_written_is_looked_through(
 
 
 @pytest.mark.parametrize("suffix", [".html", ".md"])
-def test_words_of_ours_are_no_secrets_and_names_of_files_are(
+def test_own_words_are_no_secrets_but_file_names_may_be(
     suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     container = recordings.container()
     container.env.append("DB_PASSWORD=timeline")
     recording = recordings.recording(tmp_path / "x.nriscope.db", recordings.life(container))
-    asked = ["report", str(recording), "--redact", "-o"]
-    assert run([*asked, str(tmp_path / f"report{suffix}")]) == 0
+    arguments = ["report", str(recording), "--redact", "-o"]
+    assert run([*arguments, str(tmp_path / f"report{suffix}")]) == 0
     recording = problem_recordings.secret(tmp_path)
     assert (
         run(["report", str(recording), "--redact", "-o", f"{problem_recordings.SECRET}{suffix}"])
@@ -108,7 +110,7 @@ def test_words_of_ours_are_no_secrets_and_names_of_files_are(
     assert "the file's name; choose another name" in capsys.readouterr().err
 
 
-def test_without_room_for_temporary_files_the_way_out_is_told(
+def test_a_missing_temporary_folder_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
@@ -117,7 +119,7 @@ def test_without_room_for_temporary_files_the_way_out_is_told(
     assert not any(tmp_path.iterdir())
 
 
-def test_it_never_takes_the_place_of_the_recording(
+def test_the_recording_is_never_overwritten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "odd.md"
@@ -127,7 +129,7 @@ def test_it_never_takes_the_place_of_the_recording(
     assert path.read_bytes() == RECORDING.read_bytes()
 
 
-def test_what_is_read_has_to_be_there_whatever_is_written_over(
+def test_a_missing_recording_leaves_the_old_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "report.md"
@@ -144,13 +146,13 @@ def test_findings_can_be_redacted(tmp_path: Path) -> None:
     assert "Conflict: plugins" in done.stdout
 
 
-def test_nothing_wrong_is_status_0() -> None:
+def test_status_is_0_without_findings() -> None:
     done = report(RECORDING, "shop/web", "--diagnose")
     assert done.exit_code == 0
     assert done.stdout == "pod shop/web: No findings in 17 events.\n"
 
 
-def test_something_wrong_is_status_1(tmp_path: Path) -> None:
+def test_status_is_1_with_findings(tmp_path: Path) -> None:
     done = report(problem_recordings.conflict(tmp_path), "--diagnose")
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
@@ -160,17 +162,17 @@ def test_something_wrong_is_status_1(tmp_path: Path) -> None:
     assert lines[-1] == "replayed.nriscope.db: 1 problem in 8 events"
 
 
-def test_json(tmp_path: Path) -> None:
+def test_json_of_findings(tmp_path: Path) -> None:
     done = report(problem_recordings.conflict(tmp_path), "--diagnose", "--format", "json")
     assert done.exit_code == 1
-    told = json.loads(done.stdout)
-    (finding,) = told.pop("findings")
-    assert told == {
+    document = json.loads(done.stdout)
+    (finding,) = document.pop("findings")
+    assert document == {
         "schema_version": 1,
         "about": "",
         "events": 8,
-        "first": told["first"],
-        "last": told["last"],
+        "first": document["first"],
+        "last": document["last"],
         "gaps": 0,
     }
     assert finding["kind"] == "conflict"
@@ -181,7 +183,7 @@ def test_json(tmp_path: Path) -> None:
     assert finding["advice"]
 
 
-def test_json_of_nothing_has_a_list() -> None:
+def test_json_without_findings_has_an_empty_list() -> None:
     done = report(RECORDING, "shop/web", "--diagnose", "--format", "json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["findings"] == []
@@ -208,7 +210,7 @@ def test_a_hostile_recording_is_harmless(form: str, tmp_path: Path) -> None:
         (("nobody/knows", "--diagnose"), 'no event, pod or container "nobody/knows"'),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_status_2(
+def test_invalid_input_prints_one_line_with_status_2(
     arguments: tuple[str, ...],
     words: str,
     tmp_path: Path,
@@ -217,14 +219,14 @@ def test_what_cannot_be_done_is_one_line_and_status_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["report", str(RECORDING), *arguments]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert words in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert words in printed.err
+    assert printed.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_there_is_kept_unless_told_otherwise(
+def test_an_existing_file_is_overwritten_only_with_force(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "report.md"

@@ -24,25 +24,25 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record(tmp_path_factory.mktemp("show") / "x.nriscope.db")
 
 
-def show(path: Path, what: str, *more: str) -> bytes:
-    result = CliRunner().invoke(cli, ["show", str(path), what, *more], catch_exceptions=False)
+def show(path: Path, subject: str, *more: str) -> bytes:
+    result = CliRunner().invoke(cli, ["show", str(path), subject, *more], catch_exceptions=False)
     assert result.exit_code == 0
     assert not result.stderr
     return result.stdout_bytes
 
 
-def test_yaml_reads_well(path: Path) -> None:
+def test_yaml_has_the_decoded_messages(path: Path) -> None:
     text = show(path, "4").decode()
     assert "\n    env:\n      - PATH=/bin\n" in text
     assert "note: 'café ☕'" in text
     assert yaml.safe_load(text)["event"]["event"] == "CreateContainer"
 
 
-@pytest.mark.parametrize("what", ["4", "shop/web", "shop/web/app"])
-def test_json_is_one_object_that_says_the_same(path: Path, what: str) -> None:
-    told = json.loads(show(path, what, "--format", "json"))
-    assert told.pop("schema_version") == 1
-    assert told == yaml.safe_load(show(path, what))
+@pytest.mark.parametrize("subject", ["4", "shop/web", "shop/web/app"])
+def test_json_is_one_object_equal_to_the_yaml(path: Path, subject: str) -> None:
+    document = json.loads(show(path, subject, "--format", "json"))
+    assert document.pop("schema_version") == 1
+    assert document == yaml.safe_load(show(path, subject))
 
 
 def test_raw_is_protobuf(path: Path) -> None:
@@ -50,7 +50,7 @@ def test_raw_is_protobuf(path: Path) -> None:
     assert Container.FromString(content).name == "app"
 
 
-def test_raw_is_not_for_terminals(path: Path) -> None:
+def test_raw_to_a_terminal_is_rejected(path: Path) -> None:
     ours, theirs = pty.openpty()
     done = subprocess.run(
         [NRI_SCOPE, "show", str(path), "4", "--format", "raw"],
@@ -69,16 +69,16 @@ def test_raw_is_not_for_terminals(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "words"),
+    ("subject", "words"),
     [
         ("99", "event 99 is not in {}; it has 1 to 31"),
         ("shop/webb", 'no event, pod or container "shop/webb" in {}; the nearest is shop/web'),
     ],
 )
-def test_what_is_not_there_is_one_line_and_status_2(
-    path: Path, what: str, words: str, capsys: pytest.CaptureFixture[str]
+def test_an_unknown_subject_gives_one_line_and_status_2(
+    path: Path, subject: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["show", str(path), what]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == f"nri-scope: {words.format(path)}\n"
+    assert run(["show", str(path), subject]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"nri-scope: {words.format(path)}\n"

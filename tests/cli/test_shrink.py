@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``shrink`` as somebody types it: with real plugins, down to a recording and a test case."""
+"""The ``shrink`` command with real plugins: recordings and test cases."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ run(Plugin(), name="plugin")
 
 @pytest.fixture(scope="session")
 def few_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two pods begin, three containers are made, two of them are stopped: for a short search."""
+    """A recording for a short search: two pods, three created containers, two of them stopped."""
     path = tmp_path_factory.mktemp("few") / "few.nriscope.db"
     with Recording.open(RECORDING) as recording:
         extract(recording, path, Selection(numbers=[3, 4, 5, 9, 15, 22, 24], bare=True))
@@ -95,12 +95,12 @@ def _folder(tmp_path: Path, few_events: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def shrink(line: str) -> int:
-    """Run ``shrink`` with what would be typed after it."""
+    """Run ``shrink`` with a line of arguments."""
     return run(["shrink", *shlex.split(line)])
 
 
-def left(path: Path) -> list[str]:
-    """The events that are played."""
+def remaining_events(path: Path) -> list[str]:
+    """Return the events of a recording after its Synchronize."""
     with Recording.open(path) as recording:
         return [
             f"{event.event} {event.container or event.pod}"
@@ -109,8 +109,8 @@ def left(path: Path) -> list[str]:
         ]
 
 
-def pytest_says(folder: Path) -> str:
-    """What a test run says of a folder, with no settings but its own."""
+def pytest_output(folder: Path) -> str:
+    """Run the tests of a folder without other settings; return the output."""
     done = subprocess.run(
         [
             sys.executable,
@@ -119,7 +119,7 @@ def pytest_says(folder: Path) -> str:
             "-q",
             "-p",
             "no:cacheprovider",
-            # A third of the start, and no test of it.
+            # Saves a third of the start time.
             "-p",
             "no:hypothesispytest",
             "--rootdir",
@@ -133,7 +133,7 @@ def pytest_says(folder: Path) -> str:
     return done.stdout
 
 
-def test_what_is_left_is_a_recording_that_fails_in_the_same_way(
+def test_the_result_is_a_recording_with_the_same_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert shrink("FILE -o small.nriscope.db --config conf -- ./plugin") == 0
@@ -143,10 +143,10 @@ def test_what_is_left_is_a_recording_that_fails_in_the_same_way(
     assert lines[0] == f"{failure}cannot stop sidecar"
     assert lines[1].startswith("30 events → 3, of 1 pod and 1 container; ")
     assert lines[2:] == ["wrote small.nriscope.db"]
-    said = captured.err.splitlines()
-    assert said[0] == f"searching for the fewest events with: {failure}cannot stop sidecar"
-    assert said[-1].endswith(": 3 left")
-    assert left(tmp_path / "small.nriscope.db") == [
+    progress = captured.err.splitlines()
+    assert progress[0] == f"searching for the fewest events with: {failure}cannot stop sidecar"
+    assert progress[-1].endswith(": 3 left")
+    assert remaining_events(tmp_path / "small.nriscope.db") == [
         "RunPodSandbox web", "CreateContainer sidecar", "StopContainer sidecar",
     ]  # fmt: skip
     assert stat.S_IMODE((tmp_path / "small.nriscope.db").stat().st_mode) == 0o600
@@ -159,10 +159,10 @@ def test_a_test_case_fails_until_the_plugin_is_corrected(
 ) -> None:
     assert shrink("FEW --pytest cases --config conf -- ./plugin") == 0
     assert capsys.readouterr().out.endswith("wrote cases/test_stop_container_shop_web_sidecar.py\n")
-    assert "1 failed" in pytest_says(tmp_path / "cases")
+    assert "1 failed" in pytest_output(tmp_path / "cases")
     (tmp_path / "plugin").write_text((tmp_path / "plugin").read_text().replace("raise", "0 and "))
-    shown = pytest_says(tmp_path / "cases")
-    assert "1 passed" in shown, shown
+    output = pytest_output(tmp_path / "cases")
+    assert "1 passed" in output, output
 
 
 def test_a_golden_is_shrunk_with_the_recording(
@@ -174,20 +174,20 @@ def test_a_golden_is_shrunk_with_the_recording(
     command = "FEW --golden g.yaml --pytest cases -o small.db --env WRONG=job -- ./plugin"
     assert shrink(command) == 0
     assert "7 events → 2, of 1 pod and 1 container" in capsys.readouterr().out
-    assert left(tmp_path / "small.db") == ["RunPodSandbox batch", "CreateContainer job"]
+    assert remaining_events(tmp_path / "small.db") == ["RunPodSandbox batch", "CreateContainer job"]
     (golden,) = (tmp_path / "cases" / "goldens").rglob("*.yaml")
     assert "right" in golden.read_text()
     assert "wrong" not in golden.read_text()
-    shown = pytest_says(tmp_path / "cases")
-    assert "1 failed" in shown
-    assert "jobs/batch/job" in shown
+    output = pytest_output(tmp_path / "cases")
+    assert "1 failed" in output
+    assert "jobs/batch/job" in output
     (test,) = (tmp_path / "cases").glob("test_*.py")
     test.write_text(test.read_text().replace('"WRONG": "job",', ""))
-    assert "1 passed" in pytest_says(tmp_path / "cases")
+    assert "1 passed" in pytest_output(tmp_path / "cases")
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed")
-def test_a_plugin_in_go_is_shrunk_to_the_pod_it_refuses(tmp_path: Path) -> None:
+def test_a_failure_of_a_go_plugin_is_shrunk_to_one_creation(tmp_path: Path) -> None:
     program = tmp_path / "30-ulimit-adjuster"
     built = subprocess.run(
         ["go", "build", "-tags", "nri_no_wasm", "-o", str(program), "."],
@@ -195,7 +195,10 @@ def test_a_plugin_in_go_is_shrunk_to_the_pod_it_refuses(tmp_path: Path) -> None:
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     assert shrink(f"{ANNOTATED} -o small.nriscope.db -- ./30-ulimit-adjuster") == 0
-    assert left(tmp_path / "small.nriscope.db") == ["RunPodSandbox greedy", "CreateContainer app"]
+    assert remaining_events(tmp_path / "small.nriscope.db") == [
+        "RunPodSandbox greedy",
+        "CreateContainer app",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -206,17 +209,15 @@ def test_a_plugin_in_go_is_shrunk_to_the_pod_it_refuses(tmp_path: Path) -> None:
         ("crash(1)", "crash('1')"),
     ],
 )
-def test_another_end_of_the_process_is_not_taken_for_it(
-    tmp_path: Path, first: str, then: str
-) -> None:
-    """It ends in one way when the sidecar is there, and in another one when it is not."""
+def test_a_different_crash_is_not_the_same_failure(tmp_path: Path, first: str, then: str) -> None:
+    """The plugin crashes differently with and without the sidecar."""
     program = tmp_path / "plugin"
     program.write_text(CRASHES.format(python=sys.executable, first=first, then=then))
     assert shrink("FEW -o small -- ./plugin") == 0
-    assert "CreateContainer sidecar" in left(tmp_path / "small")
+    assert "CreateContainer sidecar" in remaining_events(tmp_path / "small")
 
 
-def test_what_is_there_is_replaced_when_asked_to(
+def test_existing_files_are_replaced_only_with_force(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = "FEW -o small --pytest cases --config conf -- ./plugin"
@@ -226,10 +227,10 @@ def test_what_is_there_is_replaced_when_asked_to(
     (test,) = (tmp_path / "cases").glob("test_*.py")
     written = test.read_text()
     test.write_text("something else")
-    # From what is left already, which does not take long.
+    # From the shrunk recording, which takes less time.
     assert shrink(f"--force {command.replace('FEW -o small', 'small -o other')}") == 0
     assert test.read_text() == written
-    assert left(tmp_path / "small") == left(tmp_path / "other")
+    assert remaining_events(tmp_path / "small") == remaining_events(tmp_path / "other")
     capsys.readouterr()
     assert shrink(f"{command.replace('small', 'third')}") == 2
     assert "file exists" in capsys.readouterr().err
@@ -256,7 +257,7 @@ def test_what_is_there_is_replaced_when_asked_to(
         ("FILE --pytest conf --config conf -- ./plugin", "conf: not a folder"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(
+def test_invalid_input_prints_one_line(
     line: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = set(tmp_path.iterdir())
@@ -268,7 +269,9 @@ def test_what_cannot_be_is_told_in_one_line(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_who_ends_it_keeps_the_best_so_far(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_search_writes_the_best_result(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     (tmp_path / "tmp").mkdir()
     process = subprocess.Popen(
         [NRI_SCOPE, "shrink", "FILE", "-o", "small", "--env", "DIES=app", "--", "./plugin"],
@@ -287,5 +290,5 @@ def test_who_ends_it_keeps_the_best_so_far(tmp_path: Path, number: signal.Signal
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the search was interrupted: a smaller part may exist" in output
-    assert 3 < len(left(tmp_path / "small")) < 30
+    assert 3 < len(remaining_events(tmp_path / "small")) < 30
     assert not list((tmp_path / "tmp").iterdir())

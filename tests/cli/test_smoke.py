@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each command once, as a process, and that it does its main work: for every Python version."""
+"""The main work of each command, as a process: for every Python version."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ ONLINE = {"record", "tap", "diff"}
 IN_A_TERMINAL = {"tui"}
 
 
-def test_no_command_is_left_out() -> None:
+def test_every_command_is_covered() -> None:
     assert OFFLINE.keys() | ONLINE | IN_A_TERMINAL == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", OFFLINE)
-def test_offline(command: str, tmp_path: Path) -> None:
+def test_offline_command(command: str, tmp_path: Path) -> None:
     arguments, status, line = OFFLINE[command]
     shutil.copy(RECORDING, tmp_path / "FILE")
     plugin_file(tmp_path / "plugin", FAILS)
     if command == "import":
-        made = [NRI_SCOPE, "export", "FILE", "-o", "bundle.nriscope.zip"]
-        subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
+        export = [NRI_SCOPE, "export", "FILE", "-o", "bundle.nriscope.zip"]
+        subprocess.run(export, cwd=tmp_path, check=True, capture_output=True)
     done = subprocess.run(
         [NRI_SCOPE, command, *shlex.split(arguments)],
         cwd=tmp_path,
@@ -90,8 +90,8 @@ async def create(runtime: Runtime) -> None:
     await runtime.dispatch(Event.CreateContainer, message)
 
 
-async def recorded(command: Running, path: Path) -> None:
-    """Interrupt the command and look for the container in its recording."""
+async def assert_recorded(command: Running, path: Path) -> None:
+    """Interrupt the command, and check that its recording has the container."""
     status, _, errors = await command.interrupt()
     assert status in (0, 1) and "Traceback" not in errors, errors
     with Recording.open(path) as recording:
@@ -104,7 +104,7 @@ async def test_record(runtime: Runtime, tmp_path: Path) -> None:
     async with running("record", "--socket", tmp_path / "nri.sock", "-o", file) as command:
         await runtime.wait_plugins(1)
         await create(runtime)
-        await recorded(command, file)
+        await assert_recorded(command, file)
 
 
 async def test_tap(runtime: Runtime, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_tap(runtime: Runtime, tmp_path: Path) -> None:
     async with running("tap", "--socket", socket, "-o", file, "--", plugin) as command:
         await runtime.wait_plugins(1)
         await create(runtime)
-        await recorded(command, file)
+        await assert_recorded(command, file)
 
 
 async def test_diff_live(runtime: Runtime, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_diff_live(runtime: Runtime, tmp_path: Path) -> None:
     async with running("diff", *options) as command:
         await runtime.wait_plugins(2)
         await create(runtime)
-        await recorded(command, file)
+        await assert_recorded(command, file)
 
 
 @needs_tmux

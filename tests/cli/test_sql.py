@@ -30,7 +30,7 @@ def sql(path: Path, query: str, *more: str) -> str:
     return result.stdout
 
 
-def test_a_table(path: Path) -> None:
+def test_table(path: Path) -> None:
     lines = sql(path, "SELECT event, count(*) AS n FROM log GROUP BY 1 ORDER BY 2 DESC, 1").split(
         "\n"
     )
@@ -72,12 +72,12 @@ def test_a_table_is_safe_for_a_terminal(path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["DELETE FROM event", "SELEC", "PRAGMA user_version = 7"])
-def test_what_does_not_read_is_one_line_and_status_2(
+def test_invalid_or_writing_sql_gives_one_line_and_status_2(
     path: Path, query: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = path.read_bytes()
     assert run(["sql", str(path), query]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("nri-scope: ") and said.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("nri-scope: ") and captured.err.count("\n") == 1
     assert path.read_bytes() == before

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nri_scope.cli.table import table
 
 
-def test_columns_are_aligned_and_numbers_stand_right() -> None:
+def test_columns_are_aligned_with_numbers_at_the_right() -> None:
     assert list(table(("name", "n"), [("a", 5), ("容器", 1000), (None, None)])) == [
         "name     n",
         "────  ────",
@@ -26,23 +26,23 @@ def test_values_are_safe_and_bytes_are_shown_as_sql_writes_them() -> None:
     assert list(table(("x",), [("\x1b[2J",), (b"\x00\xff",)]))[2:] == ["\\x1b[2J", "x'00ff'"]
 
 
-def test_a_terminal_s_width_is_kept() -> None:
+def test_lines_fit_the_width() -> None:
     for line in table(("a", "b", "c"), [("x" * 100, "y" * 100, "z" * 100)], 70):
         assert len(line) <= 70
 
 
-def test_a_pipe_gets_everything() -> None:
+def test_cells_are_complete_without_a_width() -> None:
     assert list(table(("a", "b"), [("x" * 100, "y" * 100)]))[2] == f"{'x' * 100}  {'y' * 100}"
 
 
 def test_the_first_line_does_not_wait_for_the_last_row() -> None:
-    taken = 0
+    consumed = 0
 
     def rows() -> Iterator[tuple[int]]:
-        nonlocal taken
+        nonlocal consumed
         for number in range(10_000):
-            taken += 1
+            consumed += 1
             yield (number,)
 
     next(table(("n",), rows()))
-    assert taken < 1000
+    assert consumed < 1000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tap command as its users meet it: a process, an emulated runtime, real plugins, a file."""
+"""The tap command end to end: a process, an emulated runtime, real plugins, a file."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ ADJUSTS = """\
 
 
 ENVIRONMENT = "open('/proc/self/environ').read().strip(chr(0)).split(chr(0))"
-"""As it was given; Python may have added to it."""
-TELLS_PID = "print('pid', os.getpid(), flush=True)"
+"""Expression for the initial environment; Python may have added to `os.environ`."""
+PRINTS_PID = "print('pid', os.getpid(), flush=True)"
 
 
 @pytest.fixture
@@ -64,21 +64,21 @@ MakePlugin = Callable[..., SmallPlugin]
 
 @pytest.fixture
 async def small_plugin() -> AsyncIterator[MakePlugin]:
-    """Makes plugins, whose connections are closed in the end."""
-    made: list[SmallPlugin] = []
+    """Function that creates plugins; their connections are closed at the end."""
+    plugins: list[SmallPlugin] = []
 
     def make(name: str = "10-small") -> SmallPlugin:
-        made.append(SmallPlugin(name))
-        return made[-1]
+        plugins.append(SmallPlugin(name))
+        return plugins[-1]
 
     yield make
-    for link in [plugin.link for plugin in made if plugin.link is not None]:
+    for link in [plugin.link for plugin in plugins if plugin.link is not None]:
         link.close()
         await link.wait_closed()
 
 
 async def create(runtime: Runtime, number: int = 1, size: int = 0) -> list[Answer]:
-    """Have containers created, with ``size`` bytes of variables each; all answers."""
+    """Send CreateContainer ``number`` times, with ``size`` bytes of variables; return replies."""
     answers: list[Answer] = []
     for _ in range(number):
         message = api.CreateContainerRequest()
@@ -96,14 +96,14 @@ def names(path: Path) -> list[str]:
         return [event.event for event in recorded.events()]
 
 
-async def recorded_to(path: Path, event: str, count: int) -> None:
-    """Wait until a recording that is being written has so many of these events."""
+async def wait_until_recorded(path: Path, event: str, count: int) -> None:
+    """Wait until a growing recording has ``count`` of these events."""
     async with asyncio.timeout(PATIENCE):
         while names(path).count(event) < count:
             await asyncio.sleep(0.01)
 
 
-async def test_a_launched_plugin_does_what_it_does_and_is_recorded(
+async def test_a_launched_plugin_adjusts_and_is_recorded(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
@@ -126,7 +126,7 @@ async def test_a_launched_plugin_does_what_it_does_and_is_recorded(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-async def test_it_prints_what_is_asked_and_answered(
+async def test_print_shows_selected_events_and_output(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
@@ -144,7 +144,7 @@ async def test_it_prints_what_is_asked_and_answered(
     assert names(file) == ["CreateContainer"]
 
 
-async def test_what_is_redacted_is_shown_as_it_is_recorded(
+async def test_redacted_output_is_printed_as_recorded(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     start = "print('password=hunter2', flush=True)"
@@ -155,34 +155,36 @@ async def test_what_is_redacted_is_shown_as_it_is_recorded(
         await runtime.wait_plugins(1)
         _, out, _ = await tap.interrupt()
     lines = [json.loads(line) for line in out.splitlines()]
-    shown = [line["output"]["text"] for line in lines if "output" in line]
+    printed = [line["output"]["text"] for line in lines if "output" in line]
     with Recording.open(file) as recorded:
-        kept = [str(row[0]) for row in recorded.rows("SELECT text FROM output", [])]
-    assert shown == kept != []
+        stored = [str(row[0]) for row in recorded.rows("SELECT text FROM output", [])]
+    assert printed == stored != []
     assert "hunter2" not in out
 
 
-async def test_name_and_index_and_variables_are_given_as_a_runtime_would(
+async def test_name_index_and_variables_are_set_as_by_a_runtime(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
-    told = tmp_path / "told"
-    start = f"open({str(told)!r}, 'w').write(repr(({ENVIRONMENT}, sys.argv)))"
+    dump = tmp_path / "dump"
+    start = f"open({str(dump)!r}, 'w').write(repr(({ENVIRONMENT}, sys.argv)))"
     plugin = plugin_file(tmp_path / "thing.py", start=start)
     options = ("--index", "07", "--name", "other", "--env", "MORE=1")
     async with tapping("--socket", socket, "-o", file, *options, "--", plugin, "--verbose") as tap:
         await tap.said("tapping 07-other")
         await tap.interrupt()
-    environment, argv = eval(told.read_text())
+    environment, argv = eval(dump.read_text())
     identity = {"NRI_PLUGIN_NAME=other", "NRI_PLUGIN_IDX=07"}
     assert set(environment) == identity | {"NRI_PLUGIN_SOCKET=3", "MORE=1"}
     assert argv == [str(plugin), "--verbose"]
 
 
-@pytest.mark.parametrize(("ends", "status"), [("os._exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])
-async def test_the_exit_status_is_the_plugins(
-    ends: str, status: int, runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("statement", "status"), [("os._exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)]
+)
+async def test_the_exit_status_is_that_of_the_plugin(
+    statement: str, status: int, runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
-    body = f"    def create_container(self, pod, container):\n        {ends}\n"
+    body = f"    def create_container(self, pod, container):\n        {statement}\n"
     plugin = plugin_file(tmp_path / "20-thing", body)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
         await runtime.wait_plugins(1)
@@ -194,7 +196,7 @@ async def test_the_exit_status_is_the_plugins(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_signals_are_passed_on(
+async def test_signals_are_forwarded_to_the_plugin(
     number: signal.Signals, runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     start = (
@@ -211,7 +213,7 @@ async def test_signals_are_passed_on(
     assert "got it" in err
 
 
-async def test_with_nohup_it_stays_when_the_terminal_goes(
+async def test_nohup_survives_sighup(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
@@ -225,10 +227,10 @@ async def test_with_nohup_it_stays_when_the_terminal_goes(
     assert "CreateContainer" in names(file)
 
 
-async def test_a_runtime_that_goes_takes_the_plugin_with_it(
+async def test_the_plugin_ends_when_the_runtime_shuts_down(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
-    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=TELLS_PID)
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=PRINTS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
         pid = int((await tap.said("pid ")).split()[-1])
         await runtime.wait_plugins(1)
@@ -239,15 +241,15 @@ async def test_a_runtime_that_goes_takes_the_plugin_with_it(
     assert not is_running(pid)
 
 
-async def test_a_killed_tap_is_an_ordinary_disconnect_and_leaves_nothing_running(
+async def test_a_killed_tap_disconnects_and_leaves_no_processes(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
-    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=TELLS_PID)
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=PRINTS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
         pid = int((await tap.said("pid ")).split()[-1])
         await runtime.wait_plugins(1)
         await create(runtime, 3)
-        await recorded_to(file, "CreateContainer", 3)
+        await wait_until_recorded(file, "CreateContainer", 3)
         relayer = relayer_of(tap.process.pid)
         tap.process.kill()
         await runtime.wait_for(lambda: not runtime.plugins)
@@ -257,23 +259,23 @@ async def test_a_killed_tap_is_an_ordinary_disconnect_and_leaves_nothing_running
     assert names(file).count("CreateContainer") == 3
 
 
-async def test_when_the_process_that_relays_is_killed_the_tap_says_so_and_ends(
+async def test_a_killed_relay_process_ends_the_tap_with_an_error(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
         await runtime.wait_plugins(1)
         await create(runtime, 3)
-        await recorded_to(file, "CreateContainer", 3)
+        await wait_until_recorded(file, "CreateContainer", 3)
         os.kill(relayer_of(tap.process.pid), signal.SIGKILL)
         status, _, err = await tap.ended()
     assert status == 2
-    said = "relaying has stopped: the relay process ended, killed by SIGKILL"
-    assert said in err
+    message = "relaying has stopped: the relay process ended, killed by SIGKILL"
+    assert message in err
     assert names(file).count("CreateContainer") == 3
 
 
-async def test_a_tap_that_stands_still_goes_on_relaying_and_says_what_it_cannot_record(
+async def test_a_stopped_tap_keeps_relaying_and_reports_lost_events(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
@@ -287,7 +289,7 @@ async def test_a_tap_that_stands_still_goes_on_relaying_and_says_what_it_cannot_
     assert all(isinstance(answer.reply, api.CreateContainerResponse) for answer in answers)
 
 
-async def test_a_recorder_that_cannot_write_is_none_of_the_plugins_business(
+async def test_a_write_error_of_the_recorder_does_not_affect_the_plugin(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
@@ -295,14 +297,14 @@ async def test_a_recorder_that_cannot_write_is_none_of_the_plugins_business(
     async with tapping(*options, prefix=no_larger_than(2_000_000)) as tap:
         await runtime.wait_plugins(1)
         answers = await create(runtime, 150, size=50_000)
-        # It is told of, and not waited for.
+        # The error is reported, and delays no reply.
         await tap.said(f"{file}: ")
         answers += await create(runtime, 50)
     assert [answer.error for answer in answers] == [None] * 200
     assert names(file).count("CreateContainer") < 200
 
 
-async def test_several_plugins_come_to_a_socket(
+async def test_several_plugins_can_connect_to_a_socket(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
@@ -328,7 +330,7 @@ async def test_several_plugins_come_to_a_socket(
     assert sorted(created) == ["10-first", "20-second", "20-second"]
 
 
-async def test_a_plugin_that_comes_when_the_runtime_is_away_is_closed_at_once(
+async def test_without_a_runtime_connections_are_closed_immediately(
     socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
@@ -344,7 +346,7 @@ async def test_a_plugin_that_comes_when_the_runtime_is_away_is_closed_at_once(
     assert not file.exists()
 
 
-async def test_with_wait_a_plugin_is_kept_until_the_runtime_comes(
+async def test_wait_keeps_a_plugin_until_the_runtime_starts(
     socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
@@ -362,7 +364,7 @@ async def test_with_wait_a_plugin_is_kept_until_the_runtime_comes(
     assert names(file)[0] in ("RegisterPlugin", "Configure")
 
 
-async def test_faults_happen_to_the_runtime_and_are_announced_in_the_recording(
+async def test_injected_faults_reach_the_runtime_and_are_noted_in_the_recording(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
@@ -378,7 +380,7 @@ async def test_faults_happen_to_the_runtime_and_are_announced_in_the_recording(
         assert any("--error CreateContainer" in note.text for note in recorded.notes())
 
 
-async def test_a_second_plugin_of_the_same_name_is_warned_of(
+async def test_a_second_plugin_of_the_same_name_is_reported(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
@@ -392,7 +394,7 @@ async def test_a_second_plugin_of_the_same_name_is_warned_of(
         await tap.said("another plugin is tapped as 10-same")
 
 
-async def test_a_plugin_that_takes_no_notice_of_a_signal_is_killed(
+async def test_a_plugin_that_ignores_a_signal_is_killed(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     body = """\
@@ -401,7 +403,7 @@ async def test_a_plugin_that_takes_no_notice_of_a_signal_is_killed(
         while True:
             pass
 """
-    plugin = plugin_file(tmp_path / "20-thing", body, start=TELLS_PID)
+    plugin = plugin_file(tmp_path / "20-thing", body, start=PRINTS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
         pid = int((await tap.said("pid ")).split()[-1])
         await runtime.wait_plugins(1)
@@ -417,7 +419,7 @@ async def test_a_plugin_that_takes_no_notice_of_a_signal_is_killed(
         assert event.status != "ok"
 
 
-async def test_with_wait_a_plugin_that_gives_up_is_forgotten(
+async def test_wait_forgets_a_plugin_that_disconnects(
     socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
@@ -441,22 +443,22 @@ async def test_with_wait_a_plugin_that_gives_up_is_forgotten(
 # -- bad input ----------------------------------------------------------------------------------
 
 
-def refused(arguments: list[str | Path], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line with which the command refuses."""
+def error_line(arguments: list[str | Path], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the command with invalid arguments; return its only line."""
     assert run(["tap", *map(str, arguments)]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1, err
     return err
 
 
-def test_a_wrapper_is_neither_tapped_again_nor_replayed_to(
+def test_a_wrapper_is_rejected_by_tap_and_replay(
     tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing")
     assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
     wrapper = plugin.read_bytes()
     capsys.readouterr()
-    assert "is wrapped: it is tapped whenever a runtime launches it" in refused(
+    assert "is wrapped: it is tapped whenever a runtime launches it" in error_line(
         ["--", plugin], capsys
     )
     assert run(["replay", str(RECORDING), "--", str(plugin)]) == 2
@@ -494,7 +496,7 @@ def test_a_wrapper_is_neither_tapped_again_nor_replayed_to(
         (["--drop", "all:2", "--", "true"], "2"),
     ],
 )
-def test_what_cannot_be_is_one_line(
+def test_invalid_input_prints_one_line(
     arguments: list[str | Path],
     words: str,
     capsys: pytest.CaptureFixture[str],
@@ -502,12 +504,12 @@ def test_what_cannot_be_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert words in refused(arguments, capsys)
+    assert words in error_line(arguments, capsys)
     assert list(tmp_path.iterdir()) == []
 
 
-async def fails(*arguments: str | Path) -> str:
-    """What is said where the tap cannot be; the file is not there then."""
+async def failure(*arguments: str | Path) -> str:
+    """Run a tap that fails to start; return its error line."""
     async with tapping(*arguments) as tap:
         status, out, err = await tap.ended()
     assert (status, out) == (2, ""), err
@@ -521,47 +523,49 @@ async def test_without_a_runtime_no_plugin_is_started(
     plugin = tmp_path / "10-plugin"
     plugin.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
     plugin.chmod(0o755)
-    assert "no such socket" in await fails("--socket", socket, "-o", file, "--", plugin)
+    assert "no such socket" in await failure("--socket", socket, "-o", file, "--", plugin)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["10-plugin"]
 
 
-async def test_a_file_that_is_something_else_is_left_alone(
+async def test_a_file_that_is_not_a_recording_is_not_overwritten(
     runtime: Runtime, socket: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "letter.txt"
     file.write_text("dear all")
-    await fails("--socket", socket, "-o", file, "--", "/bin/true")
+    await failure("--socket", socket, "-o", file, "--", "/bin/true")
     assert file.read_text() == "dear all"
 
 
-async def test_a_program_that_is_no_plugin(runtime: Runtime, socket: Path, file: Path) -> None:
-    line = await fails(
+async def test_a_program_that_never_registers_is_reported_with_its_output(
+    runtime: Runtime, socket: Path, file: Path
+) -> None:
+    line = await failure(
         "--socket", socket, "-o", file, "--", "/bin/sh", "-c", "echo why >&2; exit 0"
     )
     assert "never registered" in line and "exit status 0" in line and "why" in line
     assert not file.exists()
 
 
-async def test_a_plugin_that_connects_by_itself_is_told_how_to_be_tapped(
+async def test_a_plugin_that_ignores_its_socket_is_reported_with_a_hint(
     socket: Path, file: Path
 ) -> None:
     profile = replace(PROFILES["containerd-2.1"], registration_timeout_ms=300)
     async with Runtime(ProfileSetUp(profile)) as runtime:
         await runtime.listen(socket)
-        line = await fails("--socket", socket, "-o", file, "--", "/bin/sleep", "1000")
+        line = await failure("--socket", socket, "-o", file, "--", "/bin/sleep", "1000")
     assert "did not register" in line and "--listen" in line
     assert not file.exists()
 
 
-async def test_a_refused_registration_is_told_in_the_runtimes_words(
+async def test_a_rejected_registration_is_reported_with_the_runtimes_message(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", start="os.environ['NRI_PLUGIN_IDX'] = 'xx'")
-    line = await fails("--socket", socket, "-o", file, "--", plugin)
+    line = await failure("--socket", socket, "-o", file, "--", plugin)
     assert "refused" in line and "index" in line
 
 
-async def test_at_a_socket_a_refused_registration_is_told_likewise(
+async def test_a_rejected_registration_at_a_socket_is_reported(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
@@ -577,16 +581,16 @@ async def test_at_a_socket_a_refused_registration_is_told_likewise(
         await tap.interrupt()
 
 
-async def test_a_plugin_that_speaks_nonsense_is_relayed_and_ends_with_its_connection(
+async def test_a_plugin_that_sends_garbage_ends_with_its_connection(
     runtime: Runtime, socket: Path, file: Path
 ) -> None:
     talk = "printf 'GET / HTTP/1.1\\r\\n\\r\\nxxxxxxxxxxxxxxxx' >&3; exec sleep 1000"
-    line = await fails("--socket", socket, "-o", file, "--", "/bin/sh", "-c", talk)
+    line = await failure("--socket", socket, "-o", file, "--", "/bin/sh", "-c", talk)
     assert "/bin/sh" in line
     assert not file.exists()
 
 
-async def test_a_plugin_that_registers_twice_is_told_off_by_the_runtime_alone(
+async def test_a_second_registration_is_rejected_by_the_runtime(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
     listen = tmp_path / "tap.sock"
@@ -596,14 +600,14 @@ async def test_a_plugin_that_registers_twice_is_told_off_by_the_runtime_alone(
         await plugin.connect(listen)
         await plugin.register()
         await runtime.wait_plugins(1)
-        with pytest.raises(RpcError) as told:
+        with pytest.raises(RpcError) as raised:
             await plugin.register()
         await create(runtime)
         await tap.interrupt()
     with Recording.open(file) as recorded:
         assert len(recorded.sessions()) == 1
         first, again = (e for e in recorded.events() if e.event == "RegisterPlugin")
-        assert (first.status, again.status_message) == ("ok", told.value.message)
+        assert (first.status, again.status_message) == ("ok", raised.value.message)
 
 
 async def test_two_taps_cannot_write_to_one_file(
@@ -612,30 +616,28 @@ async def test_two_taps_cannot_write_to_one_file(
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
         await tap.said("plugins can connect")
-        line = await fails("--socket", socket, "--listen", tmp_path / "other.sock", "-o", file)
+        line = await failure("--socket", socket, "--listen", tmp_path / "other.sock", "-o", file)
         assert str(file) in line
-        line = await fails("--socket", socket, "--listen", listen, "-o", tmp_path / "other.db")
+        line = await failure("--socket", socket, "--listen", listen, "-o", tmp_path / "other.db")
         assert "another process already listens here" in line
         assert not (tmp_path / "other.db").exists()
 
 
-def test_a_wrapped_plugin_is_told_of_and_comes_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unwrap_restores_the_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plugin = plugin_file(tmp_path / "20-thing")
     before = plugin.read_bytes()
     file = tmp_path / "w.nriscope.db"
     assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
     assert f"to {file}" in capsys.readouterr().err
-    assert "already wrapped" in refused(["--wrap", plugin, "-o", file], capsys)
+    assert "already wrapped" in error_line(["--wrap", plugin, "-o", file], capsys)
     assert run(["tap", "--unwrap", str(plugin)]) == 0
     assert plugin.read_bytes() == before
     capsys.readouterr()
-    assert "is not wrapped" in refused(["--unwrap", plugin], capsys)
+    assert "is not wrapped" in error_line(["--unwrap", plugin], capsys)
     assert [path.name for path in tmp_path.iterdir()] == ["20-thing"]
 
 
-def test_a_program_that_others_can_change_is_warned_of(
+def test_wrap_warns_about_a_program_that_other_users_can_modify(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing")
@@ -650,12 +652,12 @@ def test_a_program_that_others_can_change_is_warned_of(
     )
 
 
-def test_wrapping_to_a_file_that_is_something_else_is_refused(
+def test_wrap_rejects_an_output_that_is_not_a_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing")
     (tmp_path / "letter").write_text("dear all")
-    refused(["--wrap", plugin, "-o", tmp_path / "letter"], capsys)
+    error_line(["--wrap", plugin, "-o", tmp_path / "letter"], capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["20-thing", "letter"]
 
 
@@ -665,8 +667,8 @@ def test_wrapping_to_a_file_that_is_something_else_is_refused(
 async def test_a_wrapped_plugin_is_launched_as_before_and_recorded(
     runtime: Runtime, file: Path, tmp_path: Path
 ) -> None:
-    told = tmp_path / "told"
-    start = f"open({str(told)!r}, 'w').write(repr(({ENVIRONMENT}, os.getcwd())))"
+    dump = tmp_path / "dump"
+    start = f"open({str(dump)!r}, 'w').write(repr(({ENVIRONMENT}, os.getcwd())))"
     body = f"""\
     def configure(self, config, *_):
         print("configured", config)
@@ -677,26 +679,26 @@ async def test_a_wrapped_plugin_is_launched_as_before_and_recorded(
     (answer,) = await create(runtime)
     assert isinstance(answer.reply, api.CreateContainerResponse)
     assert [env.key for env in answer.reply.adjust.env] == ["TAPPED"]
-    environment, folder = eval(told.read_text())
+    environment, folder = eval(dump.read_text())
     identity = {"NRI_PLUGIN_NAME=thing", "NRI_PLUGIN_IDX=20"}
     assert set(environment) == identity | {"NRI_PLUGIN_SOCKET=3"}
     assert folder == str(Path.cwd())
-    await recorded_to(file, "CreateContainer", 1)
+    await wait_until_recorded(file, "CreateContainer", 1)
     await runtime.drop("20-thing")
     with Recording.open(file) as recorded:
         (session,) = recorded.sessions()
         assert (session.role, session.plugin) == (Role.TAP, "20-thing")
         assert "CreateContainer" in [event.event for event in recorded.events()]
         (configure,) = [event.id for event in recorded.events() if event.event == "Configure"]
-        told_it = api.ConfigureRequest.FromString(recorded.request(configure))
-        assert told_it.config == "a: 1\n"
+        configured = api.ConfigureRequest.FromString(recorded.request(configure))
+        assert configured.config == "a: 1\n"
 
 
-async def test_no_shell_adds_to_a_wrapped_plugins_variables(
+async def test_the_wrappers_shell_adds_no_variables(
     runtime: Runtime, file: Path, tmp_path: Path
 ) -> None:
-    told = tmp_path / "told"
-    start = f"open({str(told)!r}, 'w').write(repr({ENVIRONMENT}))"
+    dump = tmp_path / "dump"
+    start = f"open({str(dump)!r}, 'w').write(repr({ENVIRONMENT}))"
     plugin = plugin_file(tmp_path / "20-thing", start=start)
     assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
     wrapper = plugin.read_text()
@@ -706,27 +708,27 @@ async def test_no_shell_adds_to_a_wrapped_plugins_variables(
     plugin.write_text(wrapper.replace("#!/bin/sh", f"#!{bash} --posix", 1))
     await runtime.launch(plugin)
     identity = {"NRI_PLUGIN_NAME=thing", "NRI_PLUGIN_IDX=20"}
-    assert set(eval(told.read_text())) == identity | {"NRI_PLUGIN_SOCKET=3"}
+    assert set(eval(dump.read_text())) == identity | {"NRI_PLUGIN_SOCKET=3"}
 
 
 @pytest.mark.parametrize(
-    "broken", ["no nri-scope", "no place to record to", "bad settings", "nothing relays"]
+    "broken", ["no nri-scope", "unusable file", "bad settings", "no relay process"]
 )
-async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
+async def test_a_wrapped_plugin_runs_untapped_if_the_tap_fails(
     broken: str, runtime: Runtime, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
     assert run(["tap", "--wrap", str(plugin), "-o", str(file)]) == 0
-    kept = tmp_path / ".nri-scope" / "20-thing"
+    state = tmp_path / ".nri-scope" / "20-thing"
     if broken == "no nri-scope":
-        starter = kept / "start.py"
+        starter = state / "start.py"
         starter.write_text(
             starter.read_text().replace("nri_scope.cli.wrapped_plugin", "nri_scope.gone")
         )
     elif broken == "bad settings":
-        (kept / "tap.json").write_text("{")
-    elif broken == "nothing relays":
-        starter = kept / "start.py"
+        (state / "tap.json").write_text("{")
+    elif broken == "no relay process":
+        starter = state / "start.py"
         gone = "import nri_scope.process.child as child; child.START = '/nowhere'"
         starter.write_text(
             starter.read_text().replace(
@@ -739,12 +741,12 @@ async def test_where_the_tap_cannot_be_the_plugin_runs_without_it(
     (answer,) = await create(runtime)
     assert isinstance(answer.reply, api.CreateContainerResponse)
     assert [env.key for env in answer.reply.adjust.env] == ["TAPPED"]
-    assert (kept / "untapped.txt").read_text().count("\n") == 1
-    if broken in ("no place to record to", "nothing relays"):
+    assert (state / "untapped.txt").read_text().count("\n") == 1
+    if broken in ("unusable file", "no relay process"):
         assert "without a tap" in (tmp_path / f"{file.name}.log").read_text()
 
 
-def test_a_wrapped_plugin_that_a_person_runs_is_itself(tmp_path: Path, file: Path) -> None:
+def test_a_wrapped_plugin_runs_unchanged_outside_a_runtime(tmp_path: Path, file: Path) -> None:
     plugin = tmp_path / "20-thing"
     plugin.write_text('#!/bin/sh\necho "usage: $1"\n')
     plugin.chmod(0o755)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moments as people type them."""
+"""Parsing of times on the command line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_moments(text: str, moment: str) -> None:
     assert rfc3339(found) == moment
 
 
-def test_nanoseconds_count() -> None:
+def test_nanoseconds_are_parsed() -> None:
     assert parse_moment("2026-01-31T12:05:00.123456789Z", NOW_NS) == (
         1_769_861_100 * SECOND + 123_456_789
     )
@@ -60,7 +60,7 @@ def test_nanoseconds_count() -> None:
         *("0001-01-01", "9999-12-31", "1969-12-31T23:59:59Z", "99999d", "-10m", "20260131", "٣m"),
     ],
 )
-def test_all_else_is_none(text: str) -> None:
+def test_other_text_is_none(text: str) -> None:
     assert parse_moment(text, NOW_NS, ZONE) is None
 
 
@@ -73,6 +73,6 @@ def test_any_text_is_a_moment_or_none(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**62))
-def test_what_the_log_prints_is_understood(at_ns: int) -> None:
+def test_times_of_the_log_are_parsed(at_ns: int) -> None:
     found = parse_moment(rfc3339(at_ns), NOW_NS)
     assert found == at_ns // 1000 * 1000

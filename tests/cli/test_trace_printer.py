@@ -34,7 +34,7 @@ def exchange(
     words: str = "",
     service: str = "",
 ) -> Exchange:
-    """One exchange of the plugin 60-policy, two seconds of which were granted."""
+    """Return an exchange of the plugin 60-policy with a deadline of two seconds."""
     data = request if isinstance(request, bytes) else request.SerializeToString()
     answer = reply if isinstance(reply, bytes) else reply.SerializeToString()
     captured = CapturedCall(
@@ -69,7 +69,7 @@ def exchange(
 
 
 def line(*exchanges: Exchange, **options: bool) -> str:
-    """The line of the last one, from what was called on."""
+    """Return the line of the last exchange, from its duration on."""
     lines = TraceLines(**options)
     text = ""
     for one in exchanges:
@@ -82,8 +82,8 @@ def created(reply: api.CreateContainerResponse) -> Exchange:
     return exchange("CreateContainer", api.CreateContainerRequest(pod=POD, container=APP), reply)
 
 
-class TestAReplyInShort:
-    def test_tells_an_adjustment_by_what_a_user_knows(self) -> None:
+class TestReplySummary:
+    def test_lists_the_adjusted_fields(self) -> None:
         reply = api.CreateContainerResponse()
         adjust = reply.adjust
         adjust.annotations["a.example/b"] = "c"
@@ -100,11 +100,11 @@ class TestAReplyInShort:
             "rlimit RLIMIT_NOFILE=2048:4096"
         )
 
-    def test_names_the_other_containers_that_are_updated(self) -> None:
+    def test_names_updated_containers(self) -> None:
         sync = api.SynchronizeRequest(pods=[POD], containers=[APP])
         reply = api.StopContainerResponse()
-        for whom in ("app-id", "stranger"):
-            update = reply.update.add(container_id=whom)
+        for container_id in ("app-id", "stranger"):
+            update = reply.update.add(container_id=container_id)
             update.linux.resources.cpu.cpus = "0-1"
         stopped = exchange("StopContainer", api.StopContainerRequest(pod=POD), reply)
         assert line(exchange("Synchronize", sync), stopped) == (
@@ -112,10 +112,10 @@ class TestAReplyInShort:
             "update stranger {cpu.cpus=0-1}"
         )
 
-    def test_is_braces_where_nothing_is_said(self) -> None:
+    def test_empty_reply_is_braces(self) -> None:
         assert line(created(api.CreateContainerResponse())).endswith("(shop/web/app) = {}")
 
-    def test_ends_somewhere(self) -> None:
+    def test_length_is_bounded(self) -> None:
         reply = api.CreateContainerResponse()
         for number in range(100):
             reply.adjust.env.add(key=f"V{number}", value="x" * 1000)
@@ -123,29 +123,29 @@ class TestAReplyInShort:
         assert text.endswith("…")
         assert len(text) < trace_printer.WAITING_MAX
 
-    def test_of_configure_is_what_was_subscribed_to(self) -> None:
-        asked = api.ConfigureRequest(
+    def test_reply_to_configure_lists_subscribed_events(self) -> None:
+        request = api.ConfigureRequest(
             runtime_name="containerd", runtime_version="1.7.24", config="secret: 1"
         )
-        assert line(exchange("Configure", asked, api.ConfigureResponse(events=0b1001))) == (
+        assert line(exchange("Configure", request, api.ConfigureResponse(events=0b1001))) == (
             "91µs   Configure(containerd 1.7.24, 9 characters of config) = "
             "events RunPodSandbox, CreateContainer"
         )
 
 
-class TestARequest:
-    def test_tells_the_resources_that_the_runtime_wants(self) -> None:
-        asked = api.UpdateContainerRequest(pod=POD, container=APP)
-        asked.linux_resources.memory.limit.value = 1 << 20
-        assert line(exchange("UpdateContainer", asked)) == (
+class TestRequestSummary:
+    def test_lists_the_requested_resources(self) -> None:
+        request = api.UpdateContainerRequest(pod=POD, container=APP)
+        request.linux_resources.memory.limit.value = 1 << 20
+        assert line(exchange("UpdateContainer", request)) == (
             "91µs   UpdateContainer(shop/web/app, memory.limit=1048576) = {}"
         )
 
-    def test_of_the_plugin_itself_goes_the_other_way(self) -> None:
-        asked = api.UpdateContainersRequest()
-        asked.update.add(container_id="app-id").linux.resources.cpu.shares.value = 2
+    def test_request_of_the_plugin_has_a_left_arrow(self) -> None:
+        request = api.UpdateContainersRequest()
+        request.update.add(container_id="app-id").linux.resources.cpu.shares.value = 2
         reply = api.UpdateContainersResponse(failed=[api.ContainerUpdate(container_id="app-id")])
-        own = exchange("UpdateContainers", asked, reply, service=RUNTIME_SERVICE)
+        own = exchange("UpdateContainers", request, reply, service=RUNTIME_SERVICE)
         assert line(created(api.CreateContainerResponse()), own) == (
             "91µs   ← UpdateContainers(update shop/web/app {cpu.shares=2}) = failed: shop/web/app"
         )
@@ -162,38 +162,38 @@ class TestARequest:
         assert line(registered) == "91µs   ← RegisterPlugin(60-policy) = {}"
 
 
-class TestWhatWentWrong:
+class TestFailures:
     @pytest.mark.parametrize(
-        ("code", "words", "told"),
+        ("code", "words", "message"),
         [
             (4, "", "no reply within 2.00s"),
             (14, "the plugin closed", "no reply: the plugin closed"),
             (2, "no\x1b[2J policy", r"error 2: no\x1b[2J policy"),
         ],
     )
-    def test_is_told_in_words(self, code: int, words: str, told: str) -> None:
-        asked = api.StopContainerRequest(pod=POD, container=APP)
-        failed = exchange("StopContainer", asked, code=code, words=words)
-        assert line(failed) == f"91µs ! StopContainer(shop/web/app) = {told}"
+    def test_error_has_its_message(self, code: int, words: str, message: str) -> None:
+        request = api.StopContainerRequest(pod=POD, container=APP)
+        failed = exchange("StopContainer", request, code=code, words=words)
+        assert line(failed) == f"91µs ! StopContainer(shop/web/app) = {message}"
 
-    def test_an_answer_that_came_too_late_is_told_all_the_same(self) -> None:
+    def test_late_reply_is_shown(self) -> None:
         reply = api.CreateContainerResponse()
         reply.adjust.env.add(key="FOO", value="bar")
-        asked = api.CreateContainerRequest(pod=POD, container=APP)
-        late = exchange("CreateContainer", asked, reply, code=4, words="too late")
+        request = api.CreateContainerRequest(pod=POD, container=APP)
+        late = exchange("CreateContainer", request, reply, code=4, words="too late")
         assert line(late).endswith(
             "CreateContainer(shop/web/app) = too late; late reply: env FOO=bar"
         )
 
-    def test_methods_of_tomorrow_are_told_by_their_size(self) -> None:
+    def test_unknown_method_is_shown_by_its_size(self) -> None:
         strange = exchange("Hibernate", b"\xff" * 9, b"abc")
         assert line(strange) == "91µs ! Hibernate() = 3 bytes (unknown method or service, kept raw)"
 
-    def test_only_what_is_malformed_is_called_so(self) -> None:
+    def test_only_malformed_messages_are_called_malformed(self) -> None:
         odd = exchange("CreateContainer", b"\xff", api.CreateContainerResponse())
         assert line(odd) == "91µs ! CreateContainer() = {} (malformed request, kept raw)"
-        asked = api.StopContainerRequest(pod=POD, container=APP)
-        assert line(exchange("StopContainer", asked, b"\xff\xff")) == (
+        request = api.StopContainerRequest(pod=POD, container=APP)
+        assert line(exchange("StopContainer", request, b"\xff\xff")) == (
             "91µs   StopContainer(shop/web/app) = 2 bytes, malformed"
         )
         silent = exchange("Hibernate", b"\x08\x01", b"")
@@ -205,7 +205,7 @@ class TestWhatWentWrong:
         reply=st.binary(max_size=200),
         service=st.sampled_from(["", RUNTIME_SERVICE, "strange.Service"]),
     )
-    def test_whatever_comes_is_one_harmless_line(
+    def test_any_exchange_is_one_printable_line(
         self, method: str, request: bytes, reply: bytes, service: str
     ) -> None:
         lines = TraceLines(width=120)
@@ -217,18 +217,18 @@ class TestWhatWentWrong:
 
 
 class TestPrinting:
-    def test_what_a_plugin_says_comes_harmless(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_plugin_output_is_escaped(self, capsys: pytest.CaptureFixture[str]) -> None:
         printed = Trace("text")
         one = exchange("StopContainer", api.StopContainerRequest(pod=POD, container=APP))
         assert one.captured is not None
         printed.show(one.event, one.captured)
         printed.printed(1_700_000_000 * 10**9, "60-policy", "stderr", "bye\x07")
         printed.close()
-        _, stopped, said = capsys.readouterr().out.splitlines()
+        _, stopped, output = capsys.readouterr().out.splitlines()
         assert "StopContainer(shop/web/app)" in stopped
-        assert said.endswith(r"stderr | bye\x07")
+        assert output.endswith(r"stderr | bye\x07")
 
-    def test_tells_the_tap_from_the_plugin(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_time_of_the_tap_is_separate(self, capsys: pytest.CaptureFixture[str]) -> None:
         one = created(api.CreateContainerResponse())
         assert one.captured is not None
         for form in ("text", "jsonl"):
@@ -239,7 +239,7 @@ class TestPrinting:
         assert "    91µs+31µs   CreateContainer(shop/web/app) = {}" in text
         assert (json.loads(record)["took_us"], json.loads(record)["tap_us"]) == (91, 31)
 
-    def test_lines_stand_where_they_were_printed(
+    def test_plugin_output_is_in_order_of_time(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(trace_printer, "OUTPUT_DELAY_S", 3600.0)
@@ -248,7 +248,7 @@ class TestPrinting:
         one = one._replace(event=replace(one.event, at_ns=at_ns))
         assert one.captured is not None
         printed = Trace("text")
-        # What happened before is handed over when it was written.
+        # Events are passed on only after they were written.
         printed.printed(at_ns - 1, "60-policy", "stdout", "before")
         printed.printed(at_ns + 1, "60-policy", "stdout", "after")
         printed.show(one.event, one.captured)
@@ -258,7 +258,7 @@ class TestPrinting:
         assert "CreateContainer(" in event
         assert after.endswith("stdout | after")
 
-    def test_makes_an_object_a_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_jsonl_is_one_object_per_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         reply = api.CreateContainerResponse()
         reply.adjust.env.add(key="FOO", value="bar")
         one = created(reply)
@@ -267,16 +267,16 @@ class TestPrinting:
         printed.show(one.event, one.captured)
         printed.printed(one.event.at_ns, "60-policy", "stdout", "hello")
         printed.close()
-        told, said = map(json.loads, capsys.readouterr().out.splitlines())
-        assert (told["event"], told["called_by"], told["error"]) == (
+        event, output = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (event["event"], event["called_by"], event["error"]) == (
             "CreateContainer",
             "runtime",
             None,
         )
-        assert told["reply"] == {"adjust": {"env": {"FOO": "bar"}}}
-        assert said["output"]["text"] == "hello"
+        assert event["reply"] == {"adjust": {"env": {"FOO": "bar"}}}
+        assert output["output"]["text"] == "hello"
 
-    def test_goes_without_what_was_said_rather_than_take_all_memory(
+    def test_messages_beyond_the_memory_limit_are_not_shown(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(trace_printer, "WAITING_BYTES_MAX", 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command, from the outside: in a real terminal, and where there is none."""
+"""The ``tui`` command in a real terminal, and without one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.tui.screen import RECORDING
 from tests.tui.terminal import needs_tmux, terminal
 
 
-def test_without_a_terminal_it_is_log_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_log_runs_with_a_notice(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["tui", str(RECORDING), "--where", "event:CreateContainer"]) == 0
     out, errors = capfd.readouterr()
     assert out.count("CreateContainer") == 4
     assert errors == f"tui: this is not a terminal; running `log {RECORDING}` instead\n"
 
 
-def test_live_without_a_terminal_is_record(
+def test_live_without_a_terminal_runs_record(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     result = subprocess.run(
@@ -61,14 +61,14 @@ def test_live_without_a_terminal_is_record(
         (["a.db", "--where", "spod:x"], 'unknown field "spod"'),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_input_is_rejected(
     capfd: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     assert run(["tui", *arguments]) == 2
     assert words in capfd.readouterr().err
 
 
-def test_keys_are_listed_as_they_are_configured(
+def test_configured_keys_are_listed(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -86,7 +86,7 @@ def test_keys_are_listed_as_they_are_configured(
     )
 
 
-def test_keys_that_cannot_be_read_are_warned_of(
+def test_unreadable_keys_are_reported(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -117,20 +117,20 @@ async def test_a_recording_in_a_real_terminal(tmp_path: Path) -> None:
         ((100, 40), "dumb", "TERM is unset or dumb"),
     ],
 )
-async def test_a_terminal_that_cannot_show_it_gets_a_log(
+async def test_an_unsuitable_terminal_gets_the_log(
     tmp_path: Path, size: tuple[int, int], term: str, words: str
 ) -> None:
     shutil.copy(RECORDING, tmp_path / "a.db")
     command = "tui a.db --where event:StopPodSandbox"
     async with terminal(tmp_path, command, size, term) as window:
         text = await window.shows("ended with 0")
-    # Lines are broken anywhere, and cut.
+    # The terminal wraps and cuts lines anywhere.
     assert words.replace(" ", "") in "".join(text.split())
     assert "StopPod" in text
 
 
 @needs_tmux
-async def test_a_file_that_is_no_recording_is_refused_in_one_line(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_recording_is_rejected_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_text("nothing")
     async with terminal(tmp_path, "tui a.db") as window:
         text = await window.shows("ended with 2")
@@ -138,7 +138,7 @@ async def test_a_file_that_is_no_recording_is_refused_in_one_line(tmp_path: Path
 
 
 @needs_tmux
-async def test_live_records_all_that_happens_and_says_where(tmp_path: Path) -> None:
+async def test_live_records_all_events_and_names_the_file(tmp_path: Path) -> None:
     with Recording.open(RECORDING) as recording:
         session, stored = _first_session(recording)
     setup, events = split_setup(stored)
@@ -163,7 +163,7 @@ async def test_live_records_all_that_happens_and_says_where(tmp_path: Path) -> N
 
 
 @needs_tmux
-async def test_live_without_a_runtime_says_why_before_the_screen_is_taken(tmp_path: Path) -> None:
+async def test_live_without_a_runtime_fails_before_the_screen_starts(tmp_path: Path) -> None:
     async with terminal(tmp_path, "tui --live --socket no.sock") as window:
         text = await window.shows("ended with 2")
     assert "no.sock" in text and "doctor" in text
@@ -171,21 +171,21 @@ async def test_live_without_a_runtime_says_why_before_the_screen_is_taken(tmp_pa
 
 
 @needs_tmux
-async def test_live_waits_for_a_runtime_when_told_to(tmp_path: Path) -> None:
+async def test_live_with_wait_waits_for_a_runtime(tmp_path: Path) -> None:
     async with terminal(tmp_path, "tui --live --wait --socket no.sock") as window:
         await window.shows("No events yet", "waiting for a runtime")
         await window.press("q")
         await window.shows("nothing recorded: no connection to a runtime", "ended with 0")
 
 
-@pytest.mark.parametrize("hangs_up", [True, False])
-def test_it_ends_when_its_terminal_goes_away_whether_a_signal_tells_or_not(hangs_up: bool) -> None:
+@pytest.mark.parametrize("gets_sighup", [True, False])
+def test_a_closed_terminal_ends_the_tui_with_and_without_sighup(gets_sighup: bool) -> None:
     master, slave = os.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    # Only a session leader whose terminal it is gets the signal: the first one that it opens.
+    # SIGHUP is sent only to a session leader, if it has opened the terminal as its first one.
     words = ["sh", "-c", 'exec "$0" "$@" <>"$TTY" >&0 2>&0', str(NRI_SCOPE), "tui", str(RECORDING)]
     with subprocess.Popen(
-        words if hangs_up else words[3:],
+        words if gets_sighup else words[3:],
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -193,9 +193,9 @@ def test_it_ends_when_its_terminal_goes_away_whether_a_signal_tells_or_not(hangs
         env={**os.environ, "TERM": "xterm-256color", "TTY": os.ttyname(slave)},
     ) as process:
         os.close(slave)
-        seen = b""
-        while b"RunPodSandbox" not in seen:
-            seen += os.read(master, 65_536)
+        output = b""
+        while b"RunPodSandbox" not in output:
+            output += os.read(master, 65_536)
         os.close(master)
         try:
             process.wait(60)

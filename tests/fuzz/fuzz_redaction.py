@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["nri_scope.share.redaction"]):
     from nri_scope.share.redaction import Redactor, Rules
 
 from nri_scope._gen.nri import api_pb2 as api
-from tests.cli.test_planted import planted, written
+from tests.cli.test_planted import plant_secrets, redacted_texts
 from tests.share.redaction.test_credential_laws import (
     KEY,
     KEYS,
@@ -102,8 +102,8 @@ def check_outputs(seed: int) -> None:
         contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())),
     ):
         path = Path(folder) / "r.nriscope.db"
-        secrets = planted(path, seed)
-        everything = spellings("\n".join(written(path, Path(folder))))
+        secrets = plant_secrets(path, seed)
+        everything = spellings("\n".join(redacted_texts(path, Path(folder))))
     assert [secret for secret in secrets if left_of(secret, *everything)] == []
 
 
