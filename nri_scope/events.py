@@ -62,6 +62,11 @@ class SessionStart:
     started_ns: int
 
 
+EVENT_TEXTS = ("status_message",)
+"""Fields of `CapturedCall` and `Event` with free text about the event's container. Redaction learns
+secrets from them and replaces secrets in them."""
+
+
 class CapturedCall(NamedTuple):
     """One request and its reply, exactly as on the wire."""
 

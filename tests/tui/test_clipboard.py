@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
@@ -73,6 +73,9 @@ _SUFFIXES = ["", " ", "\\", "'", '"', "\n", "!"]
 
 
 @settings(max_examples=40, deadline=None)
+@example([("{}", "'")])
+@example([("{}", "'"), (";{};", "")])
+@example([("{}", "\\")])
 @given(
     st.lists(
         st.tuples(st.sampled_from(_BREAKOUTS), st.sampled_from(_SUFFIXES)),

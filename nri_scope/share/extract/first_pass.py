@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nri_scope.events import Mark
+from nri_scope.events import EVENT_TEXTS, Mark
 from nri_scope.recording.marks.store import marks_of
 from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import Recording
@@ -73,8 +73,8 @@ def learn(
                 for name in {method, one.event.event, one.service}:
                     if not is_known(name):
                         change.learn_text(name)
-                if one.event.status_message:
-                    change.learn_text(one.event.status_message)
+                for text in filter(None, (getattr(one.event, name) for name in EVENT_TEXTS)):
+                    change.learn_text(text)
             for observation in tapped(source, [one.event.id for one in page]):
                 for key, value in observation.metadata:
                     change.learn_keyed(key, value)

@@ -29,7 +29,6 @@ from .exchanges import Exchange
 from .message_changes import Change
 from .wire_names import is_known
 
-_STATUS = "event.status_message"
 _STRETCH_BYTES = Ring(None, None).stretch_bytes
 
 
@@ -105,7 +104,7 @@ class Copying:
             rest,
             put(Content.REPLY, reply, subject, event.method) if reply else None,
             event.status_code,
-            self._status_message(event),
+            self._text(event, "status_message"),
             event.took_ns,
             event.timeout_ns,
             event.size,
@@ -117,10 +116,10 @@ class Copying:
     def _name(self, text: str, place: str) -> int:
         return self._names.id(text if is_known(text) else self._change.text(text, place))
 
-    def _status_message(self, event: Event) -> str | None:
-        if not event.status_message:
-            return None
-        return storable(self._change.text(event.status_message, _STATUS, of_event=True))
+    def _text(self, event: Event, name: str) -> str | None:
+        """Return one of `events.EVENT_TEXTS` as copied."""
+        text = getattr(event, name)
+        return storable(self._change.text(text, f"event.{name}", of_event=True)) if text else None
 
     def _plugin(self, name: str) -> str:
         return self._change.name(NameKind.PLUGIN, name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import CapturedCall
+from nri_scope.events import EVENT_TEXTS, CapturedCall
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.inbox import (
     Begin,
@@ -58,16 +58,19 @@ class SourceRedaction:
         # The request must come first: it sets the container to which the other texts belong.
         request = redactor.request(call.method, call.request, service=call.service)
         reply = redactor.reply(call.method, call.reply, service=call.service)
-        status_message = redactor.text(call.status_message, "event.status_message", of_event=True)
+        texts: dict[str, Any] = {
+            name: redactor.text(getattr(call, name), f"event.{name}", of_event=True)
+            for name in EVENT_TEXTS
+        }
         return call._replace(
             method=call.method if known else redactor.text(call.method, "event.method"),
             request=request,
             reply=reply,
-            status_message=status_message,
             service=redactor.text(call.service, "event.service"),
             metadata=tuple(
                 redactor.keyed(key, value, "tapped.metadata") for key, value in call.metadata
             ),
+            **texts,
         )
 
     def redact_entry(self, entry: ControlEntry) -> ControlEntry:
