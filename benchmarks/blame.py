@@ -11,7 +11,7 @@ from statistics import median, quantiles
 from benchmarks import node
 from benchmarks.findings import Finding, number
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.recorded import blame, histories
+from nri_scope.differ.recording_differ import blame, histories
 from nri_scope.recording.reader import Recording
 
 

@@ -89,7 +89,7 @@ def _perform(
 ) -> bool:
     """Show the container or the path. Return whether a plugin changed any of it."""
     from nri_scope.differ import blame
-    from nri_scope.differ.recorded import blame as history_of
+    from nri_scope.differ.recording_differ import blame as history_of
     from nri_scope.events import Container
     from nri_scope.recording.records import json_in_parts
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 from nri_scope import oci
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.comparison import compare_recordings
-from nri_scope.differ.recorded import differ_of, rounds
+from nri_scope.differ.recording_differ import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.differ.render.comparison import comparison
 from nri_scope.differ.render.spec_differences import spec_diff

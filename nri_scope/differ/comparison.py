@@ -15,7 +15,7 @@ from .attribution.final_spec import FinalOwners, final_spec
 from .attribution.history import History
 from .attribution.owner import Owner
 from .generated_values import Generated
-from .recorded import histories
+from .recording_differ import histories
 
 
 @dataclass(frozen=True, slots=True)

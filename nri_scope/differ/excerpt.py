@@ -19,7 +19,7 @@ from nri_scope.recording.subject_queries import (
 from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ
 from .attribution.history import History
-from .recorded import differ_of_some, events_of_some, rounds_of
+from .recording_differ import differ_of_some, events_of_some, rounds_of
 
 _NEAR = 200
 """Number of events before and after an event of a pod that may be part of the same round."""

@@ -30,7 +30,7 @@ from nri_scope.recorder.inbox import (
     Resume,
 )
 
-from .running_writer import EXIT_S, READY_S, RunningWriter, WriterGone
+from .writer_channel import EXIT_S, READY_S, RunningWriter, WriterGone
 from .writer_messages import Order, Progress, RecordingOptions, pack
 from .writer_start import Helper, start_process, start_thread
 

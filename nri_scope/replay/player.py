@@ -14,7 +14,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import RECORDED, Answer, LifecycleState, Outcome, Runtime
 
-from .effects import Effects
+from .applied_replies import Effects
 from .faults import INJECTED, NONE, Faults
 from .pace import Wait, no_wait
 from .progress import ReplayProgress

@@ -15,9 +15,9 @@ from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
 from nri_scope.oci import changes, runtime_rules_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
-from nri_scope.runtime.dispatch import event_of
+from nri_scope.runtime.plugin_chain import event_of
 
-from .effects import Effects
+from .applied_replies import Effects
 from .golden import fingerprint
 from .ledger import Ledger
 from .player import PlaybackOptions, Player, ReplayParts

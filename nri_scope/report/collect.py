@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nri_scope import __version__
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.round_selection import Choice
-from nri_scope.differ.recorded import differ_of
+from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import Container, Event, Pod, Role

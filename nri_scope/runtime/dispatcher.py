@@ -11,10 +11,10 @@ from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.wire import Code
 
 from .answer import Answer
-from .dispatch import Chain, event_of, request_for
 from .operations import Operation
 from .outcome import Outcome
 from .plugin import Plugin
+from .plugin_chain import Chain, event_of, request_for
 from .profile import Profile
 
 UNKNOWN_METHOD = "CheckpointContainer"

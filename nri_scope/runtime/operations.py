@@ -21,11 +21,11 @@ from nri_scope.nri.merging import Creation, Dropped, Stopping, Updating
 from nri_scope.nri.request_subject import container_of
 
 from .answer import Answer
-from .dispatch import Chain, request_for
 from .error_wording import go_wording
 from .ignored_fields import Reply, without
 from .outcome import Merged, Outcome
 from .plugin import Plugin
+from .plugin_chain import Chain, request_for
 from .profile import Profile
 
 MERGING: dict[Event, Callable[..., Merged]] = {

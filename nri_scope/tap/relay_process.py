@@ -187,7 +187,7 @@ class _Process:
         self._relayings: dict[int, Relaying] = {}
         self._last_number = 0
         self._child = spawn(
-            "nri_scope.tap.relayer",
+            "nri_scope.tap.relay_main",
             failure="the relay process cannot be started",
             # The relay process belongs to this process, and has no work to finish.
             on_parents_death=signal.SIGKILL,

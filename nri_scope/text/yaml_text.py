@@ -124,9 +124,7 @@ def _shell_safe_text(text: str, *, is_key: bool = False) -> str:
     # As a key, a program with arguments or a variable assignment.
     is_command = is_key and yaml == text and _SPACE_OR_EQUALS.search(text) is not None
     # In fish, a backslash before the closing quotation mark escapes it.
-    if not is_command and (
-        _SHELL_WORDS.fullmatch(yaml) or (yaml[0] == "'" and "\\" not in text)
-    ):
+    if not is_command and (_SHELL_WORDS.fullmatch(yaml) or (yaml[0] == "'" and "\\" not in text)):
         return yaml
     if safe(text) == text and "\\" not in text:
         return "'" + text.replace("'", "''") + "'"

@@ -41,7 +41,7 @@ from .store.context import Context
 from .store.rows import Row
 from .store.store import Store
 from .terminal import EndSignals
-from .textual_gaps import begin
+from .textual_workarounds import begin
 from .theme import DEFAULT as DEFAULT_THEME
 from .theme import THEMES, next_theme
 from .views import DETAIL_FROM, SCOPES, Views

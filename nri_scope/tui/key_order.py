@@ -15,7 +15,7 @@ from .commands.filter import Narrower
 from .frame import Frame
 from .list.event_list import EventList
 from .terminal import TerminalDriver
-from .textual_gaps import do_bound
+from .textual_workarounds import do_bound
 from .views import Views
 from .widgets import messages
 from .widgets.board import Board, BoardLines

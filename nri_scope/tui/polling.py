@@ -16,7 +16,7 @@ from nri_scope.recording.filter_values import completion_values
 from .frame import Frame
 from .store.store import Store
 from .terminal import is_gone
-from .textual_gaps import begin
+from .textual_workarounds import begin
 from .views import Views
 from .widgets.filter_bar import FilterBar
 from .widgets.messages import begin_reading

@@ -107,8 +107,8 @@ async def test_changes_are_printed_while_they_happen(profile: Profile, tmp_path:
         async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
             await runtime.wait_plugins(5)
             await create(runtime)
-            assert "one of 01–49" in await one.printed("/annotations/20-a")
-            assert "one of 51–98" in await one.printed("/annotations/60-b")
+            assert "one of 01–49" in await one.wait_for_output("/annotations/20-a")
+            assert "one of 51–98" in await one.wait_for_output("/annotations/60-b")
             status, _, errors = await one.interrupt()
     assert status == 1
     assert "probe 50-nri-scope at containerd" in errors
@@ -147,7 +147,7 @@ async def test_the_recording_can_be_kept_and_continued(tmp_path: Path) -> None:
             assert {one.role for one in recording.sessions()} == {"probe"}
         # A second run continues it, and prints only new changes.
         async with live(*arguments, "--duration", "400ms", folder=tmp_path) as one:
-            status, out, errors = await one.ended()
+            status, out, errors = await one.wait_for_exit()
         assert (status, changes(out)) == (0, [])
     with Recording.open(path) as recording:
         assert len(recording.sessions()) == 5
@@ -183,7 +183,7 @@ async def test_the_probes_reconnect_to_a_restarted_runtime(tmp_path: Path) -> No
         one = await context.__aenter__()
         await runtime.wait_plugins(3)
     try:
-        await one.said("it connects again")
+        await one.wait_for_text("it connects again")
         async with Runtime(NEW) as runtime:
             await runtime.listen(tmp_path / "s")
             await annotating("20-a", NEW.mask).join(runtime)
@@ -207,7 +207,7 @@ async def test_a_lost_probe_widens_owners_until_it_reconnects(tmp_path: Path) ->
             lost.link.abort()
             await runtime.wait_for(lambda: lost not in runtime.plugins)
             await create(runtime, "without")
-            await one.said("probe 50: session ended")
+            await one.wait_for_text("probe 50: session ended")
             await runtime.wait_plugins(4)
             await create(runtime, "with")
             _, out, _ = await one.interrupt()
@@ -225,7 +225,7 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
         await runtime.wait_plugins(4)
         await create(runtime)
     try:
-        status, out, _ = await one.ended()
+        status, out, _ = await one.wait_for_exit()
     finally:
         await context.__aexit__(None, None, None)
     assert status == 1
@@ -234,7 +234,7 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
 
 async def test_interrupt_while_waiting_leaves_no_files(tmp_path: Path) -> None:
     async with live("--socket", tmp_path / "s", "--wait", folder=tmp_path) as one:
-        await one.said("waiting for a runtime")
+        await one.wait_for_text("waiting for a runtime")
         status, out, errors = await one.interrupt()
     assert (status, out) == (0, "")
     assert "no events: no runtime was available" in errors
@@ -293,10 +293,10 @@ async def test_a_killed_recorder_ends_the_command_with_an_error(tmp_path: Path) 
         async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
             await runtime.wait_plugins(4)
             await create(runtime)
-            await one.printed("/annotations/20-a")
+            await one.wait_for_output("/annotations/20-a")
             (child,) = children(one)
             os.kill(child, signal.SIGKILL)
-            status, _, errors = await one.ended()
+            status, _, errors = await one.wait_for_exit()
     assert status == 2
     assert errors.splitlines()[-1] == (
         "nri-scope: the recorder process has ended, killed by SIGKILL"
@@ -343,7 +343,7 @@ async def test_interrupting_both_processes_shows_all_changes(tmp_path: Path) -> 
             await create(runtime)
             # As a terminal does for ^C.
             os.killpg(one.process.pid, signal.SIGINT)
-            status, out, errors = await one.ended()
+            status, out, errors = await one.wait_for_exit()
     assert status == 1
     assert ("/annotations/20-a", "01–49") in changes(out)
     assert "Traceback" not in errors
@@ -358,7 +358,7 @@ async def test_nohup_survives_sighup(tmp_path: Path) -> None:
             # A terminal signals all of its processes.
             os.killpg(one.process.pid, signal.SIGHUP)
             await create(runtime)
-            await one.printed("/annotations/20-a")
+            await one.wait_for_output("/annotations/20-a")
             status, _, errors = await one.interrupt()
     assert status == 1, errors
 
@@ -374,10 +374,10 @@ async def test_a_second_interrupt_ends_a_blocked_output(tmp_path: Path) -> None:
             for number in range(150):
                 await create(runtime, f"c{number}")
             one.process.send_signal(signal.SIGINT)
-            await one.said("events in 3 sessions")
+            await one.wait_for_text("events in 3 sessions")
             assert one.process.returncode is None
             one.process.send_signal(signal.SIGINT)
-            status, _, errors = await one.ended()
+            status, _, errors = await one.wait_for_exit()
         os.close(reading)
     assert status == 2
     assert "Traceback" not in errors
@@ -392,7 +392,7 @@ async def test_a_write_error_of_the_output_is_reported(tmp_path: Path) -> None:
         async with live("--socket", tmp_path / "s", folder=tmp_path, stdout=full) as one:
             os.close(full)
             # Its first lines are of Synchronize, possibly before all probes are connected.
-            status, _, errors = await one.ended()
+            status, _, errors = await one.wait_for_exit()
     assert status == 2
     assert errors.splitlines()[-1].startswith("nri-scope: cannot write to standard output")
 
@@ -409,7 +409,7 @@ async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
         async with live("--socket", tmp_path / "s", *arguments, folder=tmp_path) as one:
             await runtime.wait_plugins(6)
             await create(runtime, "first")
-            assert "00, 25, 50, 99" in await one.said("plugins at 20, 30, 60")
+            assert "00, 25, 50, 99" in await one.wait_for_text("plugins at 20, 30, 60")
             await runtime.wait_plugins(7)
             await create(runtime, "second")
             status, out, errors = await one.interrupt()
@@ -441,7 +441,7 @@ async def test_auto_reports_why_the_probes_stay(
         async with live(
             "--socket", tmp_path / "s", "--probes", "auto", *validate, folder=tmp_path
         ) as one:
-            assert "the probes stay at 00, 50, 99" in await one.said(words)
+            assert "the probes stay at 00, 50, 99" in await one.wait_for_text(words)
             await runtime.wait_plugins(3)
             await one.interrupt()
 
@@ -498,9 +498,9 @@ async def test_a_lost_cri_is_reported_once_and_ends_nothing(tmp_path: Path) -> N
                 await wait_until(lambda: cri_sessions(path) == 1)
             for number in range(3):
                 await create(runtime, f"later-{number}")
-            await one.said("until the CRI is available, applied changes are not confirmed")
+            await one.wait_for_text("until the CRI is available, applied changes are not confirmed")
             async with relay.listening(tmp_path / "cri"):
-                await one.said("the CRI is available again")
+                await one.wait_for_text("the CRI is available again")
                 await wait_until(lambda: cri_sessions(path) == 2)
                 status, out, errors = await one.interrupt()
     assert status == 1
@@ -563,7 +563,7 @@ def test_invalid_input_prints_one_line(
 
 async def test_invalid_input_ends_the_process_with_status_2(tmp_path: Path) -> None:
     async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
-        status, out, errors = await one.ended()
+        status, out, errors = await one.wait_for_exit()
     assert (status, out) == (2, "")
     assert "no such socket" in errors
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.differ.recorded import blame as blame_container
-from nri_scope.differ.recorded import rounds
+from nri_scope.differ.recording_differ import blame as blame_container
+from nri_scope.differ.recording_differ import rounds
 from nri_scope.events import LEFT_OUT
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording

@@ -25,8 +25,8 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.differ.blame.document import document
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
-from nri_scope.differ.recorded import blame, differ_of, histories, rounds
-from nri_scope.differ.records import asked_record, step_record
+from nri_scope.differ.json_records import asked_record, step_record
+from nri_scope.differ.recording_differ import blame, differ_of, histories, rounds
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.document import JsonRenderer
 from nri_scope.errors import UsageError

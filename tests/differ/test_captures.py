@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ import recorded
+from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import History
@@ -51,7 +51,7 @@ def newest(history: History) -> dict[str, ChangeStep]:
 
 class TestBlame:
     def test_names_the_owner_of_each_change(self, recording: Recording, name: str) -> None:
-        history = recorded.blame(recording, container(recording))
+        history = recording_differ.blame(recording, container(recording))
         steps = {step.change.path: step for step in reversed(history.steps)}
         injected = {path for path, step in steps.items() if step.owner.plugins == (INJECTOR,)}
         assert injected == {
@@ -87,7 +87,7 @@ class TestBlame:
     def test_names_the_unobserved_plugin_as_exactly_as_the_runtime_allows(
         self, recording: Recording, name: str
     ) -> None:
-        history = recorded.blame(recording, container(recording))
+        history = recording_differ.blame(recording, container(recording))
         device = newest(history)["/linux/devices/~1dev~1nri-null"]
         if name in ("containerd-2.4-beta", "cri-o-1.37"):
             assert str(device.owner) == "20-device-injector"
@@ -102,7 +102,7 @@ class TestBlame:
         assert rule.note == "the runtime's rule for the device /dev/nri-null"
 
     def test_has_the_whole_history_of_a_field(self, recording: Recording) -> None:
-        history = recorded.blame(recording, container(recording))
+        history = recording_differ.blame(recording, container(recording))
         shares = [
             (step.change.before, step.change.after, step.owner)
             for step in history.of("/linux/resources/cpu/shares")
@@ -118,12 +118,12 @@ class TestBlame:
         assert times == sorted(times)
 
     def test_of_one_container_equals_that_of_all(self, recording: Recording) -> None:
-        everything = recorded.histories(recording)
+        everything = recording_differ.histories(recording)
         for one in recording.containers():
-            assert recorded.blame(recording, one) == everything[one.id], one.name
+            assert recording_differ.blame(recording, one) == everything[one.id], one.name
 
     def test_unchanged_lines_belong_to_the_runtime(self, recording: Recording) -> None:
-        history = recorded.blame(recording, container(recording))
+        history = recording_differ.blame(recording, container(recording))
         assert str(history.base_owner) == "runtime"
         owner, evidence, step = history.owner_of("/process/cwd")
         assert (str(owner), evidence, step) == ("runtime", (), None)
@@ -134,7 +134,7 @@ class TestSideEffects:
         differ = Differ(recording.sessions())
         beside = [
             (one.name, differ.name_of(one.container), differ.name_of(step.container), step)
-            for one in recorded.rounds(recording, differ=differ)
+            for one in recording_differ.rounds(recording, differ=differ)
             for step in one.side_effects
         ]
         assert [
@@ -151,7 +151,7 @@ class TestSideEffects:
 
     def test_are_selected_with_their_container(self, recording: Recording) -> None:
         one = container(recording)
-        found = list(recorded.rounds(recording, one))
+        found = list(recording_differ.rounds(recording, one))
         assert any(each.container != one.id for each in found)
         assert all(
             each.container == one.id
@@ -164,17 +164,17 @@ class TestSideEffects:
 class TestSelection:
     def test_an_event_selects_its_round(self, recording: Recording) -> None:
         # Only a sample in CI.
-        for one in list(recorded.rounds(recording))[:: amount(1, 8)]:
+        for one in list(recording_differ.rounds(recording))[:: amount(1, 8)]:
             for number in one.events:
                 event = recording.event(number)
                 assert event is not None
-                found = list(recorded.rounds(recording, event))
+                found = list(recording_differ.rounds(recording, event))
                 assert [each.events for each in found] == [one.events]
 
     def test_a_pod_selects_its_own_rounds(self, recording: Recording) -> None:
         pod = lookup.find(recording, "jobs/batch")
         assert isinstance(pod, Pod)
-        found = list(recorded.rounds(recording, pod))
+        found = list(recording_differ.rounds(recording, pod))
         assert {"RunPodSandbox", "CreateContainer", "StopContainer"} <= {one.name for one in found}
         assert all(one.pod == pod.id or any(step.container for step in one.steps) for one in found)
 
@@ -182,7 +182,7 @@ class TestSelection:
 class TestTime:
     def test_is_spent_in_plugins_and_between_connections(self, recording: Recording) -> None:
         (creation, *_) = (
-            one for one in recorded.rounds(recording) if one.name == "CreateContainer"
+            one for one in recording_differ.rounds(recording) if one.name == "CreateContainer"
         )
         assert [str(span.owner) for span in creation.spans][:2] == [INJECTOR, POLICY]
         between = [(span.after, span.before) for span in creation.spans[2:]]
@@ -206,7 +206,7 @@ def runtime_of(recording: Recording) -> str:
 
 
 def test_every_event_is_in_one_round_and_none_is_missed(recording: Recording) -> None:
-    found: list[RoundDiff] = list(recorded.rounds(recording))
+    found: list[RoundDiff] = list(recording_differ.rounds(recording))
     assert not [one for one in found if one.missed_by]
     # The program does not exist: CRI-O does not create the container, containerd does not start it.
     failed = {event.container for event in events_of(recording, found)}

@@ -18,7 +18,7 @@ from nri_scope.differ import excerpt
 from nri_scope.differ.attribution.attributed_changes import RequestFate, RoundDiff
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import lines
-from nri_scope.differ.recorded import blame, rounds
+from nri_scope.differ.recording_differ import blame, rounds
 from nri_scope.events import Container, Event
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import excerpt, recorded
+from nri_scope.differ import excerpt, recording_differ
 from nri_scope.differ.attribution.attributed_changes import Applied, Evidence, RoundDiff
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
@@ -30,7 +30,7 @@ def test_every_events_round_equals_that_in_the_whole_recording(
 ) -> None:
     with Recording.open(of_capture(capture, tmp_path / "r.nriscope.db")) as recording:
         whole: dict[int, RoundDiff] = {
-            number: one for one in recorded.rounds(recording) for number in one.events
+            number: one for one in recording_differ.rounds(recording) for number in one.events
         }
         assert any(one.steps for one in whole.values())
         # Only a sample in CI.
@@ -49,7 +49,7 @@ def test_a_containers_history_equals_that_of_blame(tmp_path: Path) -> None:
         assert len(containers) > 2
         for one in containers:
             found = excerpt.of_container(recording, one, lambda: None)
-            assert found.history(one.id) == recorded.blame(recording, one)
+            assert found.history(one.id) == recording_differ.blame(recording, one)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_containers_history_equals_that_of_blame(tmp_path: Path) -> None:
 )
 def test_excerpts_of_recordings_with_the_cri_equal_the_whole(name: str) -> None:
     with Recording.open(RECORDINGS / f"{name}.nriscope.zip") as recording:
-        whole = {number: one for one in recorded.rounds(recording) for number in one.events}
+        whole = {number: one for one in recording_differ.rounds(recording) for number in one.events}
         # Only a sample in CI.
         for event in list(recording.events())[:: amount(1, 8)]:
             found = excerpt.of_event(recording, event, lambda: None)
@@ -79,7 +79,7 @@ def test_two_changes_at_one_path_in_one_event_stay_two(tmp_path: Path) -> None:
         assert changes == [("one of 01–19", "added", "1"), ("20-x", "changed", "2")]
         assert [one.evidence[0] for one in found.steps] == [Evidence.PROBES, Evidence.TAP]
         assert found.steps[-1].applied is Applied.YES
-        assert found == next(recorded.rounds(recording, event))
+        assert found == next(recording_differ.rounds(recording, event))
 
 
 def _record_two_steps(path: Path) -> Path:
@@ -132,7 +132,7 @@ def test_a_connection_that_is_not_synchronized_yet_missed_nothing(tmp_path: Path
     probing.sees("00", "CreateContainer", create(a_container("third")))
     probing.recorder.close()
     with Recording.open(probing.path) as recording:
-        whole = [one for one in recorded.rounds(recording) if one.name == "CreateContainer"]
+        whole = [one for one in recording_differ.rounds(recording) if one.name == "CreateContainer"]
         assert [one.missed_by for one in whole] == [(), ("99-nri-scope",), ("99-nri-scope",)]
         for container, one in zip(recording.containers(), whole, strict=True):
             found = excerpt.of_container(recording, container, lambda: None)

@@ -18,7 +18,7 @@ from typing import TypeVar
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, PluginRequest, RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.recorded import rounds
+from nri_scope.differ.recording_differ import rounds
 from nri_scope.recording.reader import Recording
 from tests.interop.attribution_run import PLUGINS, PROBES, Run, View, run, write
 from tests.interop.build import Merger, build_programs

@@ -7,7 +7,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from nri_scope.differ import recorded
+from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import Evidence
 from nri_scope.logger.probes import Probes
 from nri_scope.recorder.writer import Recorder
@@ -59,7 +59,7 @@ def test_changes_of_two_plugins_are_attributed_separately(tmp_path: Path) -> Non
     asyncio.run(_record(path, tmp_path))
     with Recording.open(path) as recording:
         assert {session.nri_version for session in recording.sessions()} == {"0.3.0"}
-        found = [one for one in recorded.rounds(recording) if one.name == "CreateContainer"]
+        found = [one for one in recording_differ.rounds(recording) if one.name == "CreateContainer"]
     assert len(found) == LIFECYCLES + 2
     for one in found[-LIFECYCLES:]:
         assert one.seen_by == ("00-probe", "50-probe", "99-probe")

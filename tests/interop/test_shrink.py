@@ -11,7 +11,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden
 from nri_scope.replay.player import PlaybackOptions
-from nri_scope.replay.plugins import Casting
+from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.script import ReplaySelection
 from nri_scope.replay.shrink import Limits, Shrinking, ShrinkJob, Shrunk
@@ -53,4 +53,4 @@ def _shrunk(path: Path, variant: Variant, panics: str, golden: Golden | None) ->
 
 def _job(path: Path, variant: Variant, *arguments: str) -> Job:
     command = Command("10", "p", (str(build(variant).plugin), *arguments))
-    return Job(path, Casting((command,)), ReplaySelection(), PlaybackOptions(), "recorded")
+    return Job(path, PluginSet((command,)), ReplaySelection(), PlaybackOptions(), "recorded")

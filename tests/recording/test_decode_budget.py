@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.recorded import rounds
+from nri_scope.differ.recording_differ import rounds
 from nri_scope.errors import RecordingCut
 from nri_scope.nri.element_limits import Elements
 from nri_scope.recording import decode_budget

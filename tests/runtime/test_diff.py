@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ import blame
-from nri_scope.differ import recorded as reading
+from nri_scope.differ import recording_differ as reading
 from nri_scope.events import Role
 from nri_scope.oci import value_at
 from nri_scope.recording.reader import Recording

@@ -206,7 +206,7 @@ async def test_events_survive_a_killed_process(
     async with Crew.at_work(binaries, tmp_path, go_plugin) as crew:
         driver = Driver(crew.containerd)
         tap = crew.taps[PYTHON]
-        plugin_pid = int((await tap.said("pid ")).split()[-1])
+        plugin_pid = int((await tap.wait_for_text("pid ")).split()[-1])
         for number in range(2):
             await driver.live("shop", f"before-{number}")
         busy = asyncio.ensure_future(driver.live("shop", "meanwhile"))
@@ -214,15 +214,15 @@ async def test_events_survive_a_killed_process(
         certain = set(in_order(driver.steps, [])[: driver.events_before(time.monotonic() - 0.1)])
         if victim == "plugin":
             os.kill(plugin_pid, signal.SIGKILL)
-            status, _, words = await tap.ended()
+            status, _, words = await tap.wait_for_exit()
             assert status == 128 + signal.SIGKILL, words
             assert "killed by SIGKILL" in words
         elif victim == "tap":
             tap.process.kill()
-            await tap.ended()
+            await tap.wait_for_exit()
         elif victim == "relayer":
             os.kill(relayer_of(tap.process.pid), signal.SIGKILL)
-            status, _, words = await tap.ended()
+            status, _, words = await tap.wait_for_exit()
             assert status == 2, words
             assert "relaying has stopped" in words
         elif victim == "wrapper":
@@ -232,7 +232,7 @@ async def test_events_survive_a_killed_process(
             # The call in progress may succeed or fail.
             await asyncio.gather(busy, return_exceptions=True)
             for one in crew.taps.values():
-                status, _, words = await one.ended()
+                status, _, words = await one.wait_for_exit()
                 assert status == 0, words
                 assert "session ended" in words
             await crew.containerd.start()

@@ -87,7 +87,7 @@ async def test_owners_are_exact_on_every_nri_version(
 ) -> None:
     file, socket = tmp_path / "chain.nriscope.db", tmp_path / "tap.sock"
     async with tapping("--listen", socket, "--socket", containerd.nri_socket, "-o", file) as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         async with plugin(INJECTOR, tmp_path, socket), plugin(POLICY, tmp_path, socket):
             async with asyncio.timeout(PATIENCE):
                 while not all(containerd.connections(name) for name in (INJECTOR, POLICY)):
@@ -135,7 +135,7 @@ async def test_creations_that_all_fail_are_diagnosed(
         tapping("--listen", socket, "--socket", containerd.nri_socket, "-o", tapped) as tap,
         recording(plain, containerd) as record,
     ):
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         async with plugin(REFUSED, tmp_path, socket):
             async with asyncio.timeout(PATIENCE):
                 while not containerd.connections(REFUSED):

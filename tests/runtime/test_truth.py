@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import blame, recorded
+from nri_scope.differ import blame, recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render.document import JsonRenderer
 from nri_scope.recorder.inbox import GapEntry
@@ -44,10 +44,10 @@ def test_a_creation_during_which_probes_disconnect_is_one_round(
 ) -> None:
     with Recording.open(created(tmp_path, leaving)) as recording:
         verdict = Verdict(Truth.of(recording, [noted(tmp_path)]), {LIFE.id: LIFE})
-        document = render(recorded.rounds(recording))
+        document = render(recording_differ.rounds(recording))
         assert verdict.of_rounds(document["events"]) == []
         assert verdict.of_changes(document["changes"]) == []
-        histories = recorded.histories(recording)
+        histories = recording_differ.histories(recording)
         assert verdict.of_histories(histories) == []
         lines = blame.document(histories[LIFE.id], blame.lines(histories[LIFE.id]))
         assert verdict.of_blame(cast(JsonObject, lines)) == []

@@ -20,7 +20,7 @@ from .profiles import NEW, OLD, SPLITTING, patient
 from .scripts import executable
 from .scripts import plugin as plugin_program
 from .small_plugin import SmallPlugin
-from .test_dispatch import START, joined
+from .test_plugin_chain import START, joined
 
 # -- restart --------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from nri_scope.wire import RequestReceived
 from .profiles import patient
 from .scripts import plugin as plugin_program
 from .small_plugin import Handler, Reply, SmallPlugin
-from .test_dispatch import CONTAINER, CREATE, POD, START, joined, request_of
+from .test_plugin_chain import CONTAINER, CREATE, POD, START, joined, request_of
 
 NEW = patient("containerd-2.3")
 OLD = patient("containerd-1.7")

@@ -11,6 +11,6 @@ def relayer_of(pid: int) -> int:
     (relayer,) = (
         int(child)
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if b"nri_scope.tap.relayer" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"nri_scope.tap.relay_main" in Path(f"/proc/{child}/cmdline").read_bytes()
     )
     return relayer

@@ -10,7 +10,7 @@ from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 
 from ..attribution.attributed_changes import ChangeStep, PluginRequest
 from ..attribution.history import History
-from ..records import asked_record, shallow, step_record
+from ..json_records import asked_record, shallow, step_record
 from .owned_lines import OwnedLine
 from .path_history import PathHistory, asked_for
 

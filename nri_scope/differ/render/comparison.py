@@ -11,7 +11,7 @@ from nri_scope.text.layout import Layout
 from nri_scope.text.styled_text import Style
 
 from ..comparison import ComparedValue, Comparison, Difference, Named, Pair
-from ..records import by_record, change_record
+from ..json_records import by_record, change_record
 from . import wording
 from .change_lines import change_lines
 from .legend import Legend

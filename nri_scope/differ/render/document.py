@@ -10,7 +10,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
 
 from ..attribution.attributed_changes import ChangeStep, NameOf, RoundDiff, Span
-from ..records import asked_record, by_record, step_record
+from ..json_records import asked_record, by_record, step_record
 from . import wording
 
 _Key = tuple[str, int, str, str]

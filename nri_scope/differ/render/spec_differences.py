@@ -10,7 +10,7 @@ from nri_scope.recording.records import SCHEMA_VERSION, to_json
 from nri_scope.text.layout import Layout
 from nri_scope.text.styled_text import Style
 
-from ..records import change_record
+from ..json_records import change_record
 from .change_lines import change_lines
 from .markdown import changes_table
 from .markdown_escape import code

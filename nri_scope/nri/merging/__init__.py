@@ -10,7 +10,7 @@ what a runtime does with the merged reply; see `nri_scope.runtime` and `nri_scop
 from .applied_reply import adjusted, updated, with_resources
 from .creation import Creation
 from .removable_fields import NOT_PASSED_ON
-from .turn import Dropped
+from .reply_context import Dropped
 from .update_request import Stopping, Updating, unsolicited
 
 __all__ = [

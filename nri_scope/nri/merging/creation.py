@@ -9,7 +9,7 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from ..versions import NriVersion
 from .field_order import ADJUSTED_RESOURCES, DEVICES, FIRST, LAST, LINUX
-from .turn import Turn
+from .reply_context import Turn
 from .updates import ReplyMerging, drop_evictions
 
 

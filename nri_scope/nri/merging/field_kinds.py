@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 
 from .fields import ARGS, Field
-from .turn import Turn
+from .reply_context import Turn
 
 
 class MergeStep(Protocol):

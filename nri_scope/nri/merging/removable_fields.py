@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 
 from .fields import MOUNTS, NAMESPACES, RDT, SYSCTL, Field
-from .turn import Turn
+from .reply_context import Turn
 
 REMOVAL = "-"
 NOT_PASSED_ON = "NRI does not pass on the removal of the runtime's own value"

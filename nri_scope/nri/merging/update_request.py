@@ -9,7 +9,7 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from ..versions import NriVersion
 from .fields import PIDS_LIMIT
-from .turn import Dropped, text_of
+from .reply_context import Dropped, text_of
 from .updates import ReplyMerging, drop_evictions
 from .version_rules import rules_of
 

@@ -13,7 +13,7 @@ from .applied_reply import replace_members
 from .field_order import UPDATED_RESOURCES
 from .fields import DEVICE_RULES, PIDS_LIMIT
 from .owners import Ownership, quoted
-from .turn import Dropped, Turn
+from .reply_context import Dropped, Turn
 from .version_rules import Rules, rules_of
 
 

@@ -27,7 +27,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, rfc3339, session_record
 from nri_scope.recording.sqlite_text import storable
 
-from .excerpt import Excerpt
+from .exported_part import Excerpt
 from .json_text import MESSAGE_WORDS, json_text
 
 Cell = None | int | str

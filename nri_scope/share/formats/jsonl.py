@@ -19,7 +19,7 @@ from nri_scope.recording.records import (
 )
 from nri_scope.recording.timeline import Began, Timeline
 
-from .excerpt import Excerpt
+from .exported_part import Excerpt
 from .json_text import MESSAGE_WORDS, json_line
 
 OWN_WORDS = (

@@ -23,7 +23,7 @@ from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_errors import query_rows
 from nri_scope.wire.status import Code
 
-from .excerpt import Excerpt
+from .exported_part import Excerpt
 from .lifetimes import Lifetime, Lifetimes
 from .otlp_json import SCHEMA_URL, Lines, Span, SpanKind, Value, resource_text, span_id, trace_id
 

@@ -21,9 +21,9 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_text import HIGHEST
 
-from .excerpt import Excerpt
+from .exported_part import Excerpt
 from .lifetimes import SETTLE_EVENTS
-from .packets import PacketKind, Packets, Value, track_id
+from .perfetto_packets import PacketKind, Packets, Value, track_id
 
 MAX_LANES = 32
 """Maximum number of lanes for overlapping slices of a track; further slices become instants."""

@@ -20,7 +20,7 @@ from ..actions import Keymap
 from ..frame import Frame
 from ..store.context import Context
 from ..store.store import Store
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 from ..views import Views
 from .mark import Marker
 from .save import as_yaml, chosen_numbers, chosen_words

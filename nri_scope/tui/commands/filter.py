@@ -25,7 +25,7 @@ from ..store.context import Context
 from ..store.store import Store
 from ..store.view import View
 from ..text.filter_text import VIEWS, narrowed
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 from ..views import Views
 from ..widgets.board import Board
 from ..widgets.filter_bar import FilterBar

@@ -19,7 +19,7 @@ from ..actions import Keymap
 from ..frame import Frame
 from ..store.store import Store
 from ..store.view import View
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 from ..views import EVENTS, Views
 from ..widgets.board import Board
 

@@ -24,7 +24,7 @@ from ..actions import Keymap
 from ..frame import Frame
 from ..store.reader_thread import CancelFlag
 from ..text.styled_line import Style, line
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 from ..widgets.screens import ReadingScreen
 
 _PROGRESS_S = 0.1

@@ -29,7 +29,7 @@ from ..actions import DEFAULT, Keymap, Scope, bindings
 from ..store.reader_thread import CancelFlag
 from ..store.store import Store
 from ..text.styled_line import Span, Style, StyledLine, line
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 from ..widgets.lines import Lines
 from ..widgets.screens import ReadingScreen, help_lines
 

@@ -23,7 +23,7 @@ from ..store.reader_thread import CancelFlag
 from ..store.rows import Row
 from ..store.store import Store
 from ..text.styled_line import Style, StyledLine, line
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 from ..widgets.bars import TabLine
 from ..widgets.lines import Lines
 from ..widgets.messages import TabChosen

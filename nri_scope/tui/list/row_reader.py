@@ -15,7 +15,7 @@ from ..store.markers import Key
 from ..store.rows import Row
 from ..store.store import Store
 from ..store.view import View
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 from ..widgets.messages import Failed
 
 KEPT = 1_024

@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.scrollbar import ScrollTo
 from textual.widget import Widget
 
-from ..textual_gaps import SizedView
+from ..textual_workarounds import SizedView
 from .scroll_state import ScrollState
 
 _WHEEL = 3

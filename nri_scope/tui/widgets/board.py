@@ -24,7 +24,7 @@ from ..actions import Keymap, Scope, bindings
 from ..store.context import Context
 from ..store.store import Store
 from ..text.styled_line import Style, StyledLine, cut, line
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 from .lines import Lines
 from .messages import Failed, LinesAvailable, RowChosen, StatusText, begin_reading
 

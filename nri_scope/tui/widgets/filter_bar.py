@@ -23,7 +23,7 @@ from nri_scope.text.escape import MAX_MARKS, columns, safe
 
 from ..actions import Keymap, Scope, bindings
 from ..text.filter_text import TypedHistory, Values, check, complete
-from ..textual_gaps import ShownInput
+from ..textual_workarounds import ShownInput
 
 HIDDEN = "·"
 """Replaces each unsafe character one for one, so that cursor positions stay valid."""

@@ -25,7 +25,7 @@ from textual.strip import Strip
 from ..actions import Scope, bindings
 from ..text.styled_line import Source, Span, Style, StyledLine, line, text_of
 from ..text.wrapping import breaks, hanging, match_spans, pattern, shown, split_by_spans, width
-from ..textual_gaps import SizedView
+from ..textual_workarounds import SizedView
 from .messages import StatusText
 
 MAX_WRAPPED = 20_000

@@ -12,7 +12,7 @@ from textual.message import Message
 
 from nri_scope.errors import NriScopeError
 
-from ..textual_gaps import begin
+from ..textual_workarounds import begin
 
 if TYPE_CHECKING:
     from nri_scope.events import Container, Pod

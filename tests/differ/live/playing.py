@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from nri_scope.differ import excerpt, recorded
+from nri_scope.differ import excerpt, recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live.channel import ReadPosition
 from nri_scope.differ.live.growing_recording import Follower, Seen
@@ -65,7 +65,7 @@ class Playing:
     def afterwards(self) -> list[RoundDiff]:
         """Return the rounds of the finished recording."""
         with Recording.open(self.path) as recording:
-            differ = recorded.differ_of(recording, keep=False)
+            differ = recording_differ.differ_of(recording, keep=False)
             found: list[RoundDiff] = []
             for event, request, reply in recording.exchanges():
                 found += differ.feed(event, request, reply)
@@ -84,9 +84,10 @@ class Playing:
     def failures(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return creation failures from the whole recording and from each container's events."""
         with Recording.open(self.path) as recording:
-            whole = {one.id: one.failure for one in recorded.histories(recording).values()}
+            whole = {one.id: one.failure for one in recording_differ.histories(recording).values()}
             alone = {
-                one.id: recorded.blame(recording, one).failure for one in recording.containers()
+                one.id: recording_differ.blame(recording, one).failure
+                for one in recording.containers()
             }
         return whole, alone
 

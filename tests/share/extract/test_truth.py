@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import recorded
+from nri_scope.differ import recording_differ
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Event, Gap, Role
 from nri_scope.filter import parse
 from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox
@@ -57,11 +57,11 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def check_rounds(whole: Path, selection: Selection) -> int:
     """Check that every round of the part is one of the whole; return their number."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, Recording.open(whole) as recording:
-        every = {one.event: one for one in recorded.rounds(recording)}
+        every = {one.event: one for one in recording_differ.rounds(recording)}
         output = Path(folder) / "part.db"
         extract(recording, output, selection)
         with Recording.open(output) as part:
-            found = list(recorded.rounds(part))
+            found = list(recording_differ.rounds(part))
             for one in found:
                 # Equality includes owners and evidence of every change, and plugins that missed it.
                 assert one == every[one.event]
@@ -113,7 +113,7 @@ def test_a_plugin_that_missed_an_event_is_named_without_events_of_its_own(tmp_pa
     with Recording.open(path) as whole:
         extract(whole, tmp_path / "part.db", Selection(numbers=[5]))
     with Recording.open(tmp_path / "part.db") as part:
-        (created,) = [one for one in recorded.rounds(part) if one.name == "CreateContainer"]
+        (created,) = [one for one in recording_differ.rounds(part) if one.name == "CreateContainer"]
     assert created.missed_by == ("50-second",)
     assert check_rounds(path, Selection(numbers=[5])) == 3
 
@@ -175,7 +175,10 @@ def test_owners_in_a_part_equal_those_in_the_whole(
             containers = [c for c in part.containers() if c.pod is not None and c.pod.name == "web"]
             assert containers
             for container in containers:
-                there, here = recorded.blame(whole, container), recorded.blame(part, container)
+                there, here = (
+                    recording_differ.blame(whole, container),
+                    recording_differ.blame(part, container),
+                )
                 assert here.spec == there.spec
                 assert here.steps == there.steps != []
 

@@ -16,9 +16,9 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.share.formats import packets, perfetto
-from nri_scope.share.formats.packets import PacketKind, Packets
+from nri_scope.share.formats import perfetto, perfetto_packets
 from nri_scope.share.formats.perfetto import MAX_LANES
+from nri_scope.share.formats.perfetto_packets import PacketKind, Packets
 from tests.recording.traffic import NOW, a_container, a_pod, an_item, lifecycles, record
 from tests.share.formats.recordings import BEGIN, END, SAMPLES, SECOND, exported, hostile, varied
 
@@ -263,13 +263,16 @@ def test_long_names_are_cut_and_many_names_are_written_without_interning() -> No
     drawing = Packets(stream)  # type: ignore[arg-type]
     drawing.begin(NOW)
     drawing.process(7, 1, "p")
-    names = ["n" * 5_000, *(f"name {number}" for number in range(packets.MAX_NAMES + 3))] * 2
+    names = [
+        "n" * 5_000,
+        *(f"name {number}" for number in range(perfetto_packets.MAX_NAMES + 3)),
+    ] * 2
     for number, name in enumerate(names):
         drawing.event(
             PacketKind.INSTANT, 7, NOW + number, name, "", {"yes": True, "no": False, "": -5}
         )
     drawn = drawn_from(stream.content)
     assert [found.name for found in drawn.instants] == [
-        name if len(name) < 5_000 else name[: packets.MAX_TEXT] + "…" for name in names
+        name if len(name) < 5_000 else name[: perfetto_packets.MAX_TEXT] + "…" for name in names
     ]
     assert drawn.instants[0].arguments == {"yes": True, "no": False, "": -5}

@@ -16,9 +16,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Role, Session
 from nri_scope.recording import lookup
+from nri_scope.recording.absent_containers import absence_test
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.untold_containers import absence_test
 
 from .attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
 from .attribution.differ import Differ

@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from nri_scope.tui.textual_gaps import do_bound
+from nri_scope.tui.textual_workarounds import do_bound
 from nri_scope.tui.widgets.filter_bar import TextLine
 from tests.tui.widgets.drawn import text_on
 
