@@ -134,7 +134,7 @@ def twins(folder: Path) -> Path:
     # A replay counts names: the last peer is the second name, so both twins are connected by then.
     peers = [SmallPlugin(name) for name in ("10-twin", "10-twin", "90-last")]
     job = job_of(_source(folder), {}, output=output)
-    job = replace(job, casting=replace(job.casting, listen=socket, expect=2))
+    job = replace(job, plugin_set=replace(job.plugin_set, listen=socket, expect=2))
 
     async def main() -> None:
         playing = asyncio.create_task(replay(job))

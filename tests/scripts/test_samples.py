@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.recorded import histories
+from nri_scope.differ.recording_differ import histories
 from nri_scope.events import Event, Role
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recording.bundle.unpack import unpack

@@ -418,8 +418,8 @@ async def test_too_small_terminal_shows_a_message_until_enlarged() -> None:
         await screen.shows("1 of 34")
         await screen.press("down")
         await screen.pilot.resize_terminal(39, 24)
-        await screen.shows("too small: at least 40×10")
-        assert screen.text().split() == ["too", "small:", "at", "least", "40×10"]
+        await screen.shows("too small: needs at least 40×10")
+        assert screen.text().split() == ["too", "small:", "needs", "at", "least", "40×10"]
         await screen.pilot.resize_terminal(80, 9)
         await screen.shows("too small")
         await screen.pilot.resize_terminal(80, 24)
@@ -449,7 +449,7 @@ async def test_overlay_reappears_when_a_too_small_terminal_is_enlarged(
         assert focused is not None
         await screen.pilot.resize_terminal(39, 9)
         await screen.shows("too small")
-        assert screen.text().split() == ["too", "small:", "at", "least", "40×10"]
+        assert screen.text().split() == ["too", "small:", "needs", "at", "least", "40×10"]
         await screen.pilot.resize_terminal(100, 40)
         await screen.shows(words)
         await screen.until(lambda: screen.app.focused is focused)
@@ -465,7 +465,7 @@ async def test_overlay_opened_in_a_too_small_terminal_works_once_enlarged() -> N
         await screen.shows("too small")
         await screen.press("?")
         await screen.until(lambda: len(screen.app.screen_stack) == 2)
-        assert screen.text().split() == ["too", "small:", "at", "least", "40×10"]
+        assert screen.text().split() == ["too", "small:", "needs", "at", "least", "40×10"]
         await screen.pilot.resize_terminal(80, 24)
         await screen.shows("one line up")
         await screen.until(lambda: screen.app.focused is not None)
