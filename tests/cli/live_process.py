@@ -22,12 +22,12 @@ class Live(Running):
         super().__init__(process)
         self.lines: list[str] = []
 
-    async def said(self, words: str) -> str:
+    async def wait_for_text(self, words: str) -> str:
         """Wait for a line on stderr that contains ``words``, and return it."""
         assert self.process.stderr is not None
         return await self._wait_for_line(self.process.stderr, self.errors, words)
 
-    async def printed(self, words: str) -> str:
+    async def wait_for_output(self, words: str) -> str:
         """Wait for a line on stdout that contains ``words``, and return it."""
         assert self.process.stdout is not None
         return await self._wait_for_line(self.process.stdout, self.lines, words)
@@ -43,9 +43,9 @@ class Live(Running):
             if words in line:
                 return line
 
-    async def ended(self) -> tuple[int, str, str]:
+    async def wait_for_exit(self) -> tuple[int, str, str]:
         """Wait for the end; return the exit status, and all of stdout and stderr."""
-        status, out, errors = await super().ended()
+        status, out, errors = await super().wait_for_exit()
         return status, "\n".join([*self.lines, out]), errors
 
 

@@ -22,7 +22,7 @@ class Running:
         self.process = process
         self.errors: list[str] = []
 
-    async def said(self, words: str) -> str:
+    async def wait_for_text(self, words: str) -> str:
         """Wait for a line on stderr that contains ``words``, and return it."""
         assert self.process.stderr is not None
         while True:
@@ -33,7 +33,7 @@ class Running:
             if words in line:
                 return line
 
-    async def ended(self) -> tuple[int, str, str]:
+    async def wait_for_exit(self) -> tuple[int, str, str]:
         """Wait for the end; return the exit status, the rest of stdout if piped, and stderr."""
         async with asyncio.timeout(PATIENCE):
             out, rest = await self.process.communicate()
@@ -44,7 +44,7 @@ class Running:
     async def interrupt(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
         """Send a signal, and wait for the end."""
         self.process.send_signal(number)
-        return await self.ended()
+        return await self.wait_for_exit()
 
 
 @contextlib.asynccontextmanager

@@ -121,7 +121,7 @@ async def test_prints_the_connection_and_a_final_summary(
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         async with recording("--socket", tmp_path / "s", "-o", path) as record:
-            line = await record.said("recording")
+            line = await record.wait_for_text("recording")
             assert "containerd" in line
             assert "NRI 0.6.1, inferred" in line
             assert "00-nri-scope" in line
@@ -144,7 +144,7 @@ async def test_default_file_is_named_after_host_and_time(tmp_path: Path) -> None
         await runtime.listen(tmp_path / "s")
         (tmp_path / "here").mkdir()
         async with recording("--socket", tmp_path / "s", cwd=tmp_path / "here") as record:
-            await record.said("recording")
+            await record.wait_for_text("recording")
             await record.interrupt()
     (path,) = (tmp_path / "here").iterdir()
     assert path.name.startswith("nri-")
@@ -159,7 +159,7 @@ async def test_restarted_runtime_begins_a_new_session(tmp_path: Path) -> None:
         await runtime.wait_plugins(1)
         await start(runtime)
     try:
-        await record[1].said("waiting for the runtime to return")
+        await record[1].wait_for_text("waiting for the runtime to return")
         async with Runtime(setup("containerd-2.1")) as runtime:
             await runtime.listen(tmp_path / "s")
             await runtime.wait_plugins(1)
@@ -195,7 +195,7 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
         stack, record = await start_record(tmp_path, path, "--once")
         await runtime.wait_plugins(1)
     async with stack:
-        status, _, errors = await record.ended()
+        status, _, errors = await record.wait_for_exit()
     assert status == 0
     assert "session ended: closed by the runtime\n" in errors
 
@@ -204,7 +204,7 @@ async def test_wait_waits_for_a_missing_socket(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     stack, record = await start_record(tmp_path, path, "--wait")
     async with stack:
-        assert "no such socket" in await record.said("waiting for a runtime")
+        assert "no such socket" in await record.wait_for_text("waiting for a runtime")
         async with Runtime(setup()) as runtime:
             await runtime.listen(tmp_path / "s")
             await runtime.wait_plugins(1)
@@ -215,7 +215,7 @@ async def test_wait_waits_for_a_missing_socket(tmp_path: Path) -> None:
 async def test_interrupt_while_waiting_leaves_no_file(tmp_path: Path) -> None:
     stack, record = await start_record(tmp_path, tmp_path / "x.nriscope.db", "--wait")
     async with stack:
-        await record.said("waiting for a runtime")
+        await record.wait_for_text("waiting for a runtime")
         status, _, errors = await record.interrupt()
     assert status == 0
     assert "nothing recorded" in errors
@@ -228,7 +228,7 @@ async def test_nohup_survives_sighup(tmp_path: Path) -> None:
         await runtime.listen(tmp_path / "s")
         arguments = ("--socket", tmp_path / "s", "-o", path)
         async with recording(*arguments, prefix=("nohup",)) as record:
-            await record.said("recording")
+            await record.wait_for_text("recording")
             await runtime.wait_plugins(1)
             record.process.send_signal(signal.SIGHUP)
             await start(runtime)
@@ -243,7 +243,7 @@ async def test_duration_ends_the_recording(tmp_path: Path) -> None:
         async with recording(
             *("--socket", tmp_path / "s", "-o", tmp_path / "x.nriscope.db", "--duration", "300ms")
         ) as record:
-            status, _, errors = await record.ended()
+            status, _, errors = await record.wait_for_exit()
     assert status == 0
     # A busy machine may not let it register in this time.
     assert re.search(r"recorded [12] events? in 1 session|nothing recorded", errors)
@@ -255,7 +255,7 @@ async def test_second_run_continues_the_file(tmp_path: Path) -> None:
         await runtime.listen(tmp_path / "s")
         for _ in range(2):
             async with recording("--socket", tmp_path / "s", "-o", path) as record:
-                await record.said("recording")
+                await record.wait_for_text("recording")
                 await record.interrupt()
     with Recording.open(path) as recorded:
         assert len(recorded.sessions()) == 2
@@ -270,7 +270,7 @@ async def test_print_shows_the_recorded_events(tmp_path: Path) -> None:
                 *("--socket", tmp_path / "s", "-o", tmp_path / f"{print_format}.nriscope.db"),
                 *("--print", print_format),
             ) as record:
-                await record.said("recording")
+                await record.wait_for_text("recording")
                 await runtime.wait_plugins(1)
                 await start(runtime, 3)
                 _, out, _ = await record.interrupt()
@@ -288,7 +288,7 @@ async def test_closed_output_pipe_does_not_end_the_recording(tmp_path: Path) -> 
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
         async with recording("--socket", tmp_path / "s", "-o", path, "--print", "text") as record:
-            await record.said("recording")
+            await record.wait_for_text("recording")
             await runtime.wait_plugins(1)
             assert record.process.stdout is not None
             record.process.stdout._transport.close()  # type: ignore[attr-defined]
@@ -472,7 +472,7 @@ def test_bad_input_gets_one_line_and_status_2(
 
 async def test_bad_input_ends_the_process_with_status_2(tmp_path: Path) -> None:
     async with recording("--socket", "none", cwd=tmp_path) as record:
-        status, out, errors = await record.ended()
+        status, out, errors = await record.wait_for_exit()
     assert (status, out) == (2, "")
     assert len(errors.splitlines()) == 1
     assert not list(tmp_path.iterdir())
@@ -569,7 +569,7 @@ async def test_rejected_reconnection_is_retried(tmp_path: Path) -> None:
         server = await listen_unix(
             tmp_path / "s", lambda: Link(Connection(serves=2, calls=1), refuse)
         )
-        await record.said("not yet")
+        await record.wait_for_text("not yet")
         await server.close()
         async with Runtime(setup()) as runtime:
             await runtime.listen(tmp_path / "s")

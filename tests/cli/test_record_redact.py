@@ -75,7 +75,7 @@ async def test_secrets_never_reach_the_disk(tmp_path: Path) -> None:
             *("--socket", tmp_path / "s", "-o", path, "--print", "jsonl", "--redact"),
             environment={"XDG_STATE_HOME": str(tmp_path / "state")},
         ) as record:
-            await record.said("recording")
+            await record.wait_for_text("recording")
             await runtime.wait_plugins(1)
             await start(runtime)
             _, out, errors = await record.interrupt()
@@ -100,7 +100,7 @@ async def test_filters_match_the_original_values(tmp_path: Path) -> None:
             *("--socket", tmp_path / "s", "-o", path, "--where", "ns:shop", "--redact", rules),
             environment={"XDG_STATE_HOME": str(tmp_path / "state")},
         ) as record:
-            await record.said("recording")
+            await record.wait_for_text("recording")
             await runtime.wait_plugins(1)
             await start(runtime)
             await record.interrupt()
@@ -119,7 +119,7 @@ async def test_the_default_file_name_omits_the_host(tmp_path: Path) -> None:
             environment={"XDG_STATE_HOME": str(tmp_path / "state")},
             cwd=tmp_path,
         ) as record:
-            await record.said("recording")
+            await record.wait_for_text("recording")
             await record.interrupt()
     (path,) = tmp_path.glob("*.nriscope.db")
     assert path.name.startswith("nri-20")
@@ -137,12 +137,12 @@ async def test_redacted_and_other_events_are_not_mixed_in_one_file(
         async with recording(
             "--socket", tmp_path / "s", "-o", path, *flags[0], environment=environment
         ) as record:
-            await record.said("recording")
+            await record.wait_for_text("recording")
             await record.interrupt()
         async with recording(
             "--socket", tmp_path / "s", "-o", path, *flags[1], environment=environment
         ) as record:
-            status, _, errors = await record.ended()
+            status, _, errors = await record.wait_for_exit()
     assert status == 2
     assert "recorded with" in errors and len(errors.splitlines()) == 1
 
@@ -150,7 +150,7 @@ async def test_redacted_and_other_events_are_not_mixed_in_one_file(
 async def test_invalid_rules_give_one_line_and_status_2(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text("[switches]\n\nnamespace = true\n")
     async with recording("--redact", "rules.toml", cwd=tmp_path) as record:
-        status, _, errors = await record.ended()
+        status, _, errors = await record.wait_for_exit()
     assert status == 2
     assert "rules.toml: line 3: unknown switch 'namespace'; did you mean namespaces?" in errors
     assert len(errors.splitlines()) == 1

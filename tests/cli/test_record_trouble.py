@@ -111,7 +111,7 @@ async def running_record(folder: Path, *more: str) -> AsyncIterator[tuple[Runtim
     async with Runtime(setup()) as runtime:
         await runtime.listen(folder / "s")
         async with recording("--socket", folder / "s", "-o", path, *more) as record:
-            await record.said("recording")
+            await record.wait_for_text("recording")
             await runtime.wait_plugins(1)
             yield runtime, record, path
 
@@ -132,7 +132,7 @@ async def test_a_killed_writer_is_replaced_and_its_events_are_one_counted_gap(
         await asyncio.sleep(0.3)
         os.kill(first, signal.SIGKILL)
         await start(runtime, 40)
-        await record.said("killed by SIGKILL; starting another one")
+        await record.wait_for_text("killed by SIGKILL; starting another one")
         await writer_of(record, other_than=first)
         await start(runtime, 5)
         status, _, errors = await record.interrupt()
@@ -157,7 +157,7 @@ async def test_a_killed_writer_without_lost_events_leaves_a_note(tmp_path: Path)
         # It has also reported them as stored.
         await asyncio.sleep(0.3)
         os.kill(await writer_of(record), signal.SIGKILL)
-        await record.said("starting another one")
+        await record.wait_for_text("starting another one")
         await start(runtime, 5)
         status, _, errors = await record.interrupt()
     assert status == 0
@@ -192,7 +192,7 @@ async def test_lost_events_are_counted_if_the_writer_is_killed_at_the_end(tmp_pa
         await start(runtime, 30)
         record.process.send_signal(signal.SIGINT)
         os.kill(first, signal.SIGKILL)
-        status, _, errors = await record.ended()
+        status, _, errors = await record.wait_for_exit()
     lost = assert_complete(path, 30)
     assert status == (2 if lost else 0), errors
 
@@ -219,9 +219,9 @@ async def test_events_wait_in_memory_while_the_disk_is_full(tmp_path: Path) -> N
         _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, most))
         await start(runtime, 100)
-        await record.said("events wait in memory")
+        await record.wait_for_text("events wait in memory")
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, most))
-        await record.said("recording goes on")
+        await record.wait_for_text("recording goes on")
         status, _, _ = await record.interrupt()
     assert status == 0
     assert assert_complete(path, 100) == 0
@@ -264,7 +264,7 @@ async def test_the_writer_stores_its_events_when_the_answering_process_is_killed
         await runtime.wait_for(lambda: not runtime.plugins)
         # The file can be continued immediately.
         async with recording("--socket", tmp_path / "s", "-o", path) as another:
-            await another.said("recording")
+            await another.wait_for_text("recording")
             assert (await another.interrupt())[0] == 0
     with Recording.open(path) as one:
         first, _ = one.sessions()
@@ -280,7 +280,7 @@ async def test_the_next_record_waits_for_the_previous_writer(tmp_path: Path) -> 
         await start(runtime, 50)
         record.process.kill()
         async with recording("--socket", tmp_path / "s", "-o", path) as another:
-            await another.said("recording")
+            await another.wait_for_text("recording")
             assert (await another.interrupt())[0] == 0
     assert_closed(path)
 
@@ -301,7 +301,7 @@ async def test_stop_signals_during_a_burst_lose_no_events(
             if to_both:
                 os.kill(pid, number)
             record.process.send_signal(number)
-        status, _, errors = await record.ended()
+        status, _, errors = await record.wait_for_exit()
         assert not is_running(pid)
     assert (status, assert_complete(path, 300)) == (0, 0), errors
 
@@ -333,7 +333,7 @@ async def test_sigcont_resumes_a_stopped_record(tmp_path: Path) -> None:
         record.process.send_signal(signal.SIGTSTP)
         record.process.send_signal(signal.SIGTERM)
         record.process.send_signal(signal.SIGCONT)
-        status, _, _ = await record.ended()
+        status, _, _ = await record.wait_for_exit()
     assert status == 0
     assert assert_complete(path, 20) == 0
 
@@ -413,7 +413,7 @@ async def test_a_thread_writes_if_no_process_can_be_started(tmp_path: Path) -> N
         )
         record = Record(process)
         try:
-            words = await record.said("using a thread instead")
+            words = await record.wait_for_text("using a thread instead")
             assert str(nowhere) in words
             await runtime.wait_plugins(1)
             assert children(process.pid) == []
@@ -444,7 +444,7 @@ async def test_a_killed_writer_of_live_diff_is_replaced(tmp_path: Path) -> None:
             await start(runtime, 10)
             await asyncio.sleep(0.3)
             os.kill(writer, signal.SIGKILL)
-            await one.said("killed by SIGKILL; starting another one")
+            await one.wait_for_text("killed by SIGKILL; starting another one")
             await start(runtime, 10)
             status, _, errors = await one.interrupt()
     assert status == 2, errors

@@ -108,7 +108,7 @@ async def test_a_launched_plugin_adjusts_and_is_recorded(
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
-        await tap.said("tapping 20-thing at containerd")
+        await tap.wait_for_text("tapping 20-thing at containerd")
         await runtime.wait_plugins(1)
         (answer,) = await create(runtime)
         assert isinstance(answer.reply, api.CreateContainerResponse)
@@ -132,7 +132,7 @@ async def test_print_shows_selected_events_and_output(
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
     arguments = ("--socket", socket, "-o", file, "--print", "jsonl")
     async with tapping(*arguments, "--where", "event:CreateContainer", "--", plugin) as tap:
-        await tap.said("tapping")
+        await tap.wait_for_text("tapping")
         await runtime.wait_plugins(1)
         await create(runtime)
         status, out, _ = await tap.interrupt()
@@ -151,7 +151,7 @@ async def test_redacted_output_is_printed_as_recorded(
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=start)
     arguments = ("--socket", socket, "-o", file, "--print", "jsonl", "--redact")
     async with tapping(*arguments, "--", plugin) as tap:
-        await tap.said("tapping")
+        await tap.wait_for_text("tapping")
         await runtime.wait_plugins(1)
         _, out, _ = await tap.interrupt()
     lines = [json.loads(line) for line in out.splitlines()]
@@ -170,7 +170,7 @@ async def test_name_index_and_variables_are_set_as_by_a_runtime(
     plugin = plugin_file(tmp_path / "thing.py", start=start)
     options = ("--index", "07", "--name", "other", "--env", "MORE=1")
     async with tapping("--socket", socket, "-o", file, *options, "--", plugin, "--verbose") as tap:
-        await tap.said("tapping 07-other")
+        await tap.wait_for_text("tapping 07-other")
         await tap.interrupt()
     environment, argv = eval(dump.read_text())
     identity = {"NRI_PLUGIN_NAME=other", "NRI_PLUGIN_IDX=07"}
@@ -190,7 +190,7 @@ async def test_the_exit_status_is_that_of_the_plugin(
         await runtime.wait_plugins(1)
         (answer,) = await create(runtime)
         assert isinstance(answer.error, ConnectionClosed)
-        assert (await tap.ended())[0] == status
+        assert (await tap.wait_for_exit())[0] == status
     with Recording.open(file) as recorded:
         assert recorded.sessions()[0].end_reason
 
@@ -206,7 +206,7 @@ async def test_signals_are_forwarded_to_the_plugin(
     body = f"    def configure(self, *_):\n        {start.splitlines()[-1]}\n"
     plugin = plugin_file(tmp_path / "20-thing", body, start="import signal")
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
-        await tap.said("tapping")
+        await tap.wait_for_text("tapping")
         await runtime.wait_plugins(1)
         status, _, err = await tap.interrupt(number)
     assert status == 5, err
@@ -218,7 +218,7 @@ async def test_nohup_survives_sighup(
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
     async with tapping("--socket", socket, "-o", file, "--", plugin, prefix=("nohup",)) as tap:
-        await tap.said("tapping")
+        await tap.wait_for_text("tapping")
         await runtime.wait_plugins(1)
         tap.process.send_signal(signal.SIGHUP)
         await create(runtime)
@@ -232,10 +232,10 @@ async def test_the_plugin_ends_when_the_runtime_shuts_down(
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=PRINTS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
-        pid = int((await tap.said("pid ")).split()[-1])
+        pid = int((await tap.wait_for_text("pid ")).split()[-1])
         await runtime.wait_plugins(1)
         await runtime.shut_down()
-        status, _, err = await tap.ended()
+        status, _, err = await tap.wait_for_exit()
     assert status == 0, err
     assert "session ended" in err and "runtime" in err
     assert not is_running(pid)
@@ -246,7 +246,7 @@ async def test_a_killed_tap_disconnects_and_leaves_no_processes(
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS, start=PRINTS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
-        pid = int((await tap.said("pid ")).split()[-1])
+        pid = int((await tap.wait_for_text("pid ")).split()[-1])
         await runtime.wait_plugins(1)
         await create(runtime, 3)
         await wait_until_recorded(file, "CreateContainer", 3)
@@ -268,7 +268,7 @@ async def test_a_killed_relay_process_ends_the_tap_with_an_error(
         await create(runtime, 3)
         await wait_until_recorded(file, "CreateContainer", 3)
         os.kill(relayer_of(tap.process.pid), signal.SIGKILL)
-        status, _, err = await tap.ended()
+        status, _, err = await tap.wait_for_exit()
     assert status == 2
     message = "relaying has stopped: the relay process ended, killed by SIGKILL"
     assert message in err
@@ -285,7 +285,7 @@ async def test_a_stopped_tap_keeps_relaying_and_reports_lost_events(
         tap.process.send_signal(signal.SIGSTOP)
         answers = await create(runtime, 30, size=3_000_000)
         tap.process.send_signal(signal.SIGCONT)
-        await tap.said("20-thing: recording stopped: the recorder could not follow")
+        await tap.wait_for_text("20-thing: recording stopped: the recorder could not follow")
     assert all(isinstance(answer.reply, api.CreateContainerResponse) for answer in answers)
 
 
@@ -298,7 +298,7 @@ async def test_a_write_error_of_the_recorder_does_not_affect_the_plugin(
         await runtime.wait_plugins(1)
         answers = await create(runtime, 150, size=50_000)
         # The error is reported, and delays no reply.
-        await tap.said(f"{file}: ")
+        await tap.wait_for_text(f"{file}: ")
         answers += await create(runtime, 50)
     assert [answer.error for answer in answers] == [None] * 200
     assert names(file).count("CreateContainer") < 200
@@ -309,7 +309,7 @@ async def test_several_plugins_can_connect_to_a_socket(
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         first, second = small_plugin("10-first"), small_plugin("20-second")
         for plugin in (first, second):
             await plugin.connect(listen)
@@ -317,7 +317,7 @@ async def test_several_plugins_can_connect_to_a_socket(
         await runtime.wait_plugins(2)
         await create(runtime)
         first.connected.close()
-        await tap.said("10-first: session ended")
+        await tap.wait_for_text("10-first: session ended")
         await create(runtime)
         status, _, err = await tap.interrupt()
     assert status == 0
@@ -335,7 +335,7 @@ async def test_without_a_runtime_connections_are_closed_immediately(
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         for _ in range(3):
             plugin = small_plugin()
             await plugin.connect(listen)
@@ -351,11 +351,11 @@ async def test_wait_keeps_a_plugin_until_the_runtime_starts(
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file, "--wait") as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         plugin = small_plugin()
         await plugin.connect(listen)
         registering = asyncio.ensure_future(plugin.register())
-        await tap.said("waiting for a runtime")
+        await tap.wait_for_text("waiting for a runtime")
         async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
             await runtime.listen(socket)
             await registering
@@ -385,13 +385,13 @@ async def test_a_second_plugin_of_the_same_name_is_reported(
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         for number in (1, 2):
             plugin = small_plugin("10-same")
             await plugin.connect(listen)
             await plugin.register()
             await runtime.wait_plugins(number)
-        await tap.said("another plugin is tapped as 10-same")
+        await tap.wait_for_text("another plugin is tapped as 10-same")
 
 
 async def test_a_plugin_that_ignores_a_signal_is_killed(
@@ -405,10 +405,10 @@ async def test_a_plugin_that_ignores_a_signal_is_killed(
 """
     plugin = plugin_file(tmp_path / "20-thing", body, start=PRINTS_PID)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
-        pid = int((await tap.said("pid ")).split()[-1])
+        pid = int((await tap.wait_for_text("pid ")).split()[-1])
         await runtime.wait_plugins(1)
         creating = asyncio.ensure_future(create(runtime))
-        await tap.said("busy")
+        await tap.wait_for_text("busy")
         status, _, err = await tap.interrupt(signal.SIGTERM)
         (answer,) = await creating
     assert isinstance(answer.error, ConnectionClosed | DeadlineExceeded)
@@ -424,11 +424,11 @@ async def test_wait_forgets_a_plugin_that_disconnects(
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file, "--wait") as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         for _ in range(3):
             plugin = small_plugin()
             await plugin.connect(listen)
-            await tap.said("waiting for a runtime")
+            await tap.wait_for_text("waiting for a runtime")
             plugin.connected.close()
         async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
             await runtime.listen(socket)
@@ -511,7 +511,7 @@ def test_invalid_input_prints_one_line(
 async def failure(*arguments: str | Path) -> str:
     """Run a tap that fails to start; return its error line."""
     async with tapping(*arguments) as tap:
-        status, out, err = await tap.ended()
+        status, out, err = await tap.wait_for_exit()
     assert (status, out) == (2, ""), err
     assert err.splitlines()[-1].startswith("nri-scope: "), err
     return err.splitlines()[-1]
@@ -570,13 +570,13 @@ async def test_a_rejected_registration_at_a_socket_is_reported(
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         plugin = small_plugin("xx-thing")
         await plugin.connect(listen)
         with pytest.raises((RpcError, ConnectionClosed)):
             await plugin.register()
         plugin.connected.close()
-        line = await tap.said("xx-thing: the runtime refused the registration")
+        line = await tap.wait_for_text("xx-thing: the runtime refused the registration")
         assert "index" in line
         await tap.interrupt()
 
@@ -595,7 +595,7 @@ async def test_a_second_registration_is_rejected_by_the_runtime(
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         plugin = small_plugin("10-twice")
         await plugin.connect(listen)
         await plugin.register()
@@ -615,7 +615,7 @@ async def test_two_taps_cannot_write_to_one_file(
 ) -> None:
     listen = tmp_path / "tap.sock"
     async with tapping("--socket", socket, "--listen", listen, "-o", file) as tap:
-        await tap.said("plugins can connect")
+        await tap.wait_for_text("plugins can connect")
         line = await failure("--socket", socket, "--listen", tmp_path / "other.sock", "-o", file)
         assert str(file) in line
         line = await failure("--socket", socket, "--listen", listen, "-o", tmp_path / "other.db")
