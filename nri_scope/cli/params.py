@@ -262,7 +262,7 @@ def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
         (
             "--stable-tokens",
             "Make tokens with this user's key, so that a recording gets the same tokens each time. "
-            "Do not use it for recordings by others.",
+            "Do not use it for recordings made by others.",
         ),
     ):
         command = click.option(name, is_flag=True, help=help_text)(command)

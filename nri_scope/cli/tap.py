@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _FAULTS = (
     "--delay, --drop and --error inject faults, to test resilience; do not use them in production."
-    " EVENT is an event's name or `all`, P a probability (default 1). Each injected fault is noted"
-    " in the recording."
+    " EVENT is an event's name or `all`, P a probability (default 1). Notes in the recording list"
+    " the requested faults and count the injected ones."
 )
 
 

@@ -19,7 +19,7 @@ class Verdict(StrEnum):
     """An error status."""
     CRASH = "crash"
     """The connection ended before a reply came."""
-    RUBBISH = "rubbish"
+    MALFORMED = "malformed"
     """The reply cannot be decoded, or violates the protocol."""
     CONFLICT = "conflict"
     """The runtime rejects a valid reply, for example because of another plugin's."""

@@ -80,9 +80,9 @@ def verdict(error: NriScopeError | None) -> Verdict:
         case DeadlineExceeded():
             return Verdict.LATE
         case ConnectionClosed(reason=reason) if reason.startswith(BROKEN):
-            return Verdict.RUBBISH
+            return Verdict.MALFORMED
         case ConnectionClosed():
             return Verdict.CRASH
         case RpcError():
             return Verdict.ERROR
-    return Verdict.RUBBISH
+    return Verdict.MALFORMED

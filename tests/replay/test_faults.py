@@ -274,7 +274,7 @@ def test_split_synchronize_contains_all_containers(tmp_path: Path) -> None:
     assert replayed.ok
 
 
-def test_a_reply_without_more_to_a_part_is_rubbish(tmp_path: Path) -> None:
+def test_a_reply_without_more_to_a_part_is_malformed(tmp_path: Path) -> None:
     containers = [container(f"c{number}") for number in range(9)]
     path = recording(
         tmp_path / "state.nriscope.db",
@@ -285,7 +285,7 @@ def test_a_reply_without_more_to_a_part_is_rubbish(tmp_path: Path) -> None:
     peer.on["Synchronize"] = lambda request: b""
     replayed = played_to_peers(job_of(path, {}, faults=["split-sync"]), peer)
     (reply,) = replayed.replies()
-    assert reply.verdict is Verdict.RUBBISH
+    assert reply.verdict is Verdict.MALFORMED
     assert not peer.events
 
 

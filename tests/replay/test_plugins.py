@@ -179,8 +179,8 @@ def test_an_undecodable_reply_fails_the_creation(one_life: Path, profile: str) -
     peer = SmallPlugin("10-peer")
     peer.on["CreateContainer"] = lambda request: b"\xff\xff\xff"
     replayed = played_to_peers(job_of(one_life, {}, profile=profile), peer)
-    (rubbish,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
-    assert rubbish.verdict is Verdict.RUBBISH
+    (malformed,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
+    assert malformed.verdict is Verdict.MALFORMED
     assert not replayed.container("shop/web/app").created
 
 
@@ -189,7 +189,7 @@ def test_an_undecodable_reply_to_synchronize_is_reported(one_life: Path) -> None
     peer.on["Synchronize"] = lambda request: b"\xff\xff\xff"
     replayed = played_to_peers(job_of(one_life, {}), peer)
     assert [(one.event, one.verdict) for one in replayed.replies()] == [
-        ("Synchronize", Verdict.RUBBISH)
+        ("Synchronize", Verdict.MALFORMED)
     ]
     assert replayed.plugins[0].gone_after == 0
 
