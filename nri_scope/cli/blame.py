@@ -45,7 +45,9 @@ The gutter: owner, evidence (letters, explained after the output), and kind of c
 @click.option(
     "--changed", is_flag=True, help="Show only changed lines and the keys that contain them."
 )
-@click.option("--exit-code", is_flag=True, help="Exit with status 1 if a plugin changed the container.")
+@click.option(
+    "--exit-code", is_flag=True, help="Exit with status 1 if a plugin changed the container."
+)
 @redact_option
 @format_option(
     "text|json|markdown",

@@ -18,7 +18,7 @@ def test_every_column_is_described() -> None:
 
 def test_references_and_keys_are_named() -> None:
     text = render()
-    assert "| `pod_object` | integer or null | → `object.id`; the request's pod |" in text
+    assert "| `pod_object` | integer or null | → `object.id`; the pod in the request |" in text
     assert "| `id` (key) | integer |" in text
     assert "The key is (session, event, position)" in text
     assert "Indexed by container, pod." in text
