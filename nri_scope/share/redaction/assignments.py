@@ -34,7 +34,7 @@ _BARE = re.compile(r"[^\s,;&|]*")
 _GOES_ON = re.compile(r"[,;&|][^\s\"'`]")
 _NEXT = re.compile(r"[,;&|][ ]?[A-Za-z_][A-Za-z0-9_.-]{0,60}=")
 # A shell does not end a word at a comma.
-_NEXT_OF_OPTION = re.compile(r"[;&|][ ]?[A-Za-z_][A-Za-z0-9_.-]{0,60}=")
+_NEXT_OF_OPTION = re.compile(rf"(?!,){_NEXT.pattern}")
 _QUERY = re.compile(r"[^\s&\"'<>#]*")
 _QUERY_KEYS = words("key sig code")
 _UP_TO_SEMICOLON = re.compile(r"[^;\n]*")

@@ -11,7 +11,7 @@ from .credentials import REFERENCE, replace_credential
 from .free_text import substitute
 from .known_values import Strength
 from .re2_patterns import Pattern
-from .tokens import PLAIN_TOKEN, is_token
+from .tokens import is_token
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -27,7 +27,6 @@ _WHOLE_URL = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+.-]{0,40}:)?//([^\s:@/?#]*:.+)@[^\s@\"'<>]+", re.DOTALL
 )
 _PORT = re.compile(r"[0-9]{1,5}(?:/|$)")
-_DIGEST = re.compile(r"[a-z0-9]{3,10}:[0-9a-f]{32}")
 # user:password@tcp(host:3306)/database, also without a host.
 _GO_MYSQL = Pattern(r"[^\s\"'<>:@/?#=,;]+:([^\s\"'<>]+)@(?:[a-z0-9]{0,10}\([^()\s]*\))?/")
 # user/password@//host:1521/service
@@ -57,7 +56,6 @@ _SQL = tuple(
     )
 )
 _SQL_BARE = Pattern(r"(?i)\b(?:create|alter)\s+user\s+[^\s;]+\s+identified\s+by\s+([^\s;,\"'`\\]+)")
-_HAS_TOKEN = re.compile(PLAIN_TOKEN)
 
 
 def redact_connections(engine: Engine, text: str, place: str, depth: int) -> str:
