@@ -34,12 +34,12 @@ from nri_scope.differ.live.probe_mover import INITIAL_INDICES, Placer
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
-from nri_scope.logger.writer_messages import RecordingOptions
-from nri_scope.logger.writer_process import WriterProcess
 from nri_scope.nri.events import Event, events_in
 from nri_scope.process.signals import stop_signals
 from nri_scope.recording.reader import Recording
 from nri_scope.transport.loop import prepare_process, run
+from nri_scope.writer.messages import RecordingOptions
+from nri_scope.writer.supervisor import WriterProcess
 
 if TYPE_CHECKING:
     from nri_scope.logger.logger import SessionReport

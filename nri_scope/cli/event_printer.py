@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from nri_scope.events import CapturedCall, Event
 from nri_scope.logger.background_output import Background
-from nri_scope.logger.writer_main import serve
 from nri_scope.recording.records import to_json
+from nri_scope.writer.main import serve
 
 from .log_lines import LogPrinter
 from .output import Output
@@ -48,4 +48,4 @@ class Printer:
 def main(descriptor: int, print_format: str) -> int:
     """Write and print the events received through a channel; return the exit status."""
     printer = Printer(print_format)
-    return serve(descriptor, printer.show, printer.close)
+    return serve(descriptor, printer.show, finish=printer.close)

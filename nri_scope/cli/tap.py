@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import time_ns
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nri_scope.logger.background_output import Background
-    from nri_scope.runtime.output import Stream
     from nri_scope.tap.launched_plugin import Launch
     from nri_scope.tap.run import Tap
 
-    from .trace_printer import Trace
+TRACES = "nri_scope.cli.trace_printer"
+"""Name of the module of a writer that also prints a trace."""
 
 _FAULTS = (
     "--delay, --drop and --error inject faults, to test resilience; do not use them in production."
@@ -165,34 +164,26 @@ def _tap(options: Options) -> int:
     from nri_scope.logger.default_file import default_path
     from nri_scope.tap.run import run_tap
 
-    from .trace_printer import Trace
-
     listen = options["listen"]
     output = options["output"] or default_path(Path(), with_host=options["redact"] is None)
     settings = settings_of(options, output)
-    settings.check()
     plugin = _launch(options) if listen is None else None
     # In the background: a stopped terminal must not delay the runtime.
     notices = Background(say, waiting_max=1000)
     printed = Background(say, waiting_max=10_000)
     print_format = options["print_format"]
-    trace = None
+    program = ()
     if print_format:
-        redaction = settings.redaction()
-        redact = redaction.printed if redaction else None
-        trace = Trace(print_format, several=listen is not None, redact=redact)
+        program = (TRACES, print_format, *(("several",) if listen is not None else ()))
     try:
-        work = _work(options, plugin, trace, printed)
-        return run_tap(settings, work, notices.put, trace.show if trace else None)
+        return run_tap(settings, _work(options, plugin, printed), notices.put, *program)
     finally:
-        if trace:
-            trace.close()
         printed.close()
         notices.close()
 
 
 def _work(
-    options: Options, plugin: Launch | None, trace: Trace | None, printed: Background[str]
+    options: Options, plugin: Launch | None, printed: Background[str]
 ) -> Callable[[Tap], Awaitable[int]]:
     socket, wait, listen = options["socket"], options["wait"], options["listen"]
     if plugin is None:
@@ -200,18 +191,10 @@ def _work(
 
         assert listen is not None
         return at_socket(listen, socket, wait=wait)
-    from nri_scope.nri.identity import plugin_id
     from nri_scope.tap.launched_plugin import to_socket
 
-    name = plugin_id(plugin.identity.index, plugin.identity.name)
-
-    def on_output(stream: Stream, line: str, mono_ns: int) -> None:
-        if trace is not None:
-            trace.printed(time_ns(), name, stream.value, line)
-        else:
-            printed.put(line)
-
-    return to_socket(plugin, socket, on_output, wait=wait)
+    show = None if options["print_format"] else printed.put
+    return to_socket(plugin, socket, show, wait=wait)
 
 
 def _launch(options: Options) -> Launch:

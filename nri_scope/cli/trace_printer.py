@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print a plugin's requests and replies as they happen, like strace."""
+"""Print a plugin's requests and replies as they happen, like strace.
+
+`main` is the entry point of a process that writes the recording of a tap and prints the trace.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from time import time_ns
 from typing import NamedTuple
@@ -13,7 +15,9 @@ from typing import NamedTuple
 from nri_scope.events import CapturedCall, Event
 from nri_scope.logger.background_output import Background
 from nri_scope.nri.plain import Plain
+from nri_scope.recorder.inbox import ShownLine
 from nri_scope.recording.records import rfc3339, to_json
+from nri_scope.writer.main import serve
 
 from .output import Output
 from .trace_lines import Exchange, TraceLines
@@ -28,13 +32,6 @@ WAITING_BYTES_MAX = 16 << 20
 OUTPUT_DELAY_S = 0.12
 """Seconds that a plugin's output waits for earlier exchanges, which the recorder forwards once they
 are written, up to 50 ms later."""
-
-
-class _Output(NamedTuple):
-    at_ns: int
-    plugin: str
-    stream: str
-    text: str
 
 
 class _OutputTurn(NamedTuple):
@@ -54,14 +51,12 @@ class Trace:
         print_format: str,
         *,
         several: bool = False,
-        redact: Callable[[str], str] | None = None,
     ) -> None:
         """Start the output. ``print_format``: text or jsonl. ``several``: show the plugin in each
-        line of text. ``redact``: applied to plugins' output; the recorder redacts exchanges.
+        line of text.
         """
         self._output = Output()
         self._jsonl = print_format == "jsonl"
-        self._redact = redact
         self._lines = TraceLines(
             width=self._output.width,
             with_plugin=several,
@@ -69,7 +64,7 @@ class Trace:
         )
         # Each of the two counters is changed by one thread only.
         self._bytes_in = self._bytes_out = 0
-        self._output_lines: deque[_Output] = deque(maxlen=WAITING_MAX)
+        self._output_lines: deque[ShownLine] = deque(maxlen=WAITING_MAX)
         self._closing = threading.Event()
         self._background = Background[Exchange | _OutputTurn](
             self._print,
@@ -87,9 +82,9 @@ class Trace:
         self._bytes_in += size
         self._background.put(Exchange(event, captured))
 
-    def printed(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
-        """Queue a line of a plugin's ``stream``: stdout or stderr. ``at_ns``: wall clock."""
-        self._output_lines.append(_Output(at_ns, plugin, stream, text))
+    def printed(self, line: ShownLine) -> None:
+        """Queue a line that a plugin printed."""
+        self._output_lines.append(line)
         self._background.put(_OutputTurn(ready=False))
 
     def close(self) -> None:
@@ -136,9 +131,7 @@ class Trace:
         while lines and (until_ns is None or lines[0].at_ns < until_ns):
             self._print_line(lines.popleft())
 
-    def _print_line(self, printed: _Output) -> None:
-        if self._redact is not None:
-            printed = printed._replace(text=self._redact(printed.text))
+    def _print_line(self, printed: ShownLine) -> None:
         if self._jsonl:
             line: dict[str, Plain] = {"at": rfc3339(printed.at_ns), "plugin": printed.plugin}
             line |= {"stream": printed.stream, "text": printed.text}
@@ -152,3 +145,9 @@ class Trace:
     def _print_skipped(self, count: int) -> None:
         text = f"{count} lines were not printed; recorded events are in the recording"
         self._output.line(to_json({"skipped": count}) if self._jsonl else text)
+
+
+def main(descriptor: int, print_format: str, *several: str) -> int:
+    """Write and print what is received through a channel; return the exit status."""
+    trace = Trace(print_format, several=bool(several))
+    return serve(descriptor, trace.show, trace.printed, trace.close)

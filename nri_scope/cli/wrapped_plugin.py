@@ -7,13 +7,11 @@ Runtimes discard a plugin's output, so messages are written to a file beside the
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic, sleep
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.logger.logfile import LogFile, log_beside
@@ -21,18 +19,13 @@ from nri_scope.logger.settings import LAUNCHED_FOLDER
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.plugin import Identity, launched
 from nri_scope.runtime.command import PLUGIN_DESCRIPTOR, Command
-from nri_scope.runtime.output import Stream
 from nri_scope.tap.launched_plugin import Launch, tap_launched
 from nri_scope.tap.run import Tap, run_tap
 from nri_scope.tap.settings import Settings
 
 START_S = 2.5
-"""Seconds for the tap to start, after which the plugin runs without it. Runtimes allow 5 s in total
-for a plugin to register."""
-PREVIOUS_TAP_S = 2.0
-"""Seconds, as part of `START_S`, to wait for a previous tap that still writes to the recording."""
-RELAY_S = 0.5
-"""Minimum seconds for the relay process to start, even if `START_S` has passed."""
+"""Seconds to open the recording, after which the plugin runs without a tap. They include up to 2 s
+for the writer of a previous tap to finish. Runtimes allow 5 s in total for a plugin to register."""
 
 
 def run_wrapped(
@@ -59,7 +52,6 @@ def run_wrapped(
     log.use(log_beside(Path(settings.output)))
     is_taken = False
     status = 1
-    began = monotonic()
 
     def take() -> socket.socket:
         nonlocal is_taken
@@ -67,7 +59,7 @@ def run_wrapped(
         return socket.socket(fileno=launch.descriptor)
 
     async def work(tap: Tap) -> int:
-        return await tap_launched(plugin, take, _discard_output, tap)
+        return await tap_launched(plugin, take, lambda line: None, tap)
 
     try:
         _check_socket(launch.descriptor)
@@ -81,10 +73,7 @@ def run_wrapped(
             # Any other folder was given by the user, and existed when the plugin was wrapped.
             with contextlib.suppress(OSError):
                 LAUNCHED_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _wait_for_previous_tap(Path(settings.output))
-        status = run_tap(
-            settings, work, log.write, start_s=max(RELAY_S, began + START_S - monotonic())
-        )
+        status = run_tap(settings, work, log.write, start_s=START_S)
     except BaseException as error:
         kind = "" if isinstance(error, NriScopeError) else f"{type(error).__name__}: "
         words = f"{kind}{error}"
@@ -95,30 +84,6 @@ def run_wrapped(
     log.close()
     # Skip joining remaining threads, which are no longer needed.
     os._exit(status)
-
-
-def _wait_for_previous_tap(path: Path) -> None:
-    """Wait for a tap from before the runtime's restart, which may still write to the file."""
-    deadline = monotonic() + PREVIOUS_TAP_S
-    while monotonic() < deadline and _is_recorded_to(path):
-        sleep(0.05)
-
-
-def _is_recorded_to(path: Path) -> bool:
-    try:
-        # O_NONBLOCK: opening a named pipe would block. Other bad files are reported later.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _check_socket(descriptor: int) -> None:
@@ -135,7 +100,3 @@ def _for_plugin(environment: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return the runtime's variables, with the plugin's own descriptor number."""
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     return variables | {"NRI_PLUGIN_SOCKET": str(PLUGIN_DESCRIPTOR)}
-
-
-def _discard_output(stream: Stream, line: str, mono_ns: int) -> None:
-    pass

@@ -20,12 +20,12 @@ from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.wire import RequestReceived
+from nri_scope.writer.messages import RecordingOptions
+from nri_scope.writer.supervisor import WriterProcess
 
 from .logfile import LogFile, log_beside
 from .logger import Logger, SessionReport
 from .settings import Settings, parse_settings
-from .writer_messages import RecordingOptions
-from .writer_process import WriterProcess
 
 REOPEN_PAUSE_S = 10.0
 """Pause in seconds after the first failed attempt to open the recording, and its increment."""

@@ -18,11 +18,11 @@ from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.recording.display import many
 from nri_scope.transport.loop import prepare_process, run
+from nri_scope.writer.messages import RecordingOptions
+from nri_scope.writer.supervisor import WriterProcess
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
-from .writer_messages import RecordingOptions
-from .writer_process import WriterProcess
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter

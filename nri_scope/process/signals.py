@@ -78,6 +78,26 @@ def stop_signals(
                 signal.signal(number, signal.SIG_DFL if former is None else former)
 
 
+@contextmanager
+def terminal_stops_refused(
+    on_refused: Callable[[], object], loop: asyncio.AbstractEventLoop
+) -> Iterator[None]:
+    """Do not let a terminal stop this process, for whose replies other processes wait.
+
+    ``on_refused`` is called as a callback of ``loop`` for each ^Z. SIGTTOU, for output from the
+    background, is ignored. Must be used in the main thread.
+    """
+    former = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGTTOU)}
+    if former[signal.SIGTSTP] is not signal.SIG_IGN:
+        signal.signal(signal.SIGTSTP, lambda number, frame: loop.call_soon_threadsafe(on_refused))
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
 def ignore_stop_signals() -> None:
     """Ignore all stop signals until the process ends."""
     for number in STOP_SIGNALS:

@@ -81,7 +81,17 @@ class PluginLine:
     text: str
 
 
-ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine
+@dataclass(frozen=True, slots=True)
+class ShownLine:
+    """Line printed by a plugin, to be printed but not recorded."""
+
+    at_ns: int
+    plugin: str
+    stream: str
+    text: str
+
+
+ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine | ShownLine
 """Queue entries other than events."""
 Entry = tuple[int, CapturedCall] | ControlEntry
 
@@ -135,13 +145,13 @@ class Inbox:
 
     def put_control(self, entry: ControlEntry) -> None:
         """Queue an entry other than an event. A full queue rejects only notes and plugin output."""
-        if isinstance(entry, NoteEntry | PluginLine):
+        if isinstance(entry, NoteEntry | PluginLine | ShownLine):
             if self._full or self._put_bytes - self._done_bytes > self._limit:
                 return
         elif self._gaps:
             self.flush_gaps()
         self._put_bytes += ITEM_BYTES
-        if type(entry) is PluginLine:
+        if isinstance(entry, PluginLine | ShownLine):
             self._put_bytes += len(entry.text)
         self._entries.append(entry)
         if self._asleep:
@@ -231,7 +241,7 @@ class Inbox:
         for entry in entries:
             if type(entry) is tuple:
                 size += len(entry[1].request) + len(entry[1].reply)
-            elif type(entry) is PluginLine:
+            elif isinstance(entry, PluginLine | ShownLine):
                 size += len(entry.text)
         self._done_bytes += size
 

@@ -27,7 +27,7 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 from .checkpoint import Checkpointer
 from .content_store import ObjectStore
 from .encode import Encoder, OpenSession
-from .inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, Resume
+from .inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, Resume, ShownLine
 from .ring import Ring, oldest_stretch, remove_oldest_stretch
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class BatchResult:
     ended: list[int] = field(default_factory=list)
     """Numbers of the sessions that ended."""
     events: list[tuple[Event, CapturedCall]] = field(default_factory=list)
+    shown: list[ShownLine] = field(default_factory=list)
+    """Lines to print, which are not in the file."""
     problems: list[str] = field(default_factory=list)
     """Problems that did not abort the batch."""
 
@@ -373,6 +375,8 @@ class TransactionWriter:
                         (number, int64(at_ns), named(stream), storable(text)),
                     )
                     self._stretch_bytes += len(text) + _ROW_BYTES
+            case ShownLine():
+                written.shown.append(entry)
             case (number, item) if number in self._refused:
                 self._refuse(TOO_MANY_SESSIONS, item.wall_ns, item.wall_ns, 1, written)
             case (number, item):

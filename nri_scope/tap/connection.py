@@ -1,25 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tapped connection, relayed by another process and recorded by this one."""
+"""One tapped connection: relayed immediately, decoded some milliseconds later."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic_ns
 
+from nri_scope.errors import UsageError
 from nri_scope.events import SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
 from nri_scope.recorder.sink import PrintSink
-from nri_scope.transport.relay import RelayEnd
+from nri_scope.transport.relay import Relay, RelayEnd
 
 from .faults import Faults
-from .relay_process import Relaying, Relays
 from .session import TapSession
 
 REFUSED_S = 0.5
 """Seconds until a refused plugin is reported as still connected; most have exited by then."""
+WAIT_S = 0.005
+"""Seconds for which relayed data waits to be decoded. Decoding it immediately would take processor
+time for which the receiver may be waiting."""
+TURN_PIECES = 4
+"""Maximum number of pieces decoded before the event loop checks its sockets again."""
+WAITING_BYTES_MAX = 4 << 20
+"""Maximum bytes that wait to be decoded. A connection with more is decoded while it is relayed,
+which slows its sender down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +38,6 @@ class TapEnd:
 
     reason: str
     """The reason why it ended, for display."""
-    by_us: bool
-    """Whether the tap closed the connection; otherwise the runtime or the plugin did."""
     registered: bool
     """Whether the runtime had accepted the plugin's registration."""
     refused: str
@@ -43,7 +51,6 @@ class Connection:
 
     def __init__(
         self,
-        relays: Relays,
         sink: PrintSink,
         named: Identity | None,
         on_began: Callable[[SessionStart], None],
@@ -51,11 +58,11 @@ class Connection:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Prepare a session. ``named`` is the runtime's name for the plugin, which may register
-        under another name. ``say`` is called with problems for the user.
+        under another name. ``say`` is called with problems for the user. Requires an event loop.
         """
         self.faults_made = ""
         """Summary of the injected faults, set once the connection has ended."""
-        self._relays = relays
+        self._loop = asyncio.get_running_loop()
         self._say = say
         self._faults = faults if faults is not None and faults.any else None
         notes = () if self._faults is None else (self._faults.announcement,)
@@ -67,37 +74,51 @@ class Connection:
             on_stopped=self._recording_stopped,
             notes=notes,
         )
-        self._relaying: Relaying | None = None
+        self._relay: Relay | None = None
+        self._pieces: deque[tuple[bool, bytes, int, int]] = deque()
+        self._waiting_bytes = 0
+        self._is_scheduled = False
 
     async def relay(self, runtime: socket.socket, plugin: socket.socket) -> TapEnd:
-        """Relay until either end closes the connection. Closes both sockets in this process.
+        """Relay until either end closes the connection. Closes both sockets.
 
-        Raises `UsageError` if relaying is impossible.
+        Raises UsageError if relaying is impossible.
         """
-        session = self._session
-        relaying = self._relaying = self._relays.begin(runtime, plugin, session, self._faults)
+        session, faults = self._session, self._faults
+        faulty = None
+        if faults is not None:
+            # Imported late: decoding NRI messages takes memory, and is needed for faults only.
+            from .fault_injection import Faulty
+
+            faulty = Faulty(faults)
+            faulty.on_dropped = session.expect_dropped
         try:
-            relayed = await relaying.wait_closed()
+            relay = self._relay = Relay(
+                runtime, plugin, self._on_piece, fault_hook=faulty, on_failure=self._stop_recording
+            )
+        except OSError as error:
+            runtime.close()
+            plugin.close()
+            words = (error.strerror or str(error)).lower()
+            raise UsageError(f"the connection cannot be relayed: {words}") from error
+        try:
+            end = await relay.wait_closed()
         except asyncio.CancelledError:
-            relaying.close("the tap was cancelled")
+            relay.close("the tap was cancelled")
             raise
-        reason = _end_reason(relayed.end, session.in_message)
-        self.faults_made = relayed.faults
-        if relayed.faults:
-            session.note(relayed.faults)
-        session.ended(reason, relayed.at_ns)
-        return TapEnd(
-            reason,
-            relayed.end.by_first is None,
-            session.registered,
-            session.refused,
-            self._plugin,
-        )
+        ended_ns = monotonic_ns()
+        self._decode(len(self._pieces))
+        reason = _end_reason(end, session.in_message)
+        if faulty is not None:
+            self.faults_made = faulty.summary()
+            session.note(self.faults_made)
+        session.ended(reason, ended_ns)
+        return TapEnd(reason, session.registered, session.refused, self._plugin)
 
     def close(self, reason: str) -> None:
         """Close the connection at both ends."""
-        if self._relaying is not None:
-            self._relaying.close(reason)
+        if self._relay is not None:
+            self._relay.close(reason)
 
     def printed(self, stream: str, line: str, mono_ns: int) -> None:
         """Record a line that the plugin printed."""
@@ -112,18 +133,47 @@ class Connection:
         identity = self._session.identity
         return plugin_id(identity.index, identity.name) if identity is not None else ""
 
+    def _on_piece(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
+        self._pieces.append((forth, data, arrived_ns, passed_ns))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > WAITING_BYTES_MAX:
+            self._decode(len(self._pieces))
+        elif not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_later(WAIT_S, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._decode(TURN_PIECES)
+        self._is_scheduled = bool(self._pieces)
+        if self._is_scheduled:
+            self._loop.call_soon(self._take_turn)
+
+    def _decode(self, pieces_max: int) -> None:
+        pieces = self._pieces
+        for _ in range(min(pieces_max, len(pieces))):
+            piece = pieces.popleft()
+            self._waiting_bytes -= len(piece[1])
+            try:
+                self._session.receive(*piece)
+            except Exception as error:  # noqa: BLE001 - a peer's data must not end the relay
+                self._stop_recording(error)
+
+    def _stop_recording(self, error: Exception) -> None:
+        words = f"{type(error).__name__}: {error}"
+        self._session.stop_recording(f"recording stopped after an internal error: {words}")
+
     def _recording_stopped(self, words: str) -> None:
         self._say(f"{self._plugin or 'a plugin'}: {words}")
 
     def _refused(self) -> None:
         def tell() -> None:
-            if self._relaying is not None and not self._relaying.closed:
+            if self._relay is not None and not self._relay.closed:
                 self._say(
                     f"the runtime refused the registration of {self._plugin or 'a plugin'}:"
                     f" {self._session.refused}; both are still connected"
                 )
 
-        asyncio.get_running_loop().call_later(REFUSED_S, tell)
+        self._loop.call_later(REFUSED_S, tell)
 
 
 def _end_reason(end: RelayEnd, in_message: tuple[bool, bool]) -> str:

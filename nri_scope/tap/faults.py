@@ -45,15 +45,6 @@ class Faults:
         """Whether there is at least one fault."""
         return bool(self.drops or self.errors or self.delays)
 
-    def texts(self) -> dict[str, object]:
-        """Return the arguments with which `parse_faults` returns equal faults."""
-        return {
-            "delays": [fault.text for fault in self.delays],
-            "drops": [fault.text for fault in self.drops],
-            "errors": [fault.text for fault in self.errors],
-            "seed": self.seed,
-        }
-
     @property
     def announcement(self) -> str:
         """Note for the recording, so that faults are not mistaken for the plugin's behaviour."""

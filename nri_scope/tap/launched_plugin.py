@@ -14,19 +14,18 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 
 from nri_scope.errors import UsageError
+from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
 from nri_scope.runtime.command import Command
-from nri_scope.runtime.output import OnOutput, Stream
+from nri_scope.runtime.output import Stream
 from nri_scope.runtime.plugin_process import Process, launch
 
 from .connection import Connection, TapEnd
 from .run import Tap, connect
 
-RESTART_S = 1.0
-"""Maximum time in seconds to start another relay process if the first one has ended."""
 STOP_GRACE_S = 2.0
 """Maximum time in seconds for the plugin to exit after it was sent the tap's stop signal."""
 END_GRACE_S = 5.0
@@ -53,22 +52,28 @@ class Launch:
 
 
 def to_socket(
-    plugin: Launch, path: Path, on_output: OnOutput, *, wait: bool
+    plugin: Launch, path: Path, show: Callable[[str], None] | None, *, wait: bool
 ) -> Callable[[Tap], Awaitable[int]]:
-    """Return a function for `run_tap` that launches a plugin and connects it to ``path``."""
+    """Return a function for `run_tap` that launches a plugin and connects it to ``path``.
+
+    ``show`` is called with each line that the plugin prints; None: the writer prints them.
+    """
 
     async def work(tap: Tap) -> int:
         runtime = await connect(path, tap, wait=wait)
         if runtime is None:
             return 0
         with runtime:
-            return await tap_launched(plugin, lambda: runtime, on_output, tap)
+            return await tap_launched(plugin, lambda: runtime, show, tap)
 
     return work
 
 
 async def tap_launched(
-    plugin: Launch, take: Callable[[], socket.socket], on_output: OnOutput, tap: Tap
+    plugin: Launch,
+    take: Callable[[], socket.socket],
+    show: Callable[[str], None] | None,
+    tap: Tap,
 ) -> int:
     """Launch a plugin, relay until its connection has ended, then end the plugin.
 
@@ -78,16 +83,19 @@ async def tap_launched(
     """
     connection = tap.connection(plugin.identity if plugin.named else None)
 
+    name = plugin_id(plugin.identity.index, plugin.identity.name)
+
     def printed(stream: Stream, line: str, mono_ns: int) -> None:
         connection.printed(stream.value, line, mono_ns)
-        on_output(stream, line, mono_ns)
+        if show is not None:
+            show(line)
+        else:
+            tap.writer.show_line(time_ns(), name, stream.value, line)
 
     process, ours = await launch(plugin.command, printed, pass_output=True)
     forwarding = asyncio.ensure_future(_forward_signal(process, connection, tap))
     started = monotonic()
     try:
-        # Done first: on failure, the runtime's connection must still be unused.
-        await tap.relays.start(RESTART_S)
         end = await connection.relay(take(), ours)
         lasted = monotonic() - started
         if not end.registered:
@@ -105,8 +113,6 @@ async def tap_launched(
     if tap.stop.reason:
         reason = f"{tap.stop.reason}: {reason}"
     connection.finish(reason)
-    if end.by_us and not tap.stop.reason:
-        raise UsageError(f"relaying has stopped: {reason}")
     if not end.registered and not tap.stop.reason:
         raise _not_registered(process, end, reason, lasted)
     if not tap.stop.reason:

@@ -1,31 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tap: a recorder, tapped connections, and messages to the user."""
+"""Run the tap: a writer process, tapped connections, and messages to the user."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import monotonic
 
-from nri_scope.errors import ConnectError
+from nri_scope.errors import ConnectError, RecordingError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.versions import runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.plugin.endpoint import with_hint
-from nri_scope.process.child import keep_exit_statuses
-from nri_scope.process.signals import ignore_stop_signals, stop_signals
+from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.writer import Recorder
-from nri_scope.transport.loop import run
+from nri_scope.transport.loop import prepare_process, run
 from nri_scope.transport.sockets import connect_socket
+from nri_scope.writer.channel import READY_S
+from nri_scope.writer.supervisor import Batching, WriterProcess
 
 from .connection import Connection
-from .relay_process import READY_S, Relays
-from .settings import OnEvent, Settings
+from .settings import Settings
+
+BATCHING = Batching(wait_s=0.001, events=32, size=64 << 10)
+"""Larger batches than by default, as all exchanges have already waited to be decoded."""
+REFUSED_STOP = (
+    "not stopped (^Z): the runtime and the plugin would wait for this process; end it with ^C"
+)
 
 Say = Callable[[str], None]
 """Callback for messages to the user, line by line. Never blocks."""
@@ -53,10 +57,9 @@ class StopRequest:
 class Tap:
     """State shared by all connections of one run."""
 
-    def __init__(self, settings: Settings, recorder: Recorder, say: Say) -> None:
+    def __init__(self, settings: Settings, writer: WriterProcess, say: Say) -> None:
         self.settings = settings
-        self.relays = Relays()
-        self.recorder = recorder
+        self.writer = writer
         self.say = say
         self.stop = StopRequest()
         self.sessions = 0
@@ -65,8 +68,7 @@ class Tap:
 
     def connection(self, named: Identity | None) -> Connection:
         """Return a new connection. ``named`` is the runtime's name for the plugin, if known."""
-        faults = self.settings.faults()
-        return Connection(self.relays, self.recorder, named, self.began, faults, self.say)
+        return Connection(self.writer, named, self.began, self.settings.faults(), self.say)
 
     def began(self, start: SessionStart) -> None:
         """Count and report a plugin that was configured through the tap."""
@@ -98,47 +100,71 @@ def run_tap(
     settings: Settings,
     work: Callable[[Tap], Awaitable[int]],
     say: Say,
-    on_event: OnEvent | None = None,
-    *,
+    *program: str,
     start_s: float = READY_S,
 ) -> int:
     """Record what ``work`` taps, until it returns or a signal arrives; return the exit status.
 
-    ``start_s`` is the maximum time in seconds for the relay process to start. Raises
-    `NriScopeError` if tapping or recording is impossible; no new file is left behind then.
+    ``program``: the module of a writer that also prints, and its arguments. ``start_s`` is the
+    maximum time in seconds to open the recording. Raises `NriScopeError` if tapping or recording is
+    impossible, or if events were lost because the writer process failed; no new file without
+    sessions is left behind.
     """
-    path = Path(settings.output)
-    existed = os.path.lexists(path)
-    recorder = settings.open(say, on_event)
-    keep_exit_statuses()
-    tap: Tap | None = None
+    prepare_process()
+    return run(_run_tap(settings, work, say, program, start_s))
 
-    async def main() -> int:
-        nonlocal tap
-        tap = Tap(settings, recorder, say)
-        loop = asyncio.get_running_loop()
-        with stop_signals(tap.stop.set, loop=loop, ignore_afterwards=True):
-            try:
-                await tap.relays.start(start_s)
-                return await work(tap)
-            finally:
-                tap.relays.close()
 
+async def _run_tap(
+    settings: Settings,
+    work: Callable[[Tap], Awaitable[int]],
+    say: Say,
+    program: tuple[str, ...],
+    start_s: float,
+) -> int:
+    settings.faults()
+    options = settings.recording()
+    writer = WriterProcess(options, say, *program, prints=bool(program), batching=BATCHING)
+    tap = Tap(settings, writer, say)
     is_done = False
-    try:
-        status = run(main())
-        is_done = True
-    finally:
-        # A second signal must not interrupt the final writing, which takes a bounded time.
-        ignore_stop_signals()
-        counters = recorder.close()
-        if tap is not None and tap.sessions:
-            say(tap.summary(counters))
-        elif not existed:
-            path.unlink(missing_ok=True)
-            if is_done:
+    loop = asyncio.get_running_loop()
+    with (
+        stop_signals(tap.stop.set, loop=loop, ignore_afterwards=True),
+        terminal_stops_refused(lambda: say(REFUSED_STOP), loop),
+    ):
+        if not await _open(writer, tap.stop, start_s):
+            say("nothing recorded: stopped before the file was open")
+            return 0
+        try:
+            status = await work(tap)
+            is_done = True
+        finally:
+            # A second signal must not interrupt the final writing, which takes a bounded time.
+            ignore_stop_signals()
+            counters = await writer.close()
+            if tap.sessions:
+                say(tap.summary(counters))
+            elif is_done and not options.existed:
                 say("nothing recorded: no plugin was configured")
+    if writer.failure:
+        raise RecordingError(options.path, writer.failure)
     return status
+
+
+async def _open(writer: WriterProcess, stop: StopRequest, seconds: float) -> bool:
+    """Open the recording; return whether it is open, which it is not if stopped before that."""
+    opening = asyncio.ensure_future(writer.open(seconds))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not opening.done():
+        opening.cancel()
+    try:
+        await opening
+    except asyncio.CancelledError:
+        if not stop.reason:
+            raise
+        return False
+    return True
 
 
 async def connect(

@@ -219,6 +219,9 @@ class TapSession:
             return
         self._pending_bytes -= len(pending.request.payload)
         self._drop_reasons.pop(key, None)
+        request = pending.request
+        if forth and request.method == "RegisterPlugin" and request.service == RUNTIME_SERVICE:
+            self._registration_answered(response)
         self._exchange(not forth, pending, response, arrived_ns, passed_ns)
 
     def _unanswered(self, forth: bool, pending: _PendingRequest, words: str, now_ns: int) -> None:
@@ -246,7 +249,8 @@ class TapSession:
             request.method,
             request.payload,
             response.payload,
-            code,
+            # Not a `Code`: `marshal`, with which events are sent to the writer, rejects it.
+            int(code),
             message,
             arrived_ns - pending.passed_ns,
             request.timeout_ns,
@@ -254,15 +258,9 @@ class TapSession:
             pending.passed_ns - pending.arrived_ns + passed_ns - arrived_ns,
             request.metadata,
         )
-        if by_runtime:
-            if request.method == "Configure" and request.service == PLUGIN_SERVICE:
-                self._begin(request, response, item)
-                return
-        elif request.method == "RegisterPlugin" and request.service == RUNTIME_SERVICE:
-            self.registered = self.registered or not response.code
-            if response.code and not self.registered:
-                self.refused = response.message or f"status {response.code}"
-                self._on_refused()
+        if by_runtime and request.method == "Configure" and request.service == PLUGIN_SERVICE:
+            self._begin(request, response, item)
+            return
         self._capture(item)
 
     def _capture(self, item: CapturedCall) -> None:
@@ -273,6 +271,12 @@ class TapSession:
             self._early_bytes += len(item.request) + len(item.reply)
         else:
             self.note(f"{item.method} arrived before Configure")
+
+    def _registration_answered(self, response: ResponseObserved) -> None:
+        self.registered = self.registered or not response.code
+        if not self.registered:
+            self.refused = response.message or f"status {response.code}"
+            self._on_refused()
 
     # -- sessions ---------------------------------------------------------------------------
 

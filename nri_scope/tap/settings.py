@@ -3,27 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.events import CapturedCall, Event
-from nri_scope.filter import parse
-from nri_scope.recorder.ring import MIN_SIZE
-from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.reader import Recording
-from nri_scope.share.source_redaction import check_continued, opened
+from nri_scope.writer.messages import RecordingOptions
 
 from .faults import Faults, parse_faults
 
 if TYPE_CHECKING:
-    from nri_scope.share.redaction.capture import SourceRedaction
     from nri_scope.share.redaction.rules import Rules
-
-OnEvent = Callable[[Event, CapturedCall], None]
-"""Callback for each stored event, called in the writer's thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +37,25 @@ class Settings:
     errors: tuple[str, ...] = ()
     seed: int = 0
 
-    def open(self, on_problem: Callable[[str], None], on_event: OnEvent | None = None) -> Recorder:
-        """Open the recorder. Raise `NriScopeError` for invalid settings or an unusable file."""
-        path = Path(self.output)
-        keep = parse(self.where).matches if self.where else None
-        return opened(
-            path,
+    def recording(self) -> RecordingOptions:
+        """Return the options of the recording, for its writer. Raise `NriScopeError`."""
+        return RecordingOptions(
+            Path(self.output).absolute(),
+            os.path.lexists(self.output),
+            self.max_size,
+            self.max_age,
+            self.where or None,
             self._rules(),
-            lambda redaction: Recorder.open(
-                path,
-                limits=WriterLimits(max_size=self.max_size, max_age_seconds=self.max_age),
-                keep=keep,
-                on_event=on_event,
-                on_problem=on_problem,
-                redaction=redaction,
-                # This process has no other urgent work: another process relays.
-                alone=True,
-            ),
         )
 
     def check(self) -> None:
-        """Raise `NriScopeError` for settings that `open` would reject, without creating a file."""
+        """Raise `NriScopeError` for what a writer would reject, without creating a file."""
+        # Imported here: a tap itself needs neither SQLite nor the filter language.
+        from nri_scope.filter import parse
+        from nri_scope.recorder.ring import MIN_SIZE
+        from nri_scope.recording.reader import Recording
+        from nri_scope.share.source_redaction import check_continued
+
         parse(self.where)
         rules = self._rules()
         self.faults()
@@ -81,15 +71,6 @@ class Settings:
     def faults(self) -> Faults:
         """Return the faults to inject. Raise `UsageError` for invalid values."""
         return parse_faults(self.delays, self.drops, self.errors, self.seed)
-
-    def redaction(self) -> SourceRedaction | None:
-        """Return the redaction at the source, for one thread, or None for no redaction."""
-        rules = self._rules()
-        if rules is None:
-            return None
-        from nri_scope.share.redaction.capture import SourceRedaction
-
-        return SourceRedaction.to(Path(self.output), rules)
 
     def _rules(self) -> Rules | None:
         if self.redact is None:

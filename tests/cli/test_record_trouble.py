@@ -22,45 +22,21 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.logger.writer_main import ORPHANED
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime
+from nri_scope.writer.main import ORPHANED
 from tests.cli.live_process import live
 from tests.cli.recording_process import Record, recording
+from tests.cli.running import PATIENCE
 from tests.cli.test_record import setup, start
-
-PATIENCE = 60.0
-POLL = 0.01
-
-
-def children(pid: int) -> list[int]:
-    try:
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-
-
-async def wait_for_end_of(pid: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while is_running(pid):
-            await asyncio.sleep(POLL)
-
-
-async def writer_of(record: Record, *, other_than: int = 0) -> int:
-    """Wait for the writer process of a `record`, and return its id."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            for pid in children(record.process.pid):
-                if pid != other_than:
-                    return pid
-            await asyncio.sleep(POLL)
+from tests.cli.writer_processes import (
+    POLL,
+    children,
+    cmdline,
+    wait_for_end_of,
+    writer_of,
+)
+from tests.runtime_emulation.scripts import is_running
 
 
 def stored(path: Path) -> int:
@@ -477,9 +453,9 @@ async def test_a_killed_writer_of_a_launched_logger_is_replaced(tmp_path: Path) 
         writer = next(
             child
             for one in Path("/proc").iterdir()
-            if one.name.isdigit() and str(plugin).encode() in cmdline(one)
+            if one.name.isdigit() and str(plugin).encode() in cmdline(int(one.name))
             for child in children(int(one.name))
-            if b"nri_scope.logger.writer_main" in cmdline(one.parent / str(child))
+            if b"nri_scope.writer.main" in cmdline(child)
         )
         os.kill(writer, signal.SIGKILL)
         async with asyncio.timeout(PATIENCE):
@@ -499,10 +475,3 @@ def accounted_for(path: Path) -> int:
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         query = "SELECT (SELECT count(*) FROM event) + (SELECT total(lost) FROM gap)"
         return int(connection.execute(query).fetchone()[0])
-
-
-def cmdline(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -24,11 +25,12 @@ from nri_scope.events import Role
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
+from tests.cli.running import Running
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
+from tests.cli.writer_processes import wait_for_end_of, writer_of
 from tests.replay.recordings import RECORDING
 from tests.runtime_emulation.scripts import is_running
 from tests.runtime_emulation.small_plugin import SmallPlugin
-from tests.tap.processes import relayer_of
 
 ADJUSTS = """\
     def create_container(self, pod, container):
@@ -250,16 +252,28 @@ async def test_a_killed_tap_disconnects_and_leaves_no_processes(
         await runtime.wait_plugins(1)
         await create(runtime, 3)
         await wait_until_recorded(file, "CreateContainer", 3)
-        relayer = relayer_of(tap.process.pid)
+        writer = await writer_of(tap)
         tap.process.kill()
         await runtime.wait_for(lambda: not runtime.plugins)
         async with asyncio.timeout(PATIENCE):
-            while is_running(pid) or is_running(relayer):
+            while is_running(pid) or is_running(writer):
                 await asyncio.sleep(0.01)
     assert names(file).count("CreateContainer") == 3
 
 
-async def test_a_killed_relay_process_ends_the_tap_with_an_error(
+def accounted(path: Path) -> tuple[int, int]:
+    """Return the numbers of CreateContainer events and of lost events in a closed recording."""
+    with Recording.open(path) as recorded:
+        (session,) = recorded.sessions()
+        assert session.ended_ns is not None
+        assert recorded.rows("PRAGMA integrity_check", []) == [("ok",)]
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with Recording.open(path) as recorded:
+        return names(path).count("CreateContainer"), sum(gap.lost or 0 for gap in recorded.gaps())
+
+
+async def test_a_killed_writer_is_replaced_and_its_events_are_one_counted_gap(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
@@ -267,26 +281,153 @@ async def test_a_killed_relay_process_ends_the_tap_with_an_error(
         await runtime.wait_plugins(1)
         await create(runtime, 3)
         await wait_until_recorded(file, "CreateContainer", 3)
-        os.kill(relayer_of(tap.process.pid), signal.SIGKILL)
-        status, _, err = await tap.wait_for_exit()
+        writer = await writer_of(tap)
+        # The stopped writer receives these, and cannot store them.
+        os.kill(writer, signal.SIGSTOP)
+        answers = await create(runtime, 30)
+        await asyncio.sleep(0.3)
+        os.kill(writer, signal.SIGKILL)
+        answers += await create(runtime, 20)
+        await tap.wait_for_text("killed by SIGKILL; starting another one")
+        await writer_of(tap, other_than=writer)
+        answers += await create(runtime, 5)
+        status, _, err = await tap.interrupt()
+    assert all(isinstance(answer.reply, api.CreateContainerResponse) for answer in answers)
     assert status == 2
-    message = "relaying has stopped: the relay process ended, killed by SIGKILL"
-    assert message in err
-    assert names(file).count("CreateContainer") == 3
+    stored, lost = accounted(file)
+    assert stored + lost == 58
+    assert lost >= 30
+    assert f"killed by SIGKILL: {lost} events were lost" in err.splitlines()[-1]
+    with Recording.open(file) as recorded:
+        (gap,) = recorded.gaps()
+        assert gap.reason == "the writer process ended, killed by SIGKILL"
 
 
-async def test_a_stopped_tap_keeps_relaying_and_reports_lost_events(
+async def test_repeatedly_killed_writers_are_replaced(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    answers: list[Answer] = []
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        await runtime.wait_plugins(1)
+        writer = 0
+        for _ in range(3):
+            writer = await writer_of(tap, other_than=writer)
+            answers += await create(runtime, 10)
+            os.kill(writer, signal.SIGKILL)
+            await wait_for_end_of(writer)
+        await writer_of(tap, other_than=writer)
+        answers += await create(runtime, 10)
+        status, _, _ = await tap.interrupt()
+    assert all(isinstance(answer.reply, api.CreateContainerResponse) for answer in answers)
+    stored, lost = accounted(file)
+    assert stored + lost >= 40
+    assert status == (2 if lost else 0)
+
+
+async def test_a_stopped_writer_delays_no_reply(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
     plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
     async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
         await runtime.wait_plugins(1)
         await create(runtime)
-        tap.process.send_signal(signal.SIGSTOP)
-        answers = await create(runtime, 30, size=3_000_000)
-        tap.process.send_signal(signal.SIGCONT)
-        await tap.wait_for_text("20-thing: recording stopped: the recorder could not follow")
+        writer = await writer_of(tap)
+        os.kill(writer, signal.SIGSTOP)
+        # More than the queues can hold.
+        answers = await create(runtime, 40, size=3_000_000)
+        os.kill(writer, signal.SIGCONT)
+        answers += await create(runtime, 3)
+        status, _, _ = await tap.interrupt()
     assert all(isinstance(answer.reply, api.CreateContainerResponse) for answer in answers)
+    assert status == 0
+    stored, lost = accounted(file)
+    assert stored + lost == 44
+    assert lost > 0
+
+
+async def test_the_terminal_cannot_stop_a_tap(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        await runtime.wait_plugins(1)
+        tap.process.send_signal(signal.SIGTSTP)
+        await tap.wait_for_text("not stopped (^Z)")
+        answers = await create(runtime, 3)
+        status, _, _ = await tap.interrupt()
+    assert [answer.error for answer in answers] == [None] * 3
+    assert status == 0
+    assert accounted(file) == (3, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.3])
+async def test_signals_during_the_start_leave_no_files(
+    number: signal.Signals, delay_s: float, socket: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    path = tmp_path / "new" / "x.nriscope.db"
+    path.parent.mkdir()
+    async with tapping("--socket", socket, "-o", path, "--wait", "--", plugin) as tap:
+        writer = await writer_of(tap)
+        await asyncio.sleep(delay_s)
+        tap.process.send_signal(number)
+        await tap.process.wait()
+        await wait_for_end_of(writer)
+    assert list(path.parent.iterdir()) == []
+
+
+async def test_stop_signals_during_a_burst_lose_no_events(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    async with tapping("--socket", socket, "-o", file, "--", plugin) as tap:
+        await runtime.wait_plugins(1)
+        writer = await writer_of(tap)
+        burst = asyncio.ensure_future(create(runtime, 300))
+        await wait_until_recorded(file, "CreateContainer", 50)
+        for _ in range(2):
+            os.kill(writer, signal.SIGTERM)
+            tap.process.send_signal(signal.SIGTERM)
+        status, _, err = await tap.wait_for_exit()
+        answers = await burst
+        assert not is_running(writer)
+    assert status == 0, err
+    stored, lost = accounted(file)
+    answered = sum(answer.error is None for answer in answers)
+    assert lost == 0
+    # The last event may have reached the plugin without an answer.
+    assert stored - answered in (0, 1)
+
+
+async def test_a_thread_writes_if_no_process_can_be_started(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    program = tmp_path / "start.py"
+    program.write_text(
+        "import sys\n"
+        "from nri_scope.cli.main import main\n"
+        "from nri_scope.writer import start\n"
+        "from nri_scope.errors import UsageError\n"
+        "def refuse(*_, **__):\n    raise UsageError('no process today')\n"
+        "start.spawn = refuse\n"
+        "main()\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, program, "tap", "--socket", socket, "-o", file, "--", plugin,
+        cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    tap = Running(process)
+    await tap.wait_for_text("no process today; using a thread instead")
+    await runtime.wait_plugins(1)
+    answers = await create(runtime, 5)
+    status, _, err = await tap.interrupt()
+    assert status == 0, err
+    assert [answer.error for answer in answers] == [None] * 5
+    assert accounted(file) == (5, 0)
 
 
 async def test_a_write_error_of_the_recorder_does_not_affect_the_plugin(
@@ -711,9 +852,7 @@ async def test_the_wrappers_shell_adds_no_variables(
     assert set(eval(dump.read_text())) == identity | {"NRI_PLUGIN_SOCKET=3"}
 
 
-@pytest.mark.parametrize(
-    "broken", ["no nri-scope", "unusable file", "bad settings", "no relay process"]
-)
+@pytest.mark.parametrize("broken", ["no nri-scope", "unusable file", "bad settings"])
 async def test_a_wrapped_plugin_runs_untapped_if_the_tap_fails(
     broken: str, runtime: Runtime, file: Path, tmp_path: Path
 ) -> None:
@@ -727,14 +866,6 @@ async def test_a_wrapped_plugin_runs_untapped_if_the_tap_fails(
         )
     elif broken == "bad settings":
         (state / "tap.json").write_text("{")
-    elif broken == "no relay process":
-        starter = state / "start.py"
-        gone = "import nri_scope.process.child as child; child.START = '/nowhere'"
-        starter.write_text(
-            starter.read_text().replace(
-                "        run_wrapped(", f"        {gone}\n        run_wrapped("
-            )
-        )
     else:
         file.write_text("something else")
     await runtime.launch(plugin)
@@ -742,7 +873,7 @@ async def test_a_wrapped_plugin_runs_untapped_if_the_tap_fails(
     assert isinstance(answer.reply, api.CreateContainerResponse)
     assert [env.key for env in answer.reply.adjust.env] == ["TAPPED"]
     assert (state / "untapped.txt").read_text().count("\n") == 1
-    if broken in ("unusable file", "no relay process"):
+    if broken == "unusable file":
         assert "without a tap" in (tmp_path / f"{file.name}.log").read_text()
 
 

@@ -20,6 +20,7 @@ from nri_scope.events import CapturedCall, Event
 from nri_scope.nri.methods import METHODS, RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recorder.encode import status_of
+from nri_scope.recorder.inbox import ShownLine
 
 POD = api.PodSandbox(id="pod-id", name="web", namespace="shop")
 APP = api.Container(id="app-id", name="app", pod_sandbox_id="pod-id")
@@ -222,7 +223,7 @@ class TestPrinting:
         one = exchange("StopContainer", api.StopContainerRequest(pod=POD, container=APP))
         assert one.captured is not None
         printed.show(one.event, one.captured)
-        printed.printed(1_700_000_000 * 10**9, "60-policy", "stderr", "bye\x07")
+        printed.printed(ShownLine(1_700_000_000 * 10**9, "60-policy", "stderr", "bye\x07"))
         printed.close()
         _, stopped, output = capsys.readouterr().out.splitlines()
         assert "StopContainer(shop/web/app)" in stopped
@@ -249,8 +250,8 @@ class TestPrinting:
         assert one.captured is not None
         printed = Trace("text")
         # Events are passed on only after they were written.
-        printed.printed(at_ns - 1, "60-policy", "stdout", "before")
-        printed.printed(at_ns + 1, "60-policy", "stdout", "after")
+        printed.printed(ShownLine(at_ns - 1, "60-policy", "stdout", "before"))
+        printed.printed(ShownLine(at_ns + 1, "60-policy", "stdout", "after"))
         printed.show(one.event, one.captured)
         printed.close()
         _, before, event, after = capsys.readouterr().out.splitlines()
@@ -265,7 +266,7 @@ class TestPrinting:
         printed = Trace("jsonl")
         assert one.captured is not None
         printed.show(one.event, one.captured)
-        printed.printed(one.event.at_ns, "60-policy", "stdout", "hello")
+        printed.printed(ShownLine(one.event.at_ns, "60-policy", "stdout", "hello"))
         printed.close()
         event, output = map(json.loads, capsys.readouterr().out.splitlines())
         assert (event["event"], event["called_by"], event["error"]) == (

@@ -15,7 +15,6 @@ from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.tap.connection import Connection as Tapped
 from nri_scope.tap.fault_injection import DROPPED, FAILED
 from nri_scope.tap.faults import Faults, parse_faults
-from nri_scope.tap.relay_process import Relays
 from nri_scope.transport import Link
 from nri_scope.wire import Code, Connection, RequestReceived
 from tests.tap.sink import ListSink
@@ -35,7 +34,7 @@ class Tapping:
 
 
 @asynccontextmanager
-async def tapping(relays: Relays, faults: Faults) -> AsyncIterator[Tapping]:
+async def tapping(faults: Faults) -> AsyncIterator[Tapping]:
     received: list[str] = []
 
     def respond(link: Link, request: RequestReceived, arrived_ns: int) -> None:
@@ -52,7 +51,7 @@ async def tapping(relays: Relays, faults: Faults) -> AsyncIterator[Tapping]:
     sink = ListSink()
     ours, runtime = socket.socketpair()
     theirs, plugin = socket.socketpair()
-    tapped = Tapped(relays, sink, None, lambda start: None, faults)
+    tapped = Tapped(sink, None, lambda start: None, faults)
     relaying = asyncio.create_task(tapped.relay(ours, theirs))
     at_runtime, at_plugin = await link(runtime, 2, 1), await link(plugin, 1, 2)
     try:
@@ -70,8 +69,8 @@ def faults(
     return parse_faults(delays, drops, errors)
 
 
-async def test_an_injected_error_replaces_the_reply_and_is_recorded(relays: Relays) -> None:
-    async with tapping(relays, faults(errors=("CreateContainer",))) as tap:
+async def test_an_injected_error_replaces_the_reply_and_is_recorded() -> None:
+    async with tapping(faults(errors=("CreateContainer",))) as tap:
         await tap.call("Configure")
         with pytest.raises(RpcError) as error:
             await tap.call("CreateContainer")
@@ -84,10 +83,8 @@ async def test_an_injected_error_replaces_the_reply_and_is_recorded(relays: Rela
     assert "1 answered with an error" in tap.sink.notes[-1][1]
 
 
-async def test_a_dropped_request_never_reaches_the_plugin_and_is_recorded_as_unanswered(
-    relays: Relays,
-) -> None:
-    async with tapping(relays, faults(drops=("all",))) as tap:
+async def test_a_dropped_request_never_reaches_the_plugin_and_is_recorded_as_unanswered() -> None:
+    async with tapping(faults(drops=("all",))) as tap:
         await tap.call("Configure")
         with pytest.raises(DeadlineExceeded):
             await tap.call("StopContainer", timeout=0.01)
@@ -97,8 +94,8 @@ async def test_a_dropped_request_never_reaches_the_plugin_and_is_recorded_as_una
     assert item.status_code == Code.DEADLINE_EXCEEDED
 
 
-async def test_a_delayed_reply_arrives_after_others(relays: Relays) -> None:
-    async with tapping(relays, faults(delays=("CreateContainer=50ms",))) as tap:
+async def test_a_delayed_reply_arrives_after_others() -> None:
+    async with tapping(faults(delays=("CreateContainer=50ms",))) as tap:
         await tap.call("Configure")
         order: list[str] = []
 
@@ -115,10 +112,10 @@ async def test_a_delayed_reply_arrives_after_others(relays: Relays) -> None:
     assert held["CreateContainer"] >= 50_000_000 > took["CreateContainer"]
 
 
-async def test_the_seed_decides_which_requests_fail(relays: Relays) -> None:
+async def test_the_seed_decides_which_requests_fail() -> None:
     async def failed(seed: int) -> list[int]:
         numbers = []
-        async with tapping(relays, parse_faults((), (), ("CreateContainer:0.5",), seed)) as tap:
+        async with tapping(parse_faults((), (), ("CreateContainer:0.5",), seed)) as tap:
             for number in range(40):
                 try:
                     await tap.call("CreateContainer")
@@ -133,12 +130,14 @@ async def test_the_seed_decides_which_requests_fail(relays: Relays) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 5000])
-async def test_other_bytes_are_relayed_unchanged(chunk: int, relays: Relays) -> None:
+async def test_other_bytes_are_relayed_unchanged(
+    chunk: int,
+) -> None:
     sink = ListSink()
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
     injected = faults(drops=("CreateContainer",))
     relaying = asyncio.create_task(
-        Tapped(relays, sink, None, lambda start: None, injected).relay(ours, theirs)
+        Tapped(sink, None, lambda start: None, injected).relay(ours, theirs)
     )
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):
@@ -159,8 +158,8 @@ async def test_other_bytes_are_relayed_unchanged(chunk: int, relays: Relays) -> 
     await relaying
 
 
-async def test_the_end_of_the_connection_does_not_wait_for_delayed_replies(relays: Relays) -> None:
-    async with tapping(relays, faults(delays=("all=1h",))) as tap:
+async def test_the_end_of_the_connection_does_not_wait_for_delayed_replies() -> None:
+    async with tapping(faults(delays=("all=1h",))) as tap:
         await tap.call("Configure")
         with pytest.raises(DeadlineExceeded):
             await tap.call("RunPodSandbox", timeout=0.01)

@@ -15,11 +15,11 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from nri_scope.runtime.command import command_of
-from nri_scope.runtime.output import Stream
 from nri_scope.tap import launched_plugin
 from nri_scope.tap.launched_plugin import Launch, to_socket
 from nri_scope.tap.run import Tap
 from nri_scope.tap.settings import Settings
+from nri_scope.writer.supervisor import WriterProcess
 from tests.runtime_emulation.scripts import is_running, plugin, python
 
 
@@ -43,18 +43,16 @@ class Run:
     async def launch(self, argv: list[str]) -> int:
         """Launch a plugin, wait until it exits, and return its exit status."""
         settings = Settings(output=str(self.file))
-        recorder = settings.open(self.messages.append)
-        tap = Tap(settings, recorder, self.messages.append)
+        writer = WriterProcess(settings.recording(), self.messages.append)
+        await writer.open()
         try:
-            # Start it first, as `run_tap` does: this may take long on a busy machine.
-            await tap.relays.start()
+            tap = Tap(settings, writer, self.messages.append)
             launch = Launch(command_of(argv, "10", "thing"), Identity(index="10", name="thing"))
             return await to_socket(launch, self.socket, self._store, wait=False)(tap)
         finally:
-            tap.relays.close()
-            recorder.close()
+            await writer.close()
 
-    def _store(self, stream: Stream, line: str, mono_ns: int) -> None:
+    def _store(self, line: str) -> None:
         self.printed.append(line)
         self.line.set()
 

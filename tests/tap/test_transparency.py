@@ -20,7 +20,6 @@ from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.tap.connection import Connection
-from nri_scope.tap.relay_process import Relays
 from nri_scope.transport.loop import loop_factory
 from tests.tap.sink import ListSink
 
@@ -79,30 +78,17 @@ async def _exchange(sock: socket.socket, data: bytes, cuts: list[int]) -> bytes:
     return bytes(received)
 
 
-class _Tap:
-    """Event loop and relay process shared by consecutive taps."""
-
-    def __init__(self, runner: asyncio.Runner) -> None:
-        self.run = runner.run
-        self.relays = Relays()
-        self.run(self.relays.start())
-
-    async def close(self) -> None:
-        self.relays.close()
-
-
 @pytest.fixture(scope="module")
-def tap() -> Iterator[_Tap]:
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        started = _Tap(runner)
+def runner() -> Iterator[asyncio.Runner]:
+    """Event loop shared by consecutive taps."""
+    with asyncio.Runner(loop_factory=loop_factory()) as started:
         yield started
-        runner.run(started.close())
 
 
 @settings(max_examples=100, deadline=None)
 @given(by_runtime=_STREAMS, by_plugin=_STREAMS, first=_CUTS, second=_CUTS)
 def test_any_bytes_are_relayed_unchanged_without_internal_errors(
-    tap: _Tap,
+    runner: asyncio.Runner,
     by_runtime: list[bytes],
     by_plugin: list[bytes],
     first: list[int],
@@ -113,7 +99,7 @@ def test_any_bytes_are_relayed_unchanged_without_internal_errors(
     async def main() -> ListSink:
         sink = ListSink()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(tap.relays, sink, None, lambda start: None)
+        connection = Connection(sink, None, lambda start: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         at_runtime, at_plugin = await asyncio.gather(
             _exchange(runtime, forth, first), _exchange(plugin, back, second)
@@ -126,12 +112,12 @@ def test_any_bytes_are_relayed_unchanged_without_internal_errors(
         plugin.close()
         return sink
 
-    sink = tap.run(main())
+    sink = runner.run(main())
     assert not any("an internal error" in text for _, text in sink.notes)
     assert len(sink.ends) == len(sink.starts)
 
 
-async def test_a_recorder_that_cannot_write_does_not_stop_the_relay(relays: Relays) -> None:
+async def test_a_recorder_that_cannot_write_does_not_stop_the_relay() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "r.nriscope.db"
         recorder = Recorder.open(path)
@@ -139,7 +125,7 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay(relays: Rela
         path.unlink()
         path.mkdir()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(relays, recorder, None, lambda start: None)
+        connection = Connection(recorder, None, lambda start: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         configure = Request(
             service=PLUGIN_SERVICE,
@@ -171,11 +157,11 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay(relays: Rela
         assert counters.lost > 0
 
 
-async def test_relayed_calls_and_output_are_recorded(tmp_path: Path, relays: Relays) -> None:
+async def test_relayed_calls_and_output_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-    connection = Connection(relays, recorder, None, lambda start: None)
+    connection = Connection(recorder, None, lambda start: None)
     relaying = asyncio.create_task(connection.relay(ours, theirs))
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):

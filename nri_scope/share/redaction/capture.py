@@ -18,6 +18,7 @@ from nri_scope.recorder.inbox import (
     NoteEntry,
     PluginLine,
     Resume,
+    ShownLine,
 )
 
 from .memory_limits import Memory
@@ -89,12 +90,8 @@ class SourceRedaction:
                 return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
             case NoteEntry():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
-            case PluginLine():
-                return replace(entry, text=self.printed(entry.text))
-
-    def printed(self, text: str) -> str:
-        """Return a line printed by a plugin, redacted for writing."""
-        return self._redactor.text(text, "output.text")
+            case PluginLine() | ShownLine():
+                return replace(entry, text=redactor.text(entry.text, "output.text"))
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:

@@ -27,14 +27,14 @@ from nri_scope.events import CapturedCall, Event
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, ShownLine
 from nri_scope.recorder.transactions import BatchResult
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.writable_file import BUSY
 from nri_scope.share.source_redaction import opened
 
-from .writer_messages import (
+from .messages import (
     Opening,
     Order,
     Progress,
@@ -62,6 +62,7 @@ ENDED_MAX = 1000
 ORPHANED = "the process that replied to the runtime has ended"
 
 OnEvent = Callable[[Event, CapturedCall], None]
+OnLine = Callable[[ShownLine], None]
 
 
 def main(descriptor: int) -> int:
@@ -70,26 +71,32 @@ def main(descriptor: int) -> int:
 
 
 def serve(
-    descriptor: int, on_event: OnEvent | None = None, finish: Callable[[], None] = lambda: None
+    descriptor: int,
+    on_event: OnEvent | None = None,
+    on_line: OnLine = lambda line: None,
+    finish: Callable[[], None] = lambda: None,
 ) -> int:
     """Write the entries received through a channel; return the exit status.
 
-    ``on_event`` is called with each event in the file, and ``finish`` after the last one.
+    ``on_event`` is called with each event in the file, ``on_line`` with each line to print, and
+    ``finish`` after the last one.
     """
     if threading.current_thread() is threading.main_thread():
         ignore_stop_signals()
     # Closed after the last report: for a thread, this is the only sign of its end.
     with socket.socket(fileno=descriptor) as theirs:
-        return _serve(ThreadChannel(theirs), on_event, finish)
+        return _serve(ThreadChannel(theirs), on_event, on_line, finish)
 
 
-def _serve(channel: ThreadChannel, on_event: OnEvent | None, finish: Callable[[], None]) -> int:
+def _serve(
+    channel: ThreadChannel, on_event: OnEvent | None, on_line: OnLine, finish: Callable[[], None]
+) -> int:
     message = channel.receive()
     if message is None:
         return 0
     opening: Opening = pickle.loads(message[1])
     try:
-        work = _Work(channel, opening, on_event)
+        work = _Work(channel, opening, on_event, on_line)
         if threading.current_thread() is threading.main_thread():
             # Same niceness as the thread that writes, which has already started.
             os.nice(NICER)
@@ -106,8 +113,15 @@ def _serve(channel: ThreadChannel, on_event: OnEvent | None, finish: Callable[[]
 
 
 class _Work:
-    def __init__(self, channel: ThreadChannel, opening: Opening, on_event: OnEvent | None) -> None:
+    def __init__(
+        self,
+        channel: ThreadChannel,
+        opening: Opening,
+        on_event: OnEvent | None,
+        on_line: OnLine,
+    ) -> None:
         self._channel = channel
+        self._on_line = on_line
         self._options, resumed = opening
         self._handles: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
@@ -183,7 +197,9 @@ class _Work:
                     del self._numbers[self._ended.popleft()]
             case GapEntry(int(handle)) | NoteEntry(int(handle)):
                 recorder.put_control(replace(entry, session=self._numbers.get(handle)))
-            case GapEntry() | NoteEntry():
+            case PluginLine(handle) if handle in self._numbers:
+                recorder.put_control(replace(entry, session=self._numbers[handle]))
+            case GapEntry() | NoteEntry() | ShownLine():
                 recorder.put_control(entry)
             case _:
                 pass
@@ -202,6 +218,8 @@ class _Work:
         ended = [handles.pop(number) for number in written.ended if number in handles]
         progress = Progress(self._recorder.counters, processed, ended, self._lost_before)
         self._report(Report.WRITTEN, progress.values())
+        for line in written.shown:
+            self._on_line(line)
 
     def _report(self, kind: Report, value: object) -> None:
         self._channel.send(kind, encode_report(value))

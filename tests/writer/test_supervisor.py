@@ -18,8 +18,12 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import CapturedCall, Gap
-from nri_scope.logger import writer_process
-from nri_scope.logger.writer_messages import (
+from nri_scope.recorder.counters import RecorderCounters
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
+from nri_scope.recording.reader import Recording
+from nri_scope.wire import Code
+from nri_scope.writer import supervisor
+from nri_scope.writer.messages import (
     Progress,
     RecordingOptions,
     decode_report,
@@ -29,11 +33,7 @@ from nri_scope.logger.writer_messages import (
     pack,
     unpack,
 )
-from nri_scope.logger.writer_process import NOT_OPEN, NOT_TAKEN, WriterProcess
-from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
-from nri_scope.recording.reader import Recording
-from nri_scope.wire import Code
+from nri_scope.writer.supervisor import NOT_OPEN, NOT_TAKEN, WriterProcess
 from tests.recording.traffic import NOW, a_start, an_item
 
 PATIENCE = 60.0
@@ -107,7 +107,7 @@ async def test_entries_before_the_file_is_open_are_written_in_order(path: Path) 
 async def test_a_full_queue_before_the_file_is_open_is_one_counted_gap(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_process, "QUEUE_BYTES", 100_000)
+    monkeypatch.setattr(supervisor, "QUEUE_BYTES", 100_000)
     one = writer(path)
     session = one.begin_session(a_start())
     for number in range(200):
@@ -127,7 +127,7 @@ async def test_a_full_queue_before_the_file_is_open_is_one_counted_gap(
 async def test_entries_that_a_stopped_process_does_not_receive_are_counted_in_gaps(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_process, "QUEUE_BYTES", 1_000_000)
+    monkeypatch.setattr(supervisor, "QUEUE_BYTES", 1_000_000)
     one = writer(path)
     await one.open()
     session = one.begin_session(a_start())
@@ -240,7 +240,7 @@ async def test_losses_that_cannot_be_written_as_a_gap_are_reported(
 async def test_close_waits_until_the_next_process_has_started(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_process, "READY_S", 2 * PATIENCE)
+    monkeypatch.setattr(supervisor, "READY_S", 2 * PATIENCE)
     one = writer(path)
     await one.open()
     session = one.begin_session(a_start())
@@ -255,7 +255,7 @@ async def test_close_waits_until_the_next_process_has_started(
 async def test_close_waits_until_a_writer_thread_has_written_all(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_process, "GRACE_S", 2 * PATIENCE)
+    monkeypatch.setattr(supervisor, "GRACE_S", 2 * PATIENCE)
     monkeypatch.setattr(sys, "executable", str(path.parent / "none"))
     one = writer(path)
     await one.open()
@@ -358,7 +358,7 @@ def test_the_answering_process_does_not_import_writer_modules() -> None:
         [sys.executable, "-c", IMPORTS], check=True, capture_output=True, text=True
     )
     modules = set(done.stdout.split())
-    assert "nri_scope.logger.writer_process" in modules
+    assert "nri_scope.writer.supervisor" in modules
     assert not modules & {"sqlite3", "zstandard", "re2", "yaml", "textual"}
     assert not {one for one in modules if one.startswith("nri_scope.share")}
     assert "nri_scope.recorder.transactions" not in modules

@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from time import monotonic
+from typing import NamedTuple
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import CapturedCall, SessionStart
@@ -27,22 +28,17 @@ from nri_scope.recorder.inbox import (
     GapEntry,
     Inbox,
     NoteEntry,
+    PluginLine,
     Resume,
+    ShownLine,
 )
 
-from .writer_channel import EXIT_S, READY_S, RunningWriter, WriterGone
-from .writer_messages import Order, Progress, RecordingOptions, pack
-from .writer_start import Helper, start_process, start_thread
+from .channel import EXIT_S, READY_S, RunningWriter, WriterGone
+from .messages import Order, Progress, RecordingOptions, pack
+from .start import Helper, start_process, start_thread
 
 QUEUE_BYTES = 64 << 20
 """Maximum number of queued bytes; further events are lost, and counted."""
-WAIT_S = 0.005
-"""Seconds for which an event is queued. Sending each one immediately would take CPU time for which
-the runtime may be waiting; sending many together would delay replies.
-"""
-TURN_EVENTS = 8
-TURN_BYTES = 16 << 10
-"""Maximum number of events and bytes sent before the event loop checks its sockets again."""
 AHEAD_BYTES = 512 << 10
 """Maximum number of bytes sent ahead of the writer; the rest stays queued, and is not lost if the
 writer dies.
@@ -57,6 +53,20 @@ HEALTHY_S = 30.0
 """Seconds after which a writer counts as healthy: the next one starts after the shortest pause."""
 NOT_OPEN = "the recording could not be opened in time"
 NOT_TAKEN = "the writer process did not receive them in time"
+
+
+class Batching(NamedTuple):
+    """When queued events are sent to the writer."""
+
+    wait_s: float = 0.005
+    """Seconds for which an event is queued. Sending each one immediately would take CPU time for
+    which the runtime may be waiting; sending many together would delay replies."""
+    events: int = 8
+    size: int = 16 << 10
+    """Maximum number of events and bytes sent before the event loop checks its sockets again."""
+
+
+DEFAULT_BATCHING = Batching()
 
 
 @dataclass(slots=True)
@@ -85,9 +95,10 @@ class WriterProcess:
         self,
         options: RecordingOptions,
         say: Callable[[str], None],
-        module: str = "nri_scope.logger.writer_main",
+        module: str = "nri_scope.writer.main",
         *arguments: str,
         prints: bool = False,
+        batching: Batching = DEFAULT_BATCHING,
     ) -> None:
         """Start queueing entries. ``say`` is called with messages for the user; it must not block.
 
@@ -97,6 +108,7 @@ class WriterProcess:
         self._options = options
         self._say = say
         self._program = (module, arguments, prints)
+        self._batching = batching
         self._inbox = Inbox(QUEUE_BYTES, NOT_OPEN)
         self._sessions: dict[int, _Session] = {}
         self._last_handle = 0
@@ -114,8 +126,8 @@ class WriterProcess:
 
     # -- open and close ---------------------------------------------------------------------
 
-    async def open(self) -> None:
-        """Open the file in a new process. Raises NriScopeError if that fails.
+    async def open(self, seconds: float = READY_S) -> None:
+        """Open the file in a new process, within ``seconds``. Raises NriScopeError if that fails.
 
         If no process can be started, a thread writes.
         """
@@ -125,7 +137,7 @@ class WriterProcess:
             self._say(f"warning: {error}; using a thread instead, which slows replies down")
             running = self._start(start_thread)
         try:
-            await running.ready()
+            await running.ready(seconds)
         except WriterGone as trouble:
             # Do not use a thread: this process might be killed for the same reason.
             raise RecordingError(self._options.path, f"cannot record: {trouble}") from None
@@ -201,6 +213,14 @@ class WriterProcess:
         """See `Recorder.note`."""
         self._put(NoteEntry(session, at_ns, text))
 
+    def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
+        """See `Recorder.printed`."""
+        self._put(PluginLine(session, at_ns, stream, text))
+
+    def show_line(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
+        """Print a plugin's line, if the writer prints, without recording it."""
+        self._put(ShownLine(at_ns, plugin, stream, text))
+
     def _put(self, entry: ControlEntry) -> None:
         self._inbox.put_control(entry)
         if not self._is_scheduled:
@@ -211,7 +231,7 @@ class WriterProcess:
     def _schedule(self) -> None:
         if self._running is not None:
             self._is_scheduled = True
-            self._running.loop.call_later(WAIT_S, self._send_batch)
+            self._running.loop.call_later(self._batching.wait_s, self._send_batch)
 
     def _send_batch(self) -> None:
         running = self._running
@@ -221,11 +241,11 @@ class WriterProcess:
         inbox = self._inbox
         if running.channel.waiting_bytes > AHEAD_BYTES:
             # The writer is too slow, or stopped.
-            running.loop.call_later(WAIT_S, self._send_batch)
+            running.loop.call_later(self._batching.wait_s, self._send_batch)
             return
         if not inbox:
             inbox.flush_gaps()
-        entries = inbox.take(TURN_EVENTS, TURN_BYTES)
+        entries = inbox.take(self._batching.events, self._batching.size)
         if not entries:
             self._is_scheduled = False
             return
@@ -334,9 +354,9 @@ class WriterProcess:
         running.helper.signal(signal.SIGCONT)
         while self._inbox and monotonic() < until and not running.over.is_set():
             if running.channel.waiting_bytes > AHEAD_BYTES:
-                await asyncio.sleep(WAIT_S)
+                await asyncio.sleep(self._batching.wait_s)
             else:
-                self._send(running, self._inbox.take(TURN_EVENTS, TURN_BYTES))
+                self._send(running, self._inbox.take(self._batching.events, self._batching.size))
         seconds = max(0.5, until - monotonic())
         running.channel.send(Order.FINISH, pickle.dumps(seconds))
         with contextlib.suppress(TimeoutError):

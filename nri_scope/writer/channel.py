@@ -13,8 +13,8 @@ from nri_scope.errors import NriScopeError
 from nri_scope.process.channel import LoopChannel
 from nri_scope.recorder.counters import RecorderCounters
 
-from .writer_messages import Opening, Order, Progress, Report, decode_report, error_of
-from .writer_start import Helper
+from .messages import Opening, Order, Progress, Report, decode_report, error_of
+from .start import Helper
 
 READY_S = 20.0
 """Maximum time in seconds for the writer to open the file."""
@@ -52,15 +52,18 @@ class RunningWriter:
         self.channel = LoopChannel(helper.socket, self._receive, self._on_channel_end)
         self.channel.send(Order.OPEN, pickle.dumps(opening))
 
-    async def ready(self) -> None:
-        """Wait until the file is open. Raises NriScopeError if that fails, and WriterGone."""
+    async def ready(self, seconds: float = READY_S) -> None:
+        """Wait up to ``seconds`` until the file is open.
+
+        Raises NriScopeError if that fails, and WriterGone.
+        """
         try:
-            async with asyncio.timeout(READY_S):
+            async with asyncio.timeout(seconds):
                 await asyncio.shield(self._opened)
         except TimeoutError:
             await self.end(0)
             raise WriterGone(
-                f"the writer process did not open the file within {READY_S:.0f} s"
+                f"the writer process did not open the file within {seconds:g} s"
             ) from None
         except WriterGone:
             raise WriterGone(await self.end(EXIT_S)) from None
