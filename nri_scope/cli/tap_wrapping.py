@@ -11,8 +11,7 @@ from pathlib import Path
 
 import nri_scope
 from nri_scope.errors import UsageError
-from nri_scope.logger.default_file import SUFFIX
-from nri_scope.logger.settings import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
+from nri_scope.logger.default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX
 from nri_scope.tap.wrapper import Places, State, unwrap, wrap
 
 from .params import say

@@ -10,6 +10,12 @@ from pathlib import Path
 
 SUFFIX = ".nriscope.db"
 
+LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
+"""Folder of recordings of launched plugins, whose working directory is the runtime's."""
+
+DEFAULT_MAX_SIZE = 256 << 20
+"""Default size limit in bytes of a recording that is written unattended, as a ring."""
+
 
 def host_name() -> str:
     """Return the name of the host, reduced to characters that are safe in a file name."""

@@ -9,22 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.filter import Filter
-from nri_scope.filter import parse as parse_filter
-from nri_scope.filter.quantity import parse_duration, parse_size
 from nri_scope.nri.events import Event, parse_events
-from nri_scope.recorder.ring import MIN_SIZE
 
-from .default_file import SUFFIX, host_name
+from .default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, host_name
 
 if TYPE_CHECKING:
+    from nri_scope.filter import Filter
     from nri_scope.share.redaction.rules import Rules
-
-LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
-"""Folder of recordings of launched plugins, whose working directory is the runtime's."""
-
-DEFAULT_MAX_SIZE = 256 << 20
-"""Default size limit in bytes: a launched logger runs unattended, so its recording is a ring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +89,10 @@ def _path(value: object) -> Path:
 def _size(value: object) -> int | None:
     if value in (None, "none"):
         return None
+    # Imported here and below: without a configuration, the launched process needs none of this.
+    from nri_scope.filter.quantity import parse_size
+    from nri_scope.recorder.ring import MIN_SIZE
+
     size = parse_size(str(value)) if isinstance(value, int | str) else None
     if not size:
         raise UsageError(f"{value!r} is not a size such as 500M")
@@ -109,6 +104,8 @@ def _size(value: object) -> int | None:
 def _age(value: object) -> float | None:
     if value in (None, "none"):
         return None
+    from nri_scope.filter.quantity import parse_duration
+
     nanoseconds = parse_duration(value) if isinstance(value, str) else None
     if not nanoseconds:
         raise UsageError(f"{value!r} is not a duration such as 24h")
@@ -120,7 +117,9 @@ def _events(value: object) -> frozenset[Event]:
 
 
 def _where(value: object) -> Filter:
-    return parse_filter(str(value))
+    from nri_scope.filter import parse
+
+    return parse(str(value))
 
 
 def _flag(value: object) -> bool:

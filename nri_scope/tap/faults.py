@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
-from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
 
 ALL = "all"
@@ -73,6 +72,9 @@ def parse_faults(
 
 
 def _delay(text: str) -> Fault:
+    # Imported here: without this fault, a tap does not need the filter language.
+    from nri_scope.filter.quantity import parse_duration
+
     name, equals, rest = text.partition("=")
     duration, colon, probability = rest.partition(":")
     nanoseconds = parse_duration(duration) if equals else None

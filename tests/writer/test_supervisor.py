@@ -345,20 +345,26 @@ def test_reports_survive_a_round_trip(
         )
 
 
-IMPORTS = """
-import sys
-import nri_scope.cli.main, nri_scope.cli.record, nri_scope.logger.run
-print(*sys.modules)
-"""
-
-
-def test_the_answering_process_does_not_import_writer_modules() -> None:
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "nri_scope.cli.main, nri_scope.cli.record, nri_scope.logger.run",
+        "nri_scope.cli.main, nri_scope.cli.tap, nri_scope.tap.launched_plugin",
+        "nri_scope.cli.main, nri_scope.cli.tap, nri_scope.tap.plugin_socket",
+        "nri_scope.cli.wrapped_plugin",
+        "nri_scope.logger.launched",
+    ],
+)
+def test_a_responder_does_not_import_writer_modules(modules: str) -> None:
     """The writer's modules would take memory twice, and could delay replies."""
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTS], check=True, capture_output=True, text=True
+        [sys.executable, "-c", f"import sys, {modules}; print(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    modules = set(done.stdout.split())
-    assert "nri_scope.writer.supervisor" in modules
-    assert not modules & {"sqlite3", "zstandard", "re2", "yaml", "textual"}
-    assert not {one for one in modules if one.startswith("nri_scope.share")}
-    assert "nri_scope.recorder.transactions" not in modules
+    imported = set(done.stdout.split())
+    assert "nri_scope.writer.supervisor" in imported
+    assert not imported & {"sqlite3", "zstandard", "re2", "yaml", "textual"}
+    assert not {one for one in imported if one.startswith("nri_scope.share")}
+    assert "nri_scope.recorder.transactions" not in imported
