@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
@@ -21,10 +22,16 @@ from nri_scope.errors import (
 _START = "start the runtime, or name its own socket, such as /run/containerd/containerd.sock"
 _WHERE = "name the runtime's own socket, such as /run/containerd/containerd.sock"
 
+_RESET = "Stream reset by remote party, "
+"""Beginning of grpclib's message for a stream, rather than a connection, that the server ended."""
+_AT_DEADLINE = 0.95
+"""Fraction of the deadline after which a reset stream means that it has passed."""
+
 
 @contextmanager
 def translated(path: str, method: str, timeout: float) -> Iterator[None]:
     """Translate the errors of one call of ``method`` with a deadline of ``timeout`` seconds."""
+    began = monotonic()
     try:
         yield
     except GRPCError as error:
@@ -33,7 +40,16 @@ def translated(path: str, method: str, timeout: float) -> Iterator[None]:
         raise RpcError(error.status.value, error.message or error.status.name) from error
     except TimeoutError as error:
         raise DeadlineExceeded(method, timeout) from error
-    except (StreamTerminatedError, ConnectionError) as error:
+    except StreamTerminatedError as error:
+        if not str(error).startswith(_RESET):
+            raise ConnectionClosed(f"{method}: the runtime closed the connection") from error
+        # A server in Go resets the stream at the call's deadline, at the same time as this client
+        # would (grpc-go, internal/transport/http2_server.go).
+        if monotonic() - began > _AT_DEADLINE * timeout:
+            raise DeadlineExceeded(method, timeout) from error
+        problem = f"the runtime reset the call's stream: {str(error).removeprefix(_RESET)}"
+        raise RpcError(Status.CANCELLED.value, problem) from error
+    except ConnectionError as error:
         if isinstance(error, ConnectionRefusedError):
             raise _cannot_connect(path, error) from error
         raise ConnectionClosed(f"{method}: the runtime closed the connection") from error

@@ -6,10 +6,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from grpclib.server import Server
+from grpclib.const import Cardinality, Handler
+from grpclib.server import Server, Stream
 
 from nri_scope._gen.cri.runtime import v1
-from nri_scope.errors import ConnectError, ConnectionClosed
+from nri_scope.cri.codec import MessageCodec
+from nri_scope.errors import ConnectError, ConnectionClosed, DeadlineExceeded, RpcError
 from tests.cri.driver import CriDriver, PodSpec
 from tests.cri.fake_runtime import FakeRuntime, listening
 from tests.cri.peers import Relay, replying
@@ -106,3 +108,41 @@ async def test_the_next_call_reaches_a_restarted_runtime(path: Path, tmp_path: P
                 await cri.version()
             async with relay.listening(front):
                 assert (await cri.version()).name == "containerd"
+
+
+class Resetting:
+    """Server that resets the stream of a call, as one in Go does at the call's deadline."""
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+
+    def __mapping__(self) -> dict[str, Handler]:
+        requests, replies = v1.VersionRequest, v1.VersionResponse
+        handler = Handler(self._version, Cardinality.UNARY_UNARY, requests, replies)
+        return {"/runtime.v1.RuntimeService/Version": handler}
+
+    async def _version(self, stream: Stream[v1.VersionRequest, v1.VersionResponse]) -> None:
+        await stream.recv_message()
+        await asyncio.sleep(self._wait_s)
+        await stream.cancel()
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "timeout", "error", "words"),
+    [
+        (0.0, 60.0, RpcError, "the runtime reset the call's stream: error_code: 0"),
+        (0.97, 1.0, DeadlineExceeded, "Version: no answer within 1 s"),
+    ],
+)
+async def test_a_reset_stream_is_not_a_closed_connection(
+    wait_s: float, timeout: float, error: type[Exception], words: str, path: Path
+) -> None:
+    server = Server([Resetting(wait_s)], codec=MessageCodec())
+    await server.start(path=str(path))
+    try:
+        async with CriDriver(str(path)) as cri:
+            with pytest.raises(error, match=words):
+                await cri.version(timeout=timeout)
+    finally:
+        server.close()
+        await server.wait_closed()
