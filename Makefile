@@ -70,7 +70,7 @@ test-core: $(BIN)/python ## tests of protocol, plugin and recorder, and of each 
 .PHONY: coverage
 coverage: $(STAMP) ## line and branch coverage of the unit tests, including their subprocesses
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS) \
-		--deselect tests/logger/test_writer_process.py::test_the_answering_process_does_not_import_writer_modules \
+		--deselect tests/writer/test_supervisor.py::test_a_responder_does_not_import_writer_modules \
 		--deselect tests/pytest_plugin/test_pytest_plugin.py::test_suite_without_replays_imports_nothing_heavy
 
 # Tests mostly wait for containerd. Each worker has its own.

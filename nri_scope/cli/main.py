@@ -77,8 +77,22 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the ``nri-scope`` command and exit with its status."""
+    _open_standard_streams()
     _unbuffer_stderr()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null in place of standard streams that were closed at start (``>&-``).
+
+    Sockets would get their numbers, which libuv refuses to close.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free number is this one.
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _unbuffer_stderr() -> None:

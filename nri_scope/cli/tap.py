@@ -164,6 +164,8 @@ def _tap(options: Options) -> int:
     from nri_scope.logger.default_file import default_path
     from nri_scope.tap.run import run_tap
 
+    from .output import Output
+
     listen = options["listen"]
     output = options["output"] or default_path(Path(), with_host=options["redact"] is None)
     settings = settings_of(options, output)
@@ -174,6 +176,8 @@ def _tap(options: Options) -> int:
     print_format = options["print_format"]
     program = ()
     if print_format:
+        # Checked before anything is recorded.
+        Output()
         program = (TRACES, print_format, *(("several",) if listen is not None else ()))
     try:
         return run_tap(settings, _work(options, plugin, printed), notices.put, *program)

@@ -12,7 +12,10 @@ import signal
 import sys
 import time
 
-IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
+IGNORED = (
+    *(signal.SIGPIPE, signal.SIGXFSZ),
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGTTOU),
+)
 
 
 def main() -> None:
@@ -36,8 +39,8 @@ def main() -> None:
         run_wrapped(instructions, place, program, arguments, original_environment())
     except Exception as error:  # noqa: BLE001 - the node needs its plugin despite any error
         write_reason(folder, f"{type(error).__name__}: {error}")
-    # Python ignores the first two signals, an ending tap the others: the plugin would inherit that.
-    for number in (*IGNORED, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    # Python ignores two of these signals, an ending tap the others: the plugin would inherit that.
+    for number in IGNORED:
         signal.signal(number, signal.SIG_DFL)
     os.execve(program, [place, *arguments], original_environment())
 

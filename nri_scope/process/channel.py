@@ -7,27 +7,22 @@ import contextlib
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from nri_scope.errors import ProtocolError
 
-from .messages import WITH_DESCRIPTORS, MessageReader, message
+from .messages import MessageReader, message
 
 READ_BYTES = 32 << 10
 """Maximum number of bytes to receive in one call."""
-DESCRIPTORS_MAX = 8
-"""Maximum number of descriptors with one message."""
 TURN_BYTES = 16 << 10
 """Maximum number of bytes sent, within some microseconds, before the event loop runs other
 callbacks; a larger message is sent in one call."""
-WAITING_BYTES_MAX = 64 << 20
-"""Number of queued bytes above which messages may be dropped: the other process is stopped or far
-behind."""
 ITEM_BYTES = 64
 """Memory of a queued message in addition to its bytes."""
 
-OnMessage = Callable[[int, bytes, Sequence[int]], None]
-"""Callback for a message: kind, payload and descriptors, which the callback must close."""
+OnMessage = Callable[[int, bytes], None]
+"""Callback for a message: kind and payload."""
 
 
 class LoopChannel:
@@ -41,14 +36,10 @@ class LoopChannel:
         sock: socket.socket,
         on_message: OnMessage,
         on_end: Callable[[], None],
-        *,
-        delay_s: float = 0.0,
     ) -> None:
         """Start receiving in the running event loop.
 
         ``on_end`` is called when no more messages can be received, and when none can be sent.
-        ``delay_s`` is the time in seconds that a message may wait to be sent together with later
-        ones, which saves system calls.
         """
         # Imported here, as processes without an event loop do not need it.
         import asyncio
@@ -57,10 +48,8 @@ class LoopChannel:
         self._socket = sock
         self._on_message = on_message
         self._on_end = on_end
-        self._delay_s = delay_s
         self._loop = asyncio.get_running_loop()
         self._reader = MessageReader()
-        self._descriptors: deque[Sequence[int]] = deque()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._is_scheduled = False
@@ -78,18 +67,8 @@ class LoopChannel:
         """Whether messages may still arrive."""
         return self._receives
 
-    def offer(self, kind: int, *parts: bytes) -> bool:
-        """Send a message, or drop it and return False while `WAITING_BYTES_MAX` is exceeded."""
-        if self._bytes > WAITING_BYTES_MAX:
-            return False
-        self.send(kind, *parts)
-        return True
-
     def send(self, kind: int, *parts: bytes) -> None:
-        """Send a message regardless of the queue's size; for few messages that must not be lost.
-
-        Ignored after the other process has ended.
-        """
+        """Send a message; ignored after the other process has ended."""
         if not self._sends:
             return
         data = message(kind, *parts)
@@ -97,32 +76,7 @@ class LoopChannel:
         self._bytes += len(data) + ITEM_BYTES
         if not self._is_scheduled:
             self._is_scheduled = True
-            if self._delay_s:
-                self._loop.call_later(self._delay_s, self._turn)
-            else:
-                self._turn()
-
-    def send_descriptors(self, descriptors: Sequence[int], kind: int, *parts: bytes) -> None:
-        """Send a message with copies of ``descriptors`` immediately.
-
-        Raises BlockingIOError if earlier messages are queued or fill the socket's buffer, and
-        OSError if the system cannot copy the descriptors. If the other process has ended, the
-        message is dropped.
-        """
-        if self._waiting:
-            raise BlockingIOError
-        data = message(kind | WITH_DESCRIPTORS, *parts)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._queue_rest(data, socket.send_fds(self._socket, [data], descriptors))
-
-    async def drain(self, seconds: float) -> None:
-        """Wait up to ``seconds`` until all messages are sent."""
-        import asyncio
-
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._waiting:
-                    await asyncio.sleep(0.01)
+            self._turn()
 
     def finish(self) -> None:
         """Stop sending and drop queued messages; messages can still be received."""
@@ -194,24 +148,16 @@ class LoopChannel:
     def _read(self) -> bool:
         """Receive once; return whether more data may follow."""
         try:
-            data, descriptors, flags, _ = socket.recv_fds(self._socket, READ_BYTES, DESCRIPTORS_MAX)
+            data = self._socket.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
-            data, descriptors, flags = b"", [], 0
-        if descriptors or flags & socket.MSG_CTRUNC:
-            # They belong to one message: the system ends a read after a message's descriptors. It
-            # drops descriptors, and sets MSG_CTRUNC, if this process has no free numbers for them.
-            self._descriptors.append(descriptors)
+            data = b""
         try:
             for kind, payload in self._reader.feed(data):
                 if not self._receives:
                     return False
-                if kind & WITH_DESCRIPTORS:
-                    kind &= ~WITH_DESCRIPTORS
-                    self._on_message(kind, payload, self._descriptors.popleft())
-                else:
-                    self._on_message(kind, payload, ())
+                self._on_message(kind, payload)
         except ProtocolError:
             data = b""
         if not data:

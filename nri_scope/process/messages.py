@@ -10,8 +10,6 @@ from nri_scope.errors import RemoteProtocolError
 
 HEAD = struct.Struct("=IB")
 """Payload length in bytes and kind, in native byte order, as both ends run on one machine."""
-WITH_DESCRIPTORS = 0x80
-"""Flag in the kind of a message with descriptors; kinds themselves are lower."""
 PAYLOAD_MAX = 64 << 20
 """Maximum payload in bytes. nri-scope never sends more, so a larger one means a corrupt stream."""
 

@@ -85,17 +85,15 @@ def terminal_stops_refused(
     """Do not let a terminal stop this process, for whose replies other processes wait.
 
     ``on_refused`` is called as a callback of ``loop`` for each ^Z. SIGTTOU, for output from the
-    background, is ignored. Must be used in the main thread.
+    background, is ignored. On exit, both signals are ignored until the process ends: a stopped
+    process would not end. Must be used in the main thread.
     """
-    former = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGTTOU)}
-    if former[signal.SIGTSTP] is not signal.SIG_IGN:
-        signal.signal(signal.SIGTSTP, lambda number, frame: loop.call_soon_threadsafe(on_refused))
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    signal.signal(signal.SIGTSTP, lambda number, frame: loop.call_soon_threadsafe(on_refused))
     try:
         yield
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTSTP, signal.SIG_IGN)
 
 
 def ignore_stop_signals() -> None:

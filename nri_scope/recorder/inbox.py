@@ -96,6 +96,14 @@ ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine | ShownL
 Entry = tuple[int, CapturedCall] | ControlEntry
 
 
+def size_of(item: CapturedCall) -> int:
+    """Return the number of bytes of an event that the peers control."""
+    size = len(item.request) + len(item.reply) + len(item.status_message)
+    if item.metadata:
+        size += sum(len(key) + len(value) for key, value in item.metadata)
+    return size
+
+
 class Inbox:
     """Bounded queue from a producer thread, which never blocks, to a writer thread.
 
@@ -127,8 +135,8 @@ class Inbox:
 
     def put(self, session: int, item: CapturedCall) -> None:
         """Queue an event, or count it as lost."""
-        size = len(item.request) + len(item.reply)
-        self.bytes_on_wire += size
+        size = size_of(item)
+        self.bytes_on_wire += len(item.request) + len(item.reply)
         waiting = self._put_bytes - self._done_bytes
         if self._full or waiting + size > self._limit:
             if not self._full or waiting > self._low:
@@ -224,7 +232,7 @@ class Inbox:
         self._asleep = False
 
     def take(self, items: int, size: int) -> list[Entry]:
-        """Remove and return up to ``items`` of the oldest entries, until their requests exceed
+        """Remove and return up to ``items`` of the oldest entries, until their events exceed
         ``size`` bytes.
         """
         taken: list[Entry] = []
@@ -232,7 +240,7 @@ class Inbox:
             entry = self._entries.popleft()
             taken.append(entry)
             if type(entry) is tuple:
-                size -= len(entry[1].request)
+                size -= size_of(entry[1])
         return taken
 
     def done(self, entries: list[Entry]) -> None:
@@ -240,7 +248,7 @@ class Inbox:
         size = ITEM_BYTES * len(entries)
         for entry in entries:
             if type(entry) is tuple:
-                size += len(entry[1].request) + len(entry[1].reply)
+                size += size_of(entry[1])
             elif isinstance(entry, PluginLine | ShownLine):
                 size += len(entry.text)
         self._done_bytes += size

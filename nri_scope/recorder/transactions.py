@@ -423,7 +423,7 @@ class TransactionWriter:
             missed = GapEntry(number, from_ns, to_ns, resumed.reason, lost, lost)
             self._apply(connection, encoder, missed, written)
         else:
-            remark = NoteEntry(number, to_ns, f"{resumed.reason}; nothing was lost")
+            remark = NoteEntry(number, to_ns, f"{resumed.reason}; no event was lost")
             self._apply(connection, encoder, remark, written)
         session = self._sessions.get(number)
         if session is not None:

@@ -188,14 +188,14 @@ class Worker:
         tally.gaps += written.gaps
         for problem in written.problems:
             self._report_once(problem)
-        if self._on_written is not None:
-            self._on_written(written)
         if self._on_event is not None:
             for event, item in written.events:
                 try:
                     self._on_event(event, item)
                 except Exception as error:  # noqa: BLE001 - a bug of the caller
                     self._report_once(f"showing an event failed: {type(error).__name__}: {error}")
+        if self._on_written is not None:
+            self._on_written(written)
 
     def _discard(self, entries: list[Entry], words: str) -> None:
         if self._finishing:

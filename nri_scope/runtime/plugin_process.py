@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic_ns
 
@@ -210,7 +209,7 @@ class Process:
                 if not self._read(stream):
                     break
 
-    def _take(self, _kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
+    def _take(self, _kind: int, payload: bytes) -> None:
         match json.loads(payload):
             case {"started": int(pid)}:
                 self.pid = pid

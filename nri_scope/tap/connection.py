@@ -87,7 +87,7 @@ class Connection:
         session, faults = self._session, self._faults
         faulty = None
         if faults is not None:
-            # Imported late: decoding NRI messages takes memory, and is needed for faults only.
+            # Imported late, as it is needed for faults only.
             from .fault_injection import Faulty
 
             faulty = Faulty(faults)
@@ -120,9 +120,9 @@ class Connection:
         if self._relay is not None:
             self._relay.close(reason)
 
-    def printed(self, stream: str, line: str, mono_ns: int) -> None:
-        """Record a line that the plugin printed."""
-        self._session.printed(stream, line, mono_ns)
+    def printed(self, stream: str, line: str, mono_ns: int) -> int:
+        """Record a line that the plugin printed; return its wall clock time in ns."""
+        return self._session.printed(stream, line, mono_ns)
 
     def finish(self, reason: str) -> None:
         """End the session after the last printed line, with the reason for its end."""

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import plugin_id
@@ -86,11 +86,11 @@ async def tap_launched(
     name = plugin_id(plugin.identity.index, plugin.identity.name)
 
     def printed(stream: Stream, line: str, mono_ns: int) -> None:
-        connection.printed(stream.value, line, mono_ns)
+        at_ns = connection.printed(stream.value, line, mono_ns)
         if show is not None:
             show(line)
         else:
-            tap.writer.show_line(time_ns(), name, stream.value, line)
+            tap.writer.show_line(at_ns, name, stream.value, line)
 
     process, ours = await launch(plugin.command, printed, pass_output=True)
     forwarding = asyncio.ensure_future(_forward_signal(process, connection, tap))

@@ -148,13 +148,14 @@ class TapSession:
         if len(self._drop_reasons) < UNANSWERED_MAX:
             self._drop_reasons[(True, conn_id, stream_id)] = reason
 
-    def printed(self, stream: str, text: str, mono_ns: int) -> None:
-        """Record a line that the plugin printed."""
+    def printed(self, stream: str, text: str, mono_ns: int) -> int:
+        """Record a line that the plugin printed; return its wall clock time in ns."""
         at_ns = self._wall_offset + mono_ns
         if self._session is not None:
             self._sink.printed(self._session, at_ns, stream, text)
         elif len(self._early_lines) < EARLY_LINES_MAX:
             self._early_lines.append((at_ns, stream, text))
+        return at_ns
 
     def ended(self, reason: str, now: int) -> None:
         """Record the end of the connection at ``now`` (monotonic, ns), and unanswered requests."""

@@ -4,5 +4,5 @@
 In: sessions, captured exchanges and printed lines (`recorder.sink.PrintSink`), in the event loop of
 the responder, which is the process that replies or relays. Out: the same entries, some milliseconds
 later, in a writer process, which redacts, stores and prints them, and which is replaced if it dies.
-This room never delays the responder's event loop, and never uses the runtime's sockets.
+This room never lets the responder wait for the recording, and never uses the runtime's sockets.
 """

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from nri_scope.errors import NriScopeError
@@ -77,7 +77,7 @@ class RunningWriter:
         # In another thread: the writer may take a while to exit, and this thread answers requests.
         return await asyncio.to_thread(self.helper.end, seconds)
 
-    def _receive(self, kind: int, payload: bytes, _descriptors: Sequence[int]) -> None:
+    def _receive(self, kind: int, payload: bytes) -> None:
         try:
             self._handle(kind, decode_report(payload))
         except Exception:  # noqa: BLE001 - kill a writer that may be compromised

@@ -59,7 +59,11 @@ the channel. With Python's 5 ms, only 6 MB/s are read under load, and the channe
 """
 ENDED_MAX = 1000
 """Maximum number of ended sessions whose numbers are kept for late entries."""
-ORPHANED = "the process that replied to the runtime has ended"
+ORPHANED = "the process that was connected to the runtime has ended"
+FORGOTTEN = (
+    "a new writer process redacts from here on: it does not know the secrets that the previous one "
+    "had found in containers"
+)
 
 OnEvent = Callable[[Event, CapturedCall], None]
 OnLine = Callable[[ShownLine], None]
@@ -128,13 +132,17 @@ class _Work:
         self._ended: deque[int] = deque()
         self._lost_before = 0
         self._recorder = self._open(self._options, on_event)
+        # A killed writer may have stored sessions that ended before this one was started.
+        is_new = not self._options.existed and self._recorder.next_session == 1
         for handle, session in sorted(resumed, key=lambda one: -one[1].session):
             # Sessions without a number come last: the killed writer had not begun them.
             number = session.session or self._number(handle)
             self._handles[number] = handle
             self._numbers[handle] = number
             self._recorder.resume_session(replace(session, session=number))
-        self._removes_file = not (self._options.existed or resumed)
+        if resumed and self._options.redact is not None:
+            self._recorder.note(None, time_ns(), FORGOTTEN)
+        self._removes_file = is_new and not resumed
         self._report(Report.OPENED, None)
 
     def run(self, finish: Callable[[], None]) -> None:
@@ -149,8 +157,9 @@ class _Work:
                 if not self._recorder.is_writing:
                     raise RuntimeError("the thread that writes has ended")
         if seconds is None:
-            for number in list(self._handles):
-                self._recorder.end_session(number, ORPHANED, time_ns())
+            for number, handle in list(self._handles.items()):
+                if handle not in self._ended:
+                    self._recorder.end_session(number, ORPHANED, time_ns())
             seconds = ORPHANED_SECONDS
         counters = self._recorder.close(seconds)
         if self._removes_file:

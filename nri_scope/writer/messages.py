@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages between the responder, which answers the runtime, and the writer of the recording.
+"""Messages between the responder, which replies or relays, and the writer of the recording.
 
 Orders to the writer are pickled; events are marshalled, which is faster. The writer's reports are
 JSON: it decodes untrusted input, and even a compromised writer must not be able to execute code in

@@ -31,7 +31,10 @@ class Helper(Protocol):
         ...
 
     def end(self, seconds: float) -> str:
-        """Wait ``seconds`` for the writer to exit, then kill it; describe how it ended."""
+        """Wait ``seconds`` for the writer to exit, then kill it; describe how it ended.
+
+        A thread cannot be killed: unless ``seconds`` is 0, it has `THREAD_S` seconds to end.
+        """
         ...
 
 
@@ -93,5 +96,5 @@ class _Thread:
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
-        self._thread.join(max(seconds, THREAD_S))
+        self._thread.join(THREAD_S if seconds else 0)
         return "the thread that writes has ended"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a recording in a separate process: the side of the responder, which answers the runtime.
+"""Write a recording in a separate process: the side of the responder, which replies or relays.
 
 Python runs one thread at a time, so a reply would sometimes wait for a writer thread, and the
 runtime for the reply. A writer process avoids that. Events are queued for some milliseconds, until
@@ -14,6 +14,7 @@ import pickle
 import signal
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
@@ -134,11 +135,13 @@ class WriterProcess:
         try:
             running = self._start(start_process)
         except UsageError as error:
-            self._say(f"warning: {error}; using a thread instead, which slows replies down")
+            self._say(f"warning: {error}; using a thread instead, which delays the runtime")
             running = self._start(start_thread)
         try:
             await running.ready(seconds)
         except WriterGone as trouble:
+            if not self._options.existed:
+                _remove_empty(self._options.path)
             # Do not use a thread: this process might be killed for the same reason.
             raise RecordingError(self._options.path, f"cannot record: {trouble}") from None
         self._use(running)
@@ -158,7 +161,10 @@ class WriterProcess:
         supervisor.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await supervisor
-        if self._running is not None and not await self._finish(self._running, until):
+        if self._running is None:
+            # No writer could be started again.
+            self._missing = self._unconfirmed()
+        elif not await self._finish(self._running, until):
             self._say(f"warning: {self._end_description}; starting another one")
             another = await self._replace()
             if another is not None:
@@ -368,8 +374,12 @@ class WriterProcess:
             self._missing = 0
             return True
         self._end_description = words
-        self._missing = sum(one.sent - one.processed for one in self._sessions.values())
+        self._missing = self._unconfirmed()
         return hangs
+
+    def _unconfirmed(self) -> int:
+        """Return the number of events that were sent to writers but not reported as processed."""
+        return sum(one.sent - one.processed for one in self._sessions.values())
 
     async def _end(self, running: RunningWriter, seconds: float) -> str:
         self._running = None
@@ -377,6 +387,14 @@ class WriterProcess:
         self._counters = _sum(self._counters, running.counters)
         self._lost_before += running.lost_before
         return words
+
+
+def _remove_empty(path: Path) -> None:
+    """Remove a file that a killed writer had only begun to create, with its journal."""
+    with contextlib.suppress(OSError):
+        if not path.lstat().st_size:
+            path.unlink()
+            path.with_name(f"{path.name}-journal").unlink()
 
 
 def _sum(first: RecorderCounters, second: RecorderCounters | None) -> RecorderCounters:

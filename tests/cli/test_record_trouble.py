@@ -141,7 +141,7 @@ async def test_a_killed_writer_without_lost_events_leaves_a_note(tmp_path: Path)
     assert assert_complete(path, 25) == 0
     with Recording.open(path) as one:
         assert [note.text for note in one.notes()] == [
-            "the writer process ended, killed by SIGKILL; nothing was lost"
+            "the writer process ended, killed by SIGKILL; no event was lost"
         ]
         assert not one.gaps()
 

@@ -8,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import RemoteProtocolError
-from nri_scope.process.messages import HEAD, PAYLOAD_MAX, WITH_DESCRIPTORS, MessageReader, message
+from nri_scope.process.messages import HEAD, PAYLOAD_MAX, MessageReader, message
 
-_MESSAGES = st.lists(
-    st.tuples(st.integers(0, WITH_DESCRIPTORS - 1), st.binary(max_size=300)), max_size=20
-)
+_MESSAGES = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=300)), max_size=20)
 
 
 @given(_MESSAGES, st.lists(st.integers(1, 500), min_size=1, max_size=5))

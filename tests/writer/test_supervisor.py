@@ -124,6 +124,85 @@ async def test_a_full_queue_before_the_file_is_open_is_one_counted_gap(
     assert one.failure == ""
 
 
+async def test_a_recording_with_ended_sessions_is_kept_when_the_writer_is_replaced(
+    path: Path,
+) -> None:
+    one = writer(path)
+    await one.open()
+    session = one.begin_session(a_start())
+    one.capture(session, item(0))
+    one.end_session(session, "over", NOW + 9)
+    async with asyncio.timeout(PATIENCE):
+        while not one.counters.recorded or one._sessions:
+            await asyncio.sleep(0.01)
+    await kill(one)
+    await one.close()
+    assert contents(path) == ([0], [])
+
+
+async def test_events_of_a_killed_writer_are_missing_if_no_other_one_can_be_started(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = writer(path)
+    await one.open()
+    session = one.begin_session(a_start())
+    one.capture(session, item(0))
+    async with asyncio.timeout(PATIENCE):
+        while not one.counters.recorded:
+            await asyncio.sleep(0.01)
+    os.kill(pid_of(one), signal.SIGSTOP)
+    for number in range(1, 8):
+        one.capture(session, item(number))
+    async with asyncio.timeout(PATIENCE):
+        while one._inbox:
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    await kill(one)
+    counters = await one.close()
+    assert (counters.recorded, counters.lost) == (1, 7)
+    assert "7 events are missing from the file without a gap" in one.failure
+
+
+async def test_large_error_messages_are_recorded(path: Path) -> None:
+    """They count as much as requests and replies in the limits of the queue and of a batch."""
+    messages: list[str] = []
+    one = writer(path, messages)
+    one._batching = supervisor.Batching(events=32, size=64 << 10)
+    await one.open()
+    session = one.begin_session(a_start())
+    for number in range(20):
+        large = item(number)._replace(status_code=2, status_message="x" * (4 << 20))
+        one.capture(session, large)
+    async with asyncio.timeout(PATIENCE):
+        while one._inbox:
+            await asyncio.sleep(0.01)
+    one.capture(session, item(20))
+    one.end_session(session, "over", NOW + 99)
+    counters = await one.close()
+    events, gaps = contents(path)
+    assert len(events) + sum(gap.lost or 0 for gap in gaps) == 21
+    assert counters.recorded + counters.lost == 21
+    assert messages == []
+
+
+async def test_the_empty_file_of_a_writer_that_is_killed_at_the_start_is_removed(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "half_created.py"
+    program.write_text(
+        "import pathlib, time\n"
+        "def main(descriptor):\n"
+        f"    pathlib.Path({str(path)!r}).touch()\n"
+        f"    pathlib.Path({str(path) + '-journal'!r}).touch()\n"
+        "    time.sleep(600)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    one = writer(path, module="half_created")
+    with pytest.raises(RecordingError, match="did not open the file within 2 s"):
+        await one.open(2)
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(path.name)] == []
+
+
 async def test_entries_that_a_stopped_process_does_not_receive_are_counted_in_gaps(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from nri_scope.recorder.inbox import (
 )
 
 from .memory_limits import Memory
-from .name_kinds import SESSION_NAMES
+from .name_kinds import SESSION_NAMES, NameKind
 from .redactor import Redactor
 from .rules import Rules
 from .user_key import derive, local_key
@@ -90,8 +90,13 @@ class SourceRedaction:
                 return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
             case NoteEntry():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
-            case PluginLine() | ShownLine():
+            case PluginLine():
                 return replace(entry, text=redactor.text(entry.text, "output.text"))
+            case ShownLine():
+                index, dash, name = entry.plugin.partition("-")
+                name = redactor.name(NameKind.PLUGIN, name)
+                text = redactor.text(entry.text, "output.text")
+                return replace(entry, plugin=f"{index}{dash}{name}", text=text)
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:
