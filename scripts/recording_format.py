@@ -195,12 +195,13 @@ not damage the file. Up to {WriterLimits().queue_bytes >> 20} MiB of events wait
 the file is not writable; further events are lost, and counted in `gap` with the reason.
 
 `record`, a launched logger, a tap and the probes of `diff --live` have two processes: one replies \
-to the runtime or relays, the other writes. If the writer is killed, a new one continues the session. The events \
-which the first writer had received but not written are one gap of that session, with the way it \
-ended as the reason, and the command ends with status 2. If no event was lost, a note says so. Notes \
-and lines printed by plugins that the first writer had received but not written are lost without a \
-trace. If the other process is killed, the writer stores the events that it has received and ends the \
-session with the reason "the process that was connected to the runtime has ended".
+to the runtime or relays, the other writes. If the writer is killed, a new one continues the \
+session. The events which the first writer had received but not written are one gap of that \
+session, with the way it ended as the reason, and the command ends with status 2. If no event was \
+lost, a note says so. Notes and lines printed by plugins that the first writer had received but \
+not written are lost without a trace. If the other process is killed, the writer stores the events \
+that it has received and ends the session with the reason "the process that was connected to \
+the runtime has ended".
 
 The time between two sessions, with no session open, has a row of `gap` if the recorder kept \
 running. If it did not (a logger launched by a runtime, or a file continued later), \
