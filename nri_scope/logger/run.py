@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
+from nri_scope.nri.failure_policy import FailurePolicy
+from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
@@ -51,6 +53,8 @@ class RecordOptions:
     once: bool = False
     wait: bool = False
     validate: bool = False
+    keep_connected: bool = False
+    """Whether the runtime keeps the connection after a missed deadline (NRI 0.12.4)."""
     redact: Rules | None = None
     """Rules for redaction before events are written; None for no redaction."""
 
@@ -152,6 +156,7 @@ class _Run:
             logger,
             options.identity,
             unix_socket(options.socket),
+            failure_policy=FailurePolicy(keep_connected=options.keep_connected),
             wait=options.wait,
             once=options.once,
             on_end=self._on_end,
@@ -190,6 +195,12 @@ class _Run:
             self._say(
                 "warning: --validate: containers may fail to be created if this process ends or "
                 "stalls"
+            )
+        if self._options.keep_connected:
+            deadline_s = (start.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS) / 1000
+            self._say(
+                "warning: --keep-connected: if this process stalls, each NRI event takes "
+                f"{deadline_s:g} s longer, until it ends"
             )
 
     def _on_end(self, end: SessionEnd) -> None:

@@ -65,7 +65,7 @@ def negotiate(
     if chosen is None:
         # No warning for events that the user did not name: an older runtime has fewer events.
         missing = [event for event in missing if event is Event.ValidateContainerAdjustment]
-    runtime = _describe(configure, version, inferred)
+    runtime = describe_runtime(configure, version, inferred)
     if missing:
         names = ", ".join(event.name for event in missing)
         warnings.append(f"{runtime} has no {names}")
@@ -86,7 +86,10 @@ def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, 
     return inferred, inferred is not None
 
 
-def _describe(configure: api.ConfigureRequest, version: NriVersion | None, inferred: bool) -> str:
+def describe_runtime(
+    configure: api.ConfigureRequest, version: NriVersion | None, inferred: bool
+) -> str:
+    """Return the runtime for messages, such as ``containerd 2.1.9 (NRI 0.8.0, inferred)``."""
     runtime = runtime_title(configure.runtime_name) or "this runtime"
     nri = "unknown" if version is None else f"{version}{', inferred' if inferred else ''}"
     return f"{runtime} {configure.runtime_version} (NRI {nri})"

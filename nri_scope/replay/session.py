@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
+from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
 from nri_scope.oci import changes, runtime_rules_of
@@ -186,6 +187,10 @@ class ReplayRun:
 
     def _ready(self, plugin: Plugin) -> None:
         self._plugins.ready(plugin)
+        if plugin.ignored_policy != NO_POLICY:
+            why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
+            policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
+            self._progress.tell(PlayedEvent(0, "Configure", "", 0, dropped=[policy]))
         if plugin.process is not None and not self._setup.profile.synchronizes_launched:
             why = f"{self._setup.profile.title} does not synchronize plugins that it launches"
             self._progress.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nri_scope.events import SessionStart
+from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
 from nri_scope.recorder.sink import PrintSink
@@ -46,7 +47,7 @@ class Connection:
         relays: Relays,
         sink: PrintSink,
         named: Identity | None,
-        on_began: Callable[[SessionStart], None],
+        on_began: Callable[[SessionStart, FailurePolicy], None],
         faults: Faults | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:

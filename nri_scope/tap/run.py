@@ -13,7 +13,8 @@ from time import monotonic
 
 from nri_scope.errors import ConnectError
 from nri_scope.events import SessionStart, plugin_title
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+from nri_scope.nri.versions import NriVersion, has_failure_policy, runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.child import keep_exit_statuses
@@ -68,7 +69,7 @@ class Tap:
         faults = self.settings.faults()
         return Connection(self.relays, self.recorder, named, self.began, faults, self.say)
 
-    def began(self, start: SessionStart) -> None:
+    def began(self, start: SessionStart, policy: FailurePolicy) -> None:
         """Count and report a plugin that was configured through the tap."""
         self.sessions += 1
         plugin = plugin_title(start.plugin_index, start.plugin_name)
@@ -82,6 +83,10 @@ class Tap:
             f"tapping {plugin} at {runtime_title(start.runtime_name)} {start.runtime_version}"
             f" (NRI {version}), to {self.settings.output}"
         )
+        if policy != NO_POLICY:
+            known = has_failure_policy(NriVersion.parse(start.nri_version))
+            effect = "" if known else ", which this runtime ignores: it needs NRI 0.12.4"
+            self.say(f"{plugin} has the failure policy {policy}{effect}")
 
     def ended(self, plugin: str) -> None:
         """Count the end of a connection of ``NN-name``."""

@@ -8,6 +8,7 @@ from time import monotonic_ns
 from typing import NamedTuple
 
 from nri_scope.events import LATE, CapturedCall, Role, SessionStart
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import (
@@ -70,7 +71,7 @@ class TapSession:
         sink: PrintSink,
         *,
         named: Identity | None = None,
-        on_began: Callable[[SessionStart], None] = lambda start: None,
+        on_began: Callable[[SessionStart, FailurePolicy], None] = lambda start, policy: None,
         on_refused: Callable[[], None] = lambda: None,
         on_stopped: Callable[[str], None] = lambda words: None,
         notes: tuple[str, ...] = (),
@@ -315,7 +316,8 @@ class TapSession:
             self._sink.capture(session, early)
         self._early, self._early_lines, self._early_bytes = [], [], 0
         self._sink.capture(session, item)
-        self._on_began(start)
+        policy = NO_POLICY if response.code else FailurePolicy.of(response.payload)
+        self._on_began(start, policy)
 
     def note(self, text: str) -> None:
         """Record a note. Notes beyond `NOTES_MAX` are dropped."""
