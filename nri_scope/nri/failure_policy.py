@@ -11,13 +11,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, fields
 
-from google.protobuf.message import DecodeError
-
-from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-
-from .negotiation import describe_runtime, nri_version_of
-from .versions import has_failure_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +43,6 @@ class FailurePolicy:
                     f"NRI has no failure policy {name!r}", f"{hint}known are {', '.join(known)}"
                 )
         return cls(**dict.fromkeys(names, True))
-
-    @classmethod
-    def of(cls, reply: bytes) -> FailurePolicy:
-        """Return the policy in a Configure reply's payload; the default if it is malformed."""
-        try:
-            sent = api.ConfigureResponse.FromString(reply).failure_policy
-        except DecodeError:
-            return cls()
-        return cls(sent.fail_request, sent.keep_connected)
-
-    def configure_response(self, mask: int) -> bytes:
-        """Return the payload of the Configure reply that subscribes to the events of ``mask``."""
-        reply = api.ConfigureResponse(events=mask)
-        if self != NO_POLICY:
-            reply.failure_policy.fail_request = self.fail_request
-            reply.failure_policy.keep_connected = self.keep_connected
-        return reply.SerializeToString()
-
-    def check_known_by(self, configure: api.ConfigureRequest) -> None:
-        """Raise `UsageError` if this is not the default and the runtime does not apply it."""
-        version, inferred = nri_version_of(configure)
-        if self != NO_POLICY and not has_failure_policy(version):
-            raise UsageError(
-                f"{describe_runtime(configure, version, inferred)} does not know the failure "
-                f"policy {self}",
-                "it needs NRI 0.12.4; leave it out for this runtime",
-            )
 
 
 NO_POLICY = FailurePolicy()

@@ -10,7 +10,16 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 
 from .events import PASSIVE_EVENTS, Event, events_in, mask_of
-from .versions import V0_11, V0_12, NriVersion, infer, runtime_title, valid_mask
+from .failure_policy import NO_POLICY, FailurePolicy
+from .versions import (
+    V0_11,
+    V0_12,
+    NriVersion,
+    has_failure_policy,
+    infer,
+    runtime_title,
+    valid_mask,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ def negotiate(
     if chosen is None:
         # No warning for events that the user did not name: an older runtime has fewer events.
         missing = [event for event in missing if event is Event.ValidateContainerAdjustment]
-    runtime = describe_runtime(configure, version, inferred)
+    runtime = _describe(configure, version, inferred)
     if missing:
         names = ", ".join(event.name for event in missing)
         warnings.append(f"{runtime} has no {names}")
@@ -86,10 +95,17 @@ def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, 
     return inferred, inferred is not None
 
 
-def describe_runtime(
-    configure: api.ConfigureRequest, version: NriVersion | None, inferred: bool
-) -> str:
-    """Return the runtime for messages, such as ``containerd 2.1.9 (NRI 0.8.0, inferred)``."""
+def check_failure_policy(policy: FailurePolicy, configure: api.ConfigureRequest) -> None:
+    """Raise `UsageError` if ``policy`` is not the default and the runtime does not apply it."""
+    version, inferred = nri_version_of(configure)
+    if policy != NO_POLICY and not has_failure_policy(version):
+        raise UsageError(
+            f"{_describe(configure, version, inferred)} does not know the failure policy {policy}",
+            "it needs NRI 0.12.4; leave it out for this runtime",
+        )
+
+
+def _describe(configure: api.ConfigureRequest, version: NriVersion | None, inferred: bool) -> str:
     runtime = runtime_title(configure.runtime_name) or "this runtime"
     nri = "unknown" if version is None else f"{version}{', inferred' if inferred else ''}"
     return f"{runtime} {configure.runtime_version} (NRI {nri})"

@@ -21,6 +21,8 @@ from nri_scope._gen.nri.api_pb2 import (
 from nri_scope.errors import ConnectionClosed, RemoteProtocolError, RpcError, UsageError
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.methods import RUNTIME_SERVICE
+from nri_scope.nri.negotiation import check_failure_policy
+from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.nri.session import MessageKind, Role, Session
 from nri_scope.transport import Link
 from nri_scope.wire import Code, RequestReceived
@@ -287,11 +289,11 @@ class PluginSession:
             self._refused = error
             raise RpcError(Code.INVALID_ARGUMENT, str(error)) from None
         self._configured = True
-        return self._failure_policy.configure_response(mask)
+        return configure_reply(mask, self._failure_policy)
 
     def _check_policy(self, message: ConfigureRequest) -> None:
         try:
-            self._failure_policy.check_known_by(message)
+            check_failure_policy(self._failure_policy, message)
         except UsageError as error:
             if self._requires_policy:
                 raise

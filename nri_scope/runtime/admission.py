@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri.api_pb2 import ConfigureResponse, SynchronizeResponse
 from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
-from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.identity import plugin_id
+from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.session import MessageKind, check_part_reply
 from nri_scope.nri.versions import has_failure_policy
 from nri_scope.wire import Code
@@ -61,7 +61,7 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
     data = await plugin.call("Configure", payload, profile.request_timeout_ms * 1_000_000)
     try:
         mask = ConfigureResponse.FromString(data).events
-        policy = FailurePolicy.of(data)
+        policy = parse_failure_policy(data)
     except DecodeError as error:
         raise RemoteProtocolError(f"Configure: the reply cannot be decoded: {error}") from error
     unknown = mask & ~profile.mask & 0xFFFFFFFF

@@ -14,6 +14,7 @@ from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUN
 from nri_scope.nri.runtime_setup import (
     Introduction,
     parse_configure,
+    parse_failure_policy,
     parse_registration,
     parse_subscription,
 )
@@ -316,7 +317,7 @@ class TapSession:
             self._sink.capture(session, early)
         self._early, self._early_lines, self._early_bytes = [], [], 0
         self._sink.capture(session, item)
-        policy = NO_POLICY if response.code else FailurePolicy.of(response.payload)
+        policy = NO_POLICY if response.code else parse_failure_policy(response.payload)
         self._on_began(start, policy)
 
     def note(self, text: str) -> None:

@@ -14,6 +14,7 @@ from nri_scope.errors import RpcError
 from nri_scope.nri.events import Event
 from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.methods import METHODS
+from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.runtime import Profile, Runtime
 from nri_scope.wire import Code
 from tests.interop.build import Variant
@@ -154,7 +155,7 @@ def asked_of(event: Event) -> Event:
 
 def policy_plugin(name: str, policy: str) -> SmallPlugin:
     plugin = bad_plugin(name)
-    reply = api.ConfigureResponse.FromString(FailurePolicy.parse(policy).configure_response(0))
+    reply = api.ConfigureResponse.FromString(configure_reply(0, FailurePolicy.parse(policy)))
     plugin.on["Configure"] = lambda request: reply
     return plugin
 
