@@ -113,6 +113,12 @@ class Options(TypedDict):
     "every event until this process ends, instead of disconnecting it once.",
 )
 @click.option(
+    "--metrics",
+    metavar="URL",
+    help="Also record containerd's own metrics about each plugin (2.3 and later), e.g. "
+    "http://127.0.0.1:1338/v1/metrics, every ten seconds. `stats` and `report` show them.",
+)
+@click.option(
     "--redact",
     type=RulesFile(),
     is_flag=False,
@@ -126,6 +132,7 @@ def command(
     where: Filter | None,
     print_format: str | None,
     keep_connected: bool,
+    metrics: str | None,
     **options: Unpack[Options],
 ) -> None:
     """Record every NRI event of a container runtime to a file.
@@ -144,7 +151,9 @@ def command(
     # In the background: a stopped terminal must not delay replies to the runtime.
     notices = Background(say, waiting_max=200)
     try:
-        chosen = replace(record_options(options, where), keep_connected=keep_connected)
+        chosen = replace(
+            record_options(options, where), keep_connected=keep_connected, metrics=metrics
+        )
         record(chosen, notices.put, print_format or "")
     finally:
         notices.close()

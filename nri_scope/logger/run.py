@@ -22,6 +22,7 @@ from nri_scope.recording.display import many
 from nri_scope.transport.loop import prepare_process, run
 
 from .logger import Logger, SessionReport
+from .metrics_reader import FirstReading
 from .service import LoggerService
 from .writer_messages import RecordingOptions
 from .writer_process import WriterProcess
@@ -55,6 +56,8 @@ class RecordOptions:
     validate: bool = False
     keep_connected: bool = False
     """Whether the runtime keeps the connection after a missed deadline (NRI 0.12.4)."""
+    metrics: str | None = None
+    """URL of the runtime's metrics; None not to record them."""
     redact: Rules | None = None
     """Rules for redaction before events are written; None for no redaction."""
 
@@ -70,16 +73,23 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
         raise UsageError(
             "ValidateContainerAdjustment requires --validate", "see its risk in --help"
         )
-    running = _Run(options, say, print_format)
+    # Before anything is created, so that an error has no effect.
+    metrics = None if options.metrics is None else FirstReading.of(options.metrics)
+    running = _Run(options, say, print_format, metrics)
     prepare_process()
     run(running.main())
 
 
 class _Run:
     def __init__(
-        self, options: RecordOptions, say: Callable[[str], None], print_format: str
+        self,
+        options: RecordOptions,
+        say: Callable[[str], None],
+        print_format: str,
+        metrics: FirstReading | None,
     ) -> None:
         self._options = options
+        self._metrics = metrics
         self._say = say
         self._print_format = print_format
         self._started = monotonic()
@@ -127,6 +137,7 @@ class _Run:
                 options.max_age,
                 options.where.text if options.where is not None else None,
                 options.redact,
+                self._metrics,
             ),
             self._say,
             *((PRINTS, self._print_format) if self._print_format else ()),

@@ -27,13 +27,14 @@ from nri_scope.events import CapturedCall, Event
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, MetricsEntry, NoteEntry
 from nri_scope.recorder.transactions import BatchResult
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.writable_file import BUSY
 from nri_scope.share.source_redaction import opened
 
+from .metrics_reader import MetricsReader
 from .writer_messages import (
     Opening,
     Order,
@@ -121,6 +122,8 @@ class _Work:
             self._numbers[handle] = number
             self._recorder.resume_session(replace(session, session=number))
         self._removes_file = not (self._options.existed or resumed)
+        first = self._options.metrics
+        self._metrics = MetricsReader(first, self._measured, self._say) if first else None
         self._report(Report.OPENED, None)
 
     def run(self, finish: Callable[[], None]) -> None:
@@ -138,6 +141,8 @@ class _Work:
             for number in list(self._handles):
                 self._recorder.end_session(number, ORPHANED, time_ns())
             seconds = ORPHANED_SECONDS
+        elif self._metrics is not None:
+            self._metrics.finish()
         counters = self._recorder.close(seconds)
         if self._removes_file:
             # Leave no empty recording behind.
@@ -158,7 +163,7 @@ class _Work:
                 limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
                 keep=parse(options.where).matches if options.where is not None else None,
                 on_event=on_event,
-                on_problem=lambda text: self._report(Report.SAID, text),
+                on_problem=self._say,
                 redaction=redaction,
                 alone=True,
                 on_written=self._on_written,
@@ -202,6 +207,12 @@ class _Work:
         ended = [handles.pop(number) for number in written.ended if number in handles]
         progress = Progress(self._recorder.counters, processed, ended, self._lost_before)
         self._report(Report.WRITTEN, progress.values())
+
+    def _measured(self, entry: MetricsEntry) -> None:
+        self._recorder.put_control(entry)
+
+    def _say(self, text: str) -> None:
+        self._report(Report.SAID, text)
 
     def _report(self, kind: Report, value: object) -> None:
         self._channel.send(kind, encode_report(value))

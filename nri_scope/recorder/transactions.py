@@ -26,8 +26,8 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 
 from .checkpoint import Checkpointer
 from .content_store import ObjectStore
-from .encode import Encoder, OpenSession
-from .inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, Resume
+from .encode import INSERT_PLUGIN_CALLS, Encoder, OpenSession
+from .inbox import Begin, End, Entry, GapEntry, MetricsEntry, NoteEntry, PluginLine, Resume
 from .ring import Ring, oldest_stretch, remove_oldest_stretch
 
 if TYPE_CHECKING:
@@ -366,6 +366,15 @@ class TransactionWriter:
                     "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
                     (number, int64(at_ns), storable(text)),
                 )
+            case MetricsEntry(since_ns, until_ns, calls):
+                if has_table(connection, "plugin_calls"):
+                    connection.executemany(
+                        INSERT_PLUGIN_CALLS,
+                        (
+                            (since_ns, named(plugin), named(operation), until_ns, *map(int64, rest))
+                            for plugin, operation, *rest in calls
+                        ),
+                    )
             case PluginLine(number, at_ns, stream, text):
                 if number in self._sessions and has_table(connection, "output"):
                     connection.execute(

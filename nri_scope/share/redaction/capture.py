@@ -15,13 +15,14 @@ from nri_scope.recorder.inbox import (
     ControlEntry,
     End,
     GapEntry,
+    MetricsEntry,
     NoteEntry,
     PluginLine,
     Resume,
 )
 
 from .memory_limits import Memory
-from .name_kinds import SESSION_NAMES
+from .name_kinds import SESSION_NAMES, NameKind
 from .redactor import Redactor
 from .rules import Rules
 from .user_key import derive, local_key
@@ -89,6 +90,9 @@ class SourceRedaction:
                 return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
             case NoteEntry():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
+            case MetricsEntry():
+                calls = ((redactor.name(NameKind.PLUGIN, one[0]), *one[1:]) for one in entry.calls)
+                return replace(entry, calls=tuple(calls))
             case PluginLine():
                 return replace(entry, text=self.printed(entry.text))
 

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Get a document by HTTP, within limits for untrusted servers; blocks, so not for event loops."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from contextlib import suppress
+from threading import Timer
+from time import monotonic
+from urllib.parse import urlsplit
+
+from nri_scope.errors import UsageError
+
+SIZE_MAX = 32 << 20
+"""Maximum number of bytes of a document. containerd's metrics have 4 kB for each container."""
+_PIECE = 64 << 10
+_SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+
+
+def http_get(url: str, timeout: float) -> bytes:
+    """Return the document at an ``http`` or ``https`` URL, within ``timeout`` seconds in all.
+
+    Follows no redirects and uses no proxies. Raises `UsageError` for an invalid URL, and if the
+    document cannot be had.
+    """
+    until = monotonic() + timeout
+    try:
+        parts = urlsplit(url)
+        connect = _SCHEMES.get(parts.scheme)
+        host, port = parts.hostname, parts.port
+        valid = url.isascii() and url.isprintable() and " " not in url
+    except ValueError:
+        connect, host, port, valid = None, None, None, False
+    if connect is None or not host or not valid or parts.username is not None:
+        raise UsageError(
+            f"{url!r} is not a URL of metrics", "write it as http://127.0.0.1:1338/v1/metrics"
+        )
+    connection = connect(host, port, timeout=timeout)
+    # The timeout of the connection is that of one piece; a server may send single bytes.
+    timer = Timer(timeout, _abort, (connection,))
+    timer.daemon = True
+    timer.start()
+    try:
+        connection.request("GET", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}")
+        answer = connection.getresponse()
+        if answer.status != http.client.OK:
+            raise UsageError(f"{url}: the answer is HTTP status {answer.status}")
+        content = bytearray()
+        while piece := answer.read1(_PIECE):
+            content += piece
+            if len(content) > SIZE_MAX:
+                raise UsageError(f"{url}: the answer is larger than {SIZE_MAX >> 20} MiB")
+        if monotonic() >= until:
+            raise TimeoutError
+        return bytes(content)
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, TimeoutError) or monotonic() >= until:
+            raise UsageError(f"{url}: no complete answer within {timeout:g} s") from None
+        words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UsageError(f"{url}: {words.lower()}") from error
+    finally:
+        timer.cancel()
+        connection.close()
+
+
+def _abort(connection: http.client.HTTPConnection) -> None:
+    sock = connection.sock
+    with suppress(OSError):
+        if sock is not None:
+            sock.shutdown(socket.SHUT_RDWR)
