@@ -201,6 +201,13 @@ def runtime_title(runtime_name: str) -> str:
     return _TITLES.get(_ALIASES.get(name, name), runtime_name)
 
 
+def runtime_remark(runtime_name: str) -> str:
+    """Return " (unknown, treated like containerd)" for a runtime without rules here, else ""."""
+    name = runtime_name.lower()
+    known = _ALIASES.get(name, name) in _RUNTIMES
+    return "" if known else " (unknown, treated like containerd)"
+
+
 def infer(runtime_name: str, runtime_version: str) -> NriVersion | None:
     """Return the NRI version of a runtime by its name and version; None if unknown.
 

@@ -14,6 +14,7 @@ from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolErro
 from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
+from nri_scope.nri.versions import runtime_remark
 from nri_scope.oci import changes, runtime_rules_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.plugin_chain import event_of
@@ -62,7 +63,7 @@ class ReplayRun:
             source=f"session {session.id}, {session.plugin} on {self._runtime_words}",
             fingerprint="",
             profile=profile.name,
-            title=profile.title,
+            title=f"{profile.title}{runtime_remark(profile.runtime_name)}",
         )
         self._progress = ReplayProgress(self._result, audience, keep)
         self._plugins = ReplayPlugins(plugin_set, self._printed, lambda: self._progress.last_id)

@@ -14,7 +14,7 @@ from time import monotonic
 from nri_scope.errors import ConnectError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
-from nri_scope.nri.versions import NriVersion, has_failure_policy, runtime_title
+from nri_scope.nri.versions import NriVersion, has_failure_policy, runtime_remark, runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.child import keep_exit_statuses
@@ -81,7 +81,7 @@ class Tap:
             version += ", inferred"
         self.say(
             f"tapping {plugin} at {runtime_title(start.runtime_name)} {start.runtime_version}"
-            f" (NRI {version}), to {self.settings.output}"
+            f" (NRI {version}){runtime_remark(start.runtime_name)}, to {self.settings.output}"
         )
         if policy != NO_POLICY:
             known = has_failure_policy(NriVersion.parse(start.nri_version))

@@ -37,11 +37,13 @@ def http_get(url: str, timeout: float) -> bytes:
             f"{url!r} is not a URL of metrics", "write it as http://127.0.0.1:1338/v1/metrics"
         )
     connection = connect(host, port, timeout=timeout)
-    # The timeout of the connection is that of one piece; a server may send single bytes.
-    timer = Timer(timeout, _abort, (connection,))
-    timer.daemon = True
-    timer.start()
+    answer = timer = None
     try:
+        connection.connect()
+        # The timeout of a connection is that of one piece, but a server may send single bytes.
+        timer = Timer(max(0.0, until - monotonic()), _abort, (connection.sock,))
+        timer.daemon = True
+        timer.start()
         connection.request("GET", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}")
         answer = connection.getresponse()
         if answer.status != http.client.OK:
@@ -57,15 +59,17 @@ def http_get(url: str, timeout: float) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, TimeoutError) or monotonic() >= until:
             raise UsageError(f"{url}: no complete answer within {timeout:g} s") from None
-        words = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UsageError(f"{url}: {words.lower()}") from error
+        # The text of other errors may have lines of the server.
+        words = getattr(error, "strerror", None)
+        raise UsageError(f"{url}: {words.lower() if words else 'no valid HTTP answer'}") from error
     finally:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
+        if answer is not None:
+            answer.close()
         connection.close()
 
 
-def _abort(connection: http.client.HTTPConnection) -> None:
-    sock = connection.sock
+def _abort(sock: socket.socket) -> None:
     with suppress(OSError):
-        if sock is not None:
-            sock.shutdown(socket.SHUT_RDWR)
+        sock.shutdown(socket.SHUT_RDWR)

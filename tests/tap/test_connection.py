@@ -24,7 +24,7 @@ async def test_a_refused_plugin_that_stays_connected_is_reported(
     ours, runtime = socket.socketpair()
     theirs, plugin = socket.socketpair()
     tapped = connection_module.Connection(
-        relays, ListSink(), None, lambda start: None, say=messages.put_nowait
+        relays, ListSink(), None, lambda start, policy: None, say=messages.put_nowait
     )
     with runtime, plugin:
         relaying = asyncio.create_task(tapped.relay(ours, theirs))

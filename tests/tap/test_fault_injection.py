@@ -52,7 +52,7 @@ async def tapping(relays: Relays, faults: Faults) -> AsyncIterator[Tapping]:
     sink = ListSink()
     ours, runtime = socket.socketpair()
     theirs, plugin = socket.socketpair()
-    tapped = Tapped(relays, sink, None, lambda start: None, faults)
+    tapped = Tapped(relays, sink, None, lambda start, policy: None, faults)
     relaying = asyncio.create_task(tapped.relay(ours, theirs))
     at_runtime, at_plugin = await link(runtime, 2, 1), await link(plugin, 1, 2)
     try:
@@ -138,7 +138,7 @@ async def test_other_bytes_are_relayed_unchanged(chunk: int, relays: Relays) -> 
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
     injected = faults(drops=("CreateContainer",))
     relaying = asyncio.create_task(
-        Tapped(relays, sink, None, lambda start: None, injected).relay(ours, theirs)
+        Tapped(relays, sink, None, lambda start, policy: None, injected).relay(ours, theirs)
     )
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):

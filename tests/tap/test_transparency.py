@@ -113,7 +113,7 @@ def test_any_bytes_are_relayed_unchanged_without_internal_errors(
     async def main() -> ListSink:
         sink = ListSink()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(tap.relays, sink, None, lambda start: None)
+        connection = Connection(tap.relays, sink, None, lambda start, policy: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         at_runtime, at_plugin = await asyncio.gather(
             _exchange(runtime, forth, first), _exchange(plugin, back, second)
@@ -139,7 +139,7 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay(relays: Rela
         path.unlink()
         path.mkdir()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(relays, recorder, None, lambda start: None)
+        connection = Connection(relays, recorder, None, lambda start, policy: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         configure = Request(
             service=PLUGIN_SERVICE,
@@ -175,7 +175,7 @@ async def test_relayed_calls_and_output_are_recorded(tmp_path: Path, relays: Rel
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-    connection = Connection(relays, recorder, None, lambda start: None)
+    connection = Connection(relays, recorder, None, lambda start, policy: None)
     relaying = asyncio.create_task(connection.relay(ours, theirs))
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):
