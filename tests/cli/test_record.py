@@ -29,7 +29,7 @@ from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 from tests.amount import EXAMPLES
 from tests.cli.recording_process import Record, recording
-from tests.cli.running import PATIENCE
+from tests.cli.running import PATIENCE, running
 from tests.runtime_emulation.captures import NAMES, exchanges
 
 
@@ -113,6 +113,30 @@ async def test_captures_of_real_runtimes_are_recorded_as_they_were_sent(
 
 
 # -- lifetime ---------------------------------------------------------------------------------
+
+
+async def test_an_unknown_runtime_is_said_to_be_treated_like_containerd(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, remark = tmp_path / "x.nriscope.db", "(unknown, treated like containerd)"
+    profile = replace(PROFILES["nri-0.12.5"], runtime_name="newd", runtime_version="3.1")
+    async with Runtime(replace(setup(), profile=profile)) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording("--socket", tmp_path / "s", "-o", path) as record:
+            await runtime.wait_plugins(1)
+            await start(runtime)
+            _, _, errors = await record.interrupt()
+    assert f"recording newd 3.1 (NRI 0.12.5) {remark} as 00-nri-scope" in errors
+    shown = f"newd 3.1, NRI 0.12.5 {remark}"
+    for command in (["log"], ["stats"], ["report", "--diagnose"], ["diff"]):
+        run([*command, str(path)])
+    out = capsys.readouterr().out
+    assert out.count(shown) == 3
+    run(["report", str(path), "-o", str(tmp_path / "r.md")])
+    assert shown in (tmp_path / "r.md").read_text().replace("\\", "")
+    async with running("replay", path, "--", sys.executable, "-c", "raise SystemExit") as replay:
+        _, out, _ = await replay.wait_for_exit()
+    assert f"as newd 3.1 (NRI 0.12.5) {remark}" in out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
