@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from threading import Timer
 from time import monotonic
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from nri_scope.errors import UsageError
 
@@ -25,18 +25,12 @@ def http_get(url: str, timeout: float) -> bytes:
     document cannot be had.
     """
     until = monotonic() + timeout
-    try:
-        parts = urlsplit(url)
-        connect = _SCHEMES.get(parts.scheme)
-        host, port = parts.hostname, parts.port
-        valid = url.isascii() and url.isprintable() and " " not in url
-    except ValueError:
-        connect, host, port, valid = None, None, None, False
-    if connect is None or not host or not valid or parts.username is not None:
+    parts = _parts(url)
+    if parts is None or parts.hostname is None:
         raise UsageError(
             f"{url!r} is not a URL of metrics", "write it as http://127.0.0.1:1338/v1/metrics"
         )
-    connection = connect(host, port, timeout=timeout)
+    connection = _SCHEMES[parts.scheme](parts.hostname, parts.port, timeout=timeout)
     answer = timer = None
     try:
         connection.connect()
@@ -68,6 +62,17 @@ def http_get(url: str, timeout: float) -> bytes:
         if answer is not None:
             answer.close()
         connection.close()
+
+
+def _parts(url: str) -> SplitResult | None:
+    """Return the parts of a valid URL without credentials; None for any other text."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    clean = url.isascii() and url.isprintable() and " " not in url and parts.username is None
+    return parts if valid and clean else None
 
 
 def _abort(sock: socket.socket) -> None:
