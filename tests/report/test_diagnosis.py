@@ -133,6 +133,17 @@ def test_a_failure_policy_explains_a_failed_creation(
     assert found(part)[-1] == failed
 
 
+def test_a_failure_policy_explains_a_creation_that_failed_by_a_crash(tmp_path: Path) -> None:
+    (gone, failed) = found(
+        problem_recordings.late_with_policy(tmp_path, "fail_request", crash=True)
+    )
+    assert (gone.kind, gone.containers) == ("disconnected", ("shop/web/second",))
+    assert failed.title == (
+        "CreateContainer failed: 10-stuck did not answer (closed by the peer), which fails the "
+        "request by its failure policy (fail_request)"
+    )
+
+
 def test_plugins_without_conflict_have_no_findings(tmp_path: Path) -> None:
     assert found(problem_recordings.healthy(tmp_path)) == ()
 
