@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deprecation warnings about plugins, from containerd's log.
+"""Deprecation warnings about plugins, from a runtime's log.
 
-Since 2.4 containerd logs a warning at the first event that a plugin only gets as StateChange, once
-for each event and connection (``internal/nri/deprecations.go``; seen with 2.4.2). Its introspection
-service and the CRI tell only that there is such a plugin, not which.
+With NRI 0.12 and later a warning is logged at the first event that a plugin only gets as
+StateChange, once for each event and connection: by the NRI library (``warnDeprecatedEvent``), or by
+containerd 2.4 in words of its own (``internal/nri/deprecations.go``; seen with 2.4.2). containerd's
+introspection service and the CRI tell only that there is such a plugin, not which.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ NAME_MAX = 160
 _MESSAGE = "NRI plugin uses a deprecated interface."
 # logrus writes key=value, quoted where needed; with `format = "json"` in [debug], JSON.
 _FIELDS = re.compile(r'\b(plugin|details|deprecated)=(?:"((?:[^"\\]|\\.)*)"|(\S+))')
+_LIBRARY = re.compile(r"plugin (\S+) uses deprecated StateChange instead of (.{1,80})")
 _RPC = re.compile(r"a dedicated (\w{1,40}) RPC call")
 
 
@@ -34,15 +36,22 @@ def check_deprecations(host: Host, pid: int) -> list[Check]:
     """Return a warning for each plugin that the log of process ``pid`` names."""
     events: dict[str, dict[str, None]] = {}
     for line in _log(host, pid).splitlines():
-        if _MESSAGE in line:
-            fields = _fields(line)
-            plugin = fields.get("plugin", "")[:NAME_MAX]
-            if not plugin or fields.get("deprecated") != "StateChange":
-                continue
-            if plugin in events or len(events) < PLUGINS_MAX:
-                rpc = _RPC.search(fields.get("details", ""))
-                events.setdefault(plugin, {}).update({rpc[1]: None} if rpc else {})
+        plugin, details = _warning(line)
+        if plugin and (plugin in events or len(events) < PLUGINS_MAX):
+            rpc = _RPC.search(details)
+            events.setdefault(plugin, {}).update({rpc[1]: None} if rpc else {})
     return [_deprecated(plugin, ", ".join(names)) for plugin, names in events.items()]
+
+
+def _warning(line: str) -> tuple[str, str]:
+    """Return the plugin that a line of the log warns about, and the details; "" for no plugin."""
+    if library := _LIBRARY.search(line):
+        return library[1][:NAME_MAX], library[2]
+    if _MESSAGE in line:
+        fields = _fields(line)
+        if fields.get("deprecated") == "StateChange":
+            return fields.get("plugin", "")[:NAME_MAX], fields.get("details", "")
+    return "", ""
 
 
 def _deprecated(plugin: str, events: str) -> Check:
@@ -67,7 +76,7 @@ def _journal(pid: int) -> str:
     command = ["journalctl", "--quiet", "--no-pager", "--output=cat", "--boot", "--lines=2000"]
     try:
         with subprocess.Popen(
-            [*command, f"--grep={re.escape(_MESSAGE)}", f"_PID={pid}"],
+            [*command, "--grep=uses (a )?deprecated", f"_PID={pid}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

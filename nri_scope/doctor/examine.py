@@ -64,7 +64,7 @@ def examine(
         if item not in examined:
             findings = as_warnings(findings, f"it does not serve {path}")
         checks += findings
-        if item in examined and item.process is not None and item.config.runtime == "containerd":
+        if item in examined and item.process is not None:
             check = partial(check_deprecations, host, item.process.pid)
             checks += _bounded(check) or []
     checks += _plugins(host, examined)

@@ -46,6 +46,12 @@ the hash functions release the GIL too briefly for the replying thread to acquir
 _PAUSE_SECONDS = 15e-6
 _ROW_BYTES = 90
 """Approximate bytes of a row, without objects."""
+STARTS_MAX = 30
+"""Maximum number of the runtime's starts whose calls of plugins, by its metrics, are kept."""
+_REMOVE_OLD_CALLS = (
+    "DELETE FROM plugin_calls WHERE since_ns < (SELECT min(since_ns) FROM (SELECT DISTINCT "
+    "since_ns FROM plugin_calls WHERE since_ns <> ? ORDER BY since_ns DESC LIMIT ?))"
+)
 _LOG_BYTES = 4 << 20
 """Size of the write-ahead log above which it is moved into the file."""
 
@@ -368,6 +374,7 @@ class TransactionWriter:
                 )
             case MetricsEntry(since_ns, until_ns, calls):
                 if has_table(connection, "plugin_calls"):
+                    connection.execute(_REMOVE_OLD_CALLS, (since_ns, STARTS_MAX - 1))
                     connection.executemany(
                         INSERT_PLUGIN_CALLS,
                         (

@@ -230,7 +230,7 @@ TABLES = (
     ),
     Table(
         "plugin_calls",
-        "Calls of plugins by the runtime's own metrics (`record --metrics`).",
+        "Calls of plugins by the runtime's metrics (`record --metrics`), of its last 30 starts.",
         (
             Column("since_ns", _INT, "first reading, wall clock; a restarted runtime begins anew"),
             Column("plugin", _TEXT, "NN-name"),

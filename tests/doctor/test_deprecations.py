@@ -48,6 +48,18 @@ def test_each_plugin_is_named_with_its_events(machine: Machine) -> None:
     ]
 
 
+def test_warnings_of_the_nri_library_are_read(machine: Machine) -> None:
+    # As refruntime of tests/interop/go has logged it, on NRI 0.12.5.
+    log = (
+        'time="2026-11-23T21:24:01Z" level=warning msg="plugin 20-oldstyle uses deprecated '
+        'StateChange instead of a dedicated RunPodSandbox RPC call"\n'
+        'time="2026-11-23T21:24:01Z" level=warning msg="please update 20-oldstyle with a newer '
+        'version of NRI for future compatibility"\n'
+    )
+    (detail,) = details(machine, log)
+    assert detail.endswith("20-oldstyle uses the deprecated StateChange for RunPodSandbox")
+
+
 def test_a_log_in_json_is_read(machine: Machine) -> None:
     entry = {
         "deprecated": "StateChange",
