@@ -22,7 +22,6 @@ from nri_scope.recording.display import many
 from nri_scope.transport.loop import prepare_process, run
 
 from .logger import Logger, SessionReport
-from .metrics_reader import FirstReading
 from .service import LoggerService
 from .writer_messages import RecordingOptions
 from .writer_process import WriterProcess
@@ -30,6 +29,8 @@ from .writer_process import WriterProcess
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.share.redaction.rules import Rules
+
+    from .metrics_reader import FirstReading
 
 PRINTS = "nri_scope.cli.event_printer"
 """Name of the module of a writer that also prints. This package may not import it."""
@@ -73,8 +74,12 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
         raise UsageError(
             "ValidateContainerAdjustment requires --validate", "see its risk in --help"
         )
-    # Before anything is created, so that an error has no effect.
-    metrics = None if options.metrics is None else FirstReading.of(options.metrics)
+    metrics = None
+    if options.metrics is not None:
+        from .metrics_reader import FirstReading
+
+        # Before anything is created, so that an error has no effect.
+        metrics = FirstReading.of(options.metrics)
     running = _Run(options, say, print_format, metrics)
     prepare_process()
     run(running.main())

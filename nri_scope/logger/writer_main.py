@@ -20,21 +20,20 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.events import CapturedCall, Event
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, MetricsEntry, NoteEntry
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
 from nri_scope.recorder.transactions import BatchResult
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.writable_file import BUSY
 from nri_scope.share.source_redaction import opened
 
-from .metrics_reader import MetricsReader
 from .writer_messages import (
     Opening,
     Order,
@@ -46,6 +45,9 @@ from .writer_messages import (
     failure_values,
     unpack,
 )
+
+if TYPE_CHECKING:
+    from .metrics_reader import MetricsReader
 
 FAILED = 2
 """Exit status of a writer that failed."""
@@ -122,8 +124,7 @@ class _Work:
             self._numbers[handle] = number
             self._recorder.resume_session(replace(session, session=number))
         self._removes_file = not (self._options.existed or resumed)
-        first = self._options.metrics
-        self._metrics = MetricsReader(first, self._measured, self._say) if first else None
+        self._metrics = self._read_metrics()
         self._report(Report.OPENED, None)
 
     def run(self, finish: Callable[[], None]) -> None:
@@ -208,8 +209,14 @@ class _Work:
         progress = Progress(self._recorder.counters, processed, ended, self._lost_before)
         self._report(Report.WRITTEN, progress.values())
 
-    def _measured(self, entry: MetricsEntry) -> None:
-        self._recorder.put_control(entry)
+    def _read_metrics(self) -> MetricsReader | None:
+        first = self._options.metrics
+        if first is None:
+            return None
+        # An HTTP client takes memory, which most recordings do not need.
+        from .metrics_reader import MetricsReader
+
+        return MetricsReader(first, self._recorder.put_control, self._say)
 
     def _say(self, text: str) -> None:
         self._report(Report.SAID, text)

@@ -8,7 +8,6 @@ under any policy. A validator that does not answer fails the creation under any 
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, fields
 
 from nri_scope.errors import UsageError
@@ -37,6 +36,8 @@ class FailurePolicy:
         names = [name.strip() for name in text.split(",")] if text else []
         for name in names:
             if name not in known:
+                import difflib
+
                 nearest = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {nearest[0]}? " if nearest else ""
                 raise UsageError(
