@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+
 CONTAINER_STATUS = "ContainerStatus"
 CRI_SERVICE = "runtime.v1.RuntimeService"
 """The CRI's method and service that events of a ``cri`` session call."""
 
 LATE = "answered after the deadline"
 """Status message of an event whose reply came too late, but before the connection ended."""
+
+RUNTIME_CLOSED = "the runtime closed the connection"
+"""Beginning of the reason for the end of a tapped connection that the runtime closed first."""
 
 
 class Role(StrEnum):
@@ -111,6 +116,9 @@ class Session:
     ended_ns: int | None
     """None while the session is open, or if its recorder was killed."""
     end_reason: str
+    failure_policy: FailurePolicy = NO_POLICY
+    """What the runtime does if the plugin does not answer. No column of its own: a reader takes it
+    from the reply to Configure, if that was recorded."""
 
     @property
     def plugin(self) -> str:

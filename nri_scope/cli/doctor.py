@@ -28,13 +28,19 @@ _WIDTH_MAX = 100
     "text|json", "json: one object with `checks`, each with name, status, detail and fix."
 )
 @click.option(
+    "--metrics",
+    metavar="URL",
+    help="Also show containerd's own metrics about each plugin (2.3 and later), e.g. "
+    "http://127.0.0.1:1338/v1/metrics.",
+)
+@click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path("/"),
     hidden=True,
     help="Examine the machine whose root file system is mounted here.",
 )
-def command(socket: Path | None, output_format: str, root: Path) -> int:
+def command(socket: Path | None, output_format: str, metrics: str | None, root: Path) -> int:
     """Find out why NRI does or does not work here.
 
     Checks the socket and the process that listens on it, registers briefly as a passive plugin
@@ -47,10 +53,14 @@ def command(socket: Path | None, output_format: str, root: Path) -> int:
     from nri_scope.doctor.check import exit_status
     from nri_scope.doctor.examine import examine
     from nri_scope.doctor.host import Host
+    from nri_scope.doctor.plugin_metrics import check_metrics, read_metrics
     from nri_scope.doctor.render import as_json, as_text
 
     path = None if socket is None else str(socket.absolute())
+    measured = None if metrics is None else read_metrics(metrics)
     checks = examine(Host(root.resolve()), path)
+    if measured is not None:
+        checks += check_metrics(measured)
     with Output() as output:
         if output_format == "json":
             output.line(as_json(checks))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -105,6 +106,19 @@ class Options(TypedDict):
     "request, the runtime fails the creation of that container.",
 )
 @click.option(
+    "--keep-connected",
+    is_flag=True,
+    help="Stay connected after a late reply (NRI 0.12.4 and later; other runtimes are refused). "
+    "RISK: if this process stalls, the runtime waits for the whole deadline (2 s by default) at "
+    "every event until this process ends, instead of disconnecting it once.",
+)
+@click.option(
+    "--metrics",
+    metavar="URL",
+    help="Also record containerd's own metrics about each plugin (2.3 and later), e.g. "
+    "http://127.0.0.1:1338/v1/metrics, every ten seconds. `stats` and `report` show them.",
+)
+@click.option(
     "--redact",
     type=RulesFile(),
     is_flag=False,
@@ -114,7 +128,13 @@ class Options(TypedDict):
     "modified by the file RULES. Events recorded before a value was recognized as secret may still "
     "contain it.",
 )
-def command(where: Filter | None, print_format: str | None, **options: Unpack[Options]) -> None:
+def command(
+    where: Filter | None,
+    print_format: str | None,
+    keep_connected: bool,
+    metrics: str | None,
+    **options: Unpack[Options],
+) -> None:
     """Record every NRI event of a container runtime to a file.
 
     Passive: each event is answered immediately with "no change", and no container is modified. ^C
@@ -131,7 +151,10 @@ def command(where: Filter | None, print_format: str | None, **options: Unpack[Op
     # In the background: a stopped terminal must not delay replies to the runtime.
     notices = Background(say, waiting_max=200)
     try:
-        record(record_options(options, where), notices.put, print_format or "")
+        chosen = replace(
+            record_options(options, where), keep_connected=keep_connected, metrics=metrics
+        )
+        record(chosen, notices.put, print_format or "")
     finally:
         notices.close()
 

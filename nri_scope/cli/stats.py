@@ -28,8 +28,12 @@ def command(file: Path, output_format: str) -> None:
     If several connections of one chain, or plugins' own connections, were recorded, the time that
     events spent in plugins is also shown. Between two connections, it is the time of all plugins
     between them, plus some tens of µs of the runtime itself.
+
+    With `record --metrics`, the calls of each plugin by containerd's own metrics follow, beside
+    those of plugins that were recorded at that time.
     """
     from nri_scope.differ.latency import latency
+    from nri_scope.recording.plugin_calls import measured_times
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.recording.summary import summarise
@@ -39,11 +43,19 @@ def command(file: Path, output_format: str) -> None:
     with Output() as output, Recording.open(file) as recording:
         found = summarise(recording)
         plugin_times = latency(recording)
+        measured = measured_times(recording)
         if output_format == "json":
             chain: list[Plain] = [entry.record() for entry in plugin_times]
             output.line(
-                to_json({"schema_version": SCHEMA_VERSION, **found.record(), "chain": chain})
+                to_json(
+                    {
+                        "schema_version": SCHEMA_VERSION,
+                        **found.record(),
+                        "chain": chain,
+                        "runtime_metrics": [one.record() for one in measured],
+                    }
+                )
             )
         else:
-            for line in summary_lines(found, plugin_times, file, output.width):
+            for line in summary_lines(found, plugin_times, measured, file, output.width):
                 output.line(line)

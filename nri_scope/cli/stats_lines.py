@@ -10,6 +10,7 @@ from nri_scope.differ.latency import TimeIn
 from nri_scope.events import Role
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import clock, duration, many, moment, runtime, size
+from nri_scope.recording.plugin_calls import MeasuredTimes, by_plugin
 from nri_scope.recording.stats import GapStats, Stats
 from nri_scope.recording.summary import Summary
 from nri_scope.text.escape import safe
@@ -23,7 +24,11 @@ _TIMES_LISTED = 20
 
 
 def summary_lines(
-    found: Summary, times: Sequence[TimeIn], file: Path, width: int | None
+    found: Summary,
+    times: Sequence[TimeIn],
+    measured: Sequence[MeasuredTimes],
+    file: Path,
+    width: int | None,
 ) -> Iterator[str]:
     """Yield the lines for a recording's statistics."""
     stats = found.stats
@@ -71,6 +76,25 @@ def summary_lines(
     if times:
         yield ""
         yield from _chain(times, width)
+    if measured:
+        yield ""
+        yield "calls by the runtime's metrics, and those recorded here"
+        yield from table(
+            ("plugin", "calls", "errors", "mean", "recorded", "mean"),
+            [
+                (
+                    one.plugin,
+                    f"{one.calls:,}",
+                    f"{one.errors:,}",
+                    duration(one.mean_ns),
+                    f"{one.recorded:,}" if one.recorded else "",
+                    duration(one.recorded_mean_ns) if one.recorded else "",
+                )
+                for one in by_plugin(measured)
+            ],
+            width,
+            right=range(1, 6),
+        )
     if stats.by_pod:
         yield ""
         yield from table(

@@ -30,7 +30,7 @@ MIN_COLUMNS, MIN_LINES = 40, 10
 """Minimum size of the terminal."""
 NICER = 5
 """Niceness added to this process, which draws, so that the recorder is scheduled first."""
-_NOT_SHARED = ("where", "print_format")
+_NOT_SHARED = ("where", "print_format", "keep_connected", "metrics")
 """Options of `record` that `tui` does not share."""
 _RECORD_OPTIONS = tuple(
     option

@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from nri_scope.nri.versions import runtime_title, sort_key
 from . import containerd, crio, isulad
 from .check import Check, Status, as_warnings, unknown, warn
 from .config_checks import Installation, check_installation, default_enabled
+from .deprecations import check_deprecations
 from .host import Host
 from .plugins import check_plugins, look_at_plugins
 from .processes import running_runtimes
@@ -62,6 +64,9 @@ def examine(
         if item not in examined:
             findings = as_warnings(findings, f"it does not serve {path}")
         checks += findings
+        if item in examined and item.process is not None:
+            check = partial(check_deprecations, host, item.process.pid)
+            checks += _bounded(check) or []
     checks += _plugins(host, examined)
     return checks
 

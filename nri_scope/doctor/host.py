@@ -9,6 +9,7 @@ import stat
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 FILE_MAX = 1 << 20
 """Maximum size of a file in bytes; configuration files have a few thousand."""
@@ -73,19 +74,29 @@ class Host:
 
     def read(self, path: str, limit: int = FILE_MAX) -> bytes:
         """Return the content of a regular file of at most ``limit`` bytes. Raises OSError."""
-        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-        descriptor = os.open(self.resolve(path), flags)
-        with os.fdopen(descriptor, "rb") as file:
-            mode = os.fstat(descriptor).st_mode
-            if stat.S_ISDIR(mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            if not stat.S_ISREG(mode):
-                raise OSError(errno.EINVAL, "not a regular file", path)
+        with self._open(path) as file:
             content = file.read(limit + 1)
         if len(content) > limit:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         return content
+
+    def tail(self, path: str, limit: int) -> bytes:
+        """Return the last ``limit`` bytes of a regular file. Raises OSError."""
+        with self._open(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
+            return file.read(limit)
+
+    def _open(self, path: str) -> BinaryIO:
+        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        file = os.fdopen(os.open(self.resolve(path), flags), "rb")
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISREG(mode):
+            return file
+        file.close()
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        raise OSError(errno.EINVAL, "not a regular file", path)
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted by bytes as in Go. Raises OSError."""

@@ -17,7 +17,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of, parse_state_part
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.versions import runtime_remark, runtime_title
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
 from nri_scope.wire import RequestReceived
 
@@ -127,6 +127,8 @@ def check_registration(registration: Registration) -> list[Check]:
             )
         ]
     checks = [_served(registration), _version(registration)]
+    if remark := runtime_remark(registration.runtime_name):
+        checks.append(unknown("runtime", f"{registration.title}{remark}"))
     if registration.request_timeout_ms:
         request = registration.request_timeout_ms / 1000
         register_s = registration.registration_timeout_ms / 1000

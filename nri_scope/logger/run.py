@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import Event, events_in
+from nri_scope.nri.failure_policy import FailurePolicy
+from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
@@ -27,6 +29,7 @@ from .service import LoggerService
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.share.redaction.rules import Rules
+    from nri_scope.writer.metrics_reader import FirstReading
 
 PRINTS = "nri_scope.cli.event_printer"
 """Name of the module of a writer that also prints. This package may not import it."""
@@ -51,6 +54,10 @@ class RecordOptions:
     once: bool = False
     wait: bool = False
     validate: bool = False
+    keep_connected: bool = False
+    """Whether the runtime keeps the connection after a missed deadline (NRI 0.12.4)."""
+    metrics: str | None = None
+    """URL of the runtime's metrics; None not to record them."""
     redact: Rules | None = None
     """Rules for redaction before events are written; None for no redaction."""
 
@@ -66,16 +73,27 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
         raise UsageError(
             "ValidateContainerAdjustment requires --validate", "see its risk in --help"
         )
-    running = _Run(options, say, print_format)
+    metrics = None
+    if options.metrics is not None:
+        from nri_scope.writer.metrics_reader import FirstReading
+
+        # Before anything is created, so that an error has no effect.
+        metrics = FirstReading.of(options.metrics)
+    running = _Run(options, say, print_format, metrics)
     prepare_process()
     run(running.main())
 
 
 class _Run:
     def __init__(
-        self, options: RecordOptions, say: Callable[[str], None], print_format: str
+        self,
+        options: RecordOptions,
+        say: Callable[[str], None],
+        print_format: str,
+        metrics: FirstReading | None,
     ) -> None:
         self._options = options
+        self._metrics = metrics
         self._say = say
         self._print_format = print_format
         self._started = monotonic()
@@ -123,6 +141,7 @@ class _Run:
                 options.max_age,
                 options.where.text if options.where is not None else None,
                 options.redact,
+                self._metrics,
             ),
             self._say,
             *((PRINTS, self._print_format) if self._print_format else ()),
@@ -152,6 +171,7 @@ class _Run:
             logger,
             options.identity,
             unix_socket(options.socket),
+            failure_policy=FailurePolicy(keep_connected=options.keep_connected),
             wait=options.wait,
             once=options.once,
             on_end=self._on_end,
@@ -190,6 +210,12 @@ class _Run:
             self._say(
                 "warning: --validate: containers may fail to be created if this process ends or "
                 "stalls"
+            )
+        if self._options.keep_connected:
+            deadline_s = (start.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS) / 1000
+            self._say(
+                "warning: --keep-connected: if this process stalls, each NRI event takes "
+                f"{deadline_s:g} s longer, until it ends"
             )
 
     def _on_end(self, end: SessionEnd) -> None:

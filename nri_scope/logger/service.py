@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from nri_scope.errors import NriScopeError
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.plugin import Connect, Identity, PluginSession, SessionEnd, keep_connected
 
 from .logger import Logger
@@ -28,6 +29,7 @@ class LoggerService:
         identity: Identity,
         connect: Connect,
         *,
+        failure_policy: FailurePolicy = NO_POLICY,
         wait: bool = False,
         once: bool = False,
         on_end: Callable[[SessionEnd], None] = lambda end: None,
@@ -36,6 +38,7 @@ class LoggerService:
         self._logger = logger
         self._identity = identity
         self._connect = connect
+        self._failure_policy = failure_policy
         self._wait = wait
         self._once = once
         self._on_end = on_end
@@ -78,7 +81,7 @@ class LoggerService:
             heartbeat.cancel()
 
     async def _one_session(self) -> SessionEnd:
-        session = self._session = PluginSession(self._identity, self._logger)
+        session = self._session = PluginSession(self._identity, self._logger, self._failure_policy)
         try:
             end = await session.run(self._connect, require_configure=True)
         except (NriScopeError, asyncio.CancelledError) as error:

@@ -10,7 +10,16 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 
 from .events import PASSIVE_EVENTS, Event, events_in, mask_of
-from .versions import V0_11, V0_12, NriVersion, infer, runtime_title, valid_mask
+from .failure_policy import NO_POLICY, FailurePolicy
+from .versions import (
+    V0_11,
+    V0_12,
+    NriVersion,
+    has_failure_policy,
+    infer,
+    runtime_title,
+    valid_mask,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,16 @@ def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, 
         # From 0.12 on, runtimes always send their version; this build has an older NRI module.
         inferred = V0_11
     return inferred, inferred is not None
+
+
+def check_failure_policy(policy: FailurePolicy, configure: api.ConfigureRequest) -> None:
+    """Raise `UsageError` if ``policy`` is not the default and the runtime does not apply it."""
+    version, inferred = nri_version_of(configure)
+    if policy != NO_POLICY and not has_failure_policy(version):
+        raise UsageError(
+            f"{_describe(configure, version, inferred)} does not know the failure policy {policy}",
+            "it needs NRI 0.12.4; leave it out for this runtime",
+        )
 
 
 def _describe(configure: api.ConfigureRequest, version: NriVersion | None, inferred: bool) -> str:

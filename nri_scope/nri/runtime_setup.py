@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
 
+from .failure_policy import NO_POLICY, FailurePolicy
 from .negotiation import nri_version_of
 from .versions import NriVersion, valid_mask
 
@@ -92,3 +93,21 @@ def parse_subscription(payload: bytes, version: NriVersion | None) -> int:
     except DecodeError:
         return 0
     return mask or valid_mask(version)
+
+
+def parse_failure_policy(payload: bytes) -> FailurePolicy:
+    """Return the failure policy in a Configure reply's payload; `NO_POLICY` if malformed."""
+    try:
+        sent = api.ConfigureResponse.FromString(payload).failure_policy
+    except DecodeError:
+        return NO_POLICY
+    return FailurePolicy(sent.fail_request, sent.keep_connected)
+
+
+def configure_reply(mask: int, policy: FailurePolicy) -> bytes:
+    """Return the payload of the Configure reply that subscribes to the events of ``mask``."""
+    reply = api.ConfigureResponse(events=mask)
+    if policy != NO_POLICY:
+        reply.failure_policy.fail_request = policy.fail_request
+        reply.failure_policy.keep_connected = policy.keep_connected
+    return reply.SerializeToString()

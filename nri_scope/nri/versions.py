@@ -93,6 +93,7 @@ V0_9_1_UPDATE_POD = _known("0.9.1-0.20250213175540-000000000000")
 V0_10 = _known("0.10.0")
 V0_11 = _known("0.11.0")
 V0_12 = _known("0.12.0")
+V0_12_4 = _known("0.12.4")
 V0_12_5 = _known("0.12.5")
 
 CONSERVATIVE_MASK = mask_of(event for event in Event if event <= Event.RemoveContainer)
@@ -132,6 +133,11 @@ def sends_nri_version(version: NriVersion | None) -> bool:
     return version is not None and version >= V0_12
 
 
+def has_failure_policy(version: NriVersion | None) -> bool:
+    """Return whether the runtime applies the ``failure_policy`` of a Configure reply."""
+    return version is not None and version >= V0_12_4
+
+
 # The NRI module of each release, from the runtimes' go.mod at their tags: one ordered line for each
 # change. A release between two lines has the version of the earlier line.
 _CONTAINERD = (
@@ -150,6 +156,7 @@ _CONTAINERD = (
     ("2.2.1", "0.11.0"),
     ("2.3.0-rc.1", "0.12.0"),
     ("2.4.0-beta.0", "0.12.1"),
+    ("2.4.0", "0.12.3"),
 )
 _CRI_O = (
     ("1.26.0", "0.2.0"),
@@ -192,6 +199,13 @@ def runtime_title(runtime_name: str) -> str:
     """Return the runtime's usual name for display: iSulad calls itself ``v2``."""
     name = runtime_name.lower()
     return _TITLES.get(_ALIASES.get(name, name), runtime_name)
+
+
+def runtime_remark(runtime_name: str) -> str:
+    """Return " (unknown, treated like containerd)" for a runtime without rules here, else ""."""
+    name = runtime_name.lower()
+    known = _ALIASES.get(name, name) in _RUNTIMES
+    return "" if known else " (unknown, treated like containerd)"
 
 
 def infer(runtime_name: str, runtime_version: str) -> NriVersion | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from nri_scope.errors import NriScopeError, RpcError, UsageError
+from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.methods import DEFAULT_SOCKET
 from nri_scope.process.signals import stop_signals
@@ -30,7 +31,12 @@ log = logging.getLogger("nri_scope.plugin")
 
 
 def run(
-    plugin: object, *, name: str, index: str = "10", arguments: Sequence[str] | None = None
+    plugin: object,
+    *,
+    name: str,
+    index: str = "10",
+    failure_policy: str = "",
+    arguments: Sequence[str] | None = None,
 ) -> NoReturn:
     """Run ``plugin``, an object with handlers as in `BasePlugin`, until a signal stops it.
 
@@ -38,16 +44,29 @@ def run(
     register ``--index`` and ``--name`` (defaults: the arguments here), and reconnect when the
     runtime has restarted. Parses the command line (or ``arguments``), logs to stderr, and exits
     with status 0 after a signal, or 2 with one line about an error.
+
+    ``failure_policy`` tells a runtime with NRI 0.12.4 or later what to do when this plugin does not
+    answer a request: ``"fail_request"`` fails the request, ``"keep_connected"`` does not disconnect
+    the plugin for a missed deadline, ``"fail_request,keep_connected"`` does both. It is an error if
+    the runtime does not know the policy; a launched plugin continues without it, as up to NRI 0.6
+    the runtime could not start otherwise.
     """
     try:
-        status = _run(plugin, name, index, arguments)
+        policy = FailurePolicy.parse(failure_policy)
+        status = _run(plugin, name, index, policy, arguments)
     except NriScopeError as error:
         print(f"{name}: {_printable(str(error))}", file=sys.stderr)  # noqa: T201 - a main program
         status = 2
     sys.exit(status)
 
 
-def _run(plugin: object, name: str, index: str, arguments: Sequence[str] | None) -> int:
+def _run(
+    plugin: object,
+    name: str,
+    index: str,
+    policy: FailurePolicy,
+    arguments: Sequence[str] | None,
+) -> int:
     import argparse
 
     handlers = Handlers.of(plugin)
@@ -78,11 +97,12 @@ def _run(plugin: object, name: str, index: str, arguments: Sequence[str] | None)
     _log_to_stderr(logging.DEBUG if options.verbose else usual)
     if launch is not None:
         connect = inherited(launch.descriptor)
-        life = _PluginRun(handlers, launch.identity, connect, once=True, wait=False)
+        life = _PluginRun(handlers, launch.identity, connect, policy, once=True, wait=False)
+        life.requires_policy = False
     else:
         identity = Identity(check_index(options.index), check_name(options.name))
         connect = unix_socket(options.socket)
-        life = _PluginRun(handlers, identity, connect, once=options.once, wait=options.wait)
+        life = _PluginRun(handlers, identity, connect, policy, once=options.once, wait=options.wait)
     return run_loop(life.run())
 
 
@@ -90,8 +110,18 @@ class _PluginRun:
     """Runner of one session after the other, until a signal."""
 
     def __init__(
-        self, handlers: Handlers, identity: Identity, connect: Connect, *, once: bool, wait: bool
+        self,
+        handlers: Handlers,
+        identity: Identity,
+        connect: Connect,
+        policy: FailurePolicy,
+        *,
+        once: bool,
+        wait: bool,
     ) -> None:
+        self.requires_policy = True
+        """Whether it is an error if the runtime does not know the failure policy."""
+        self._policy = policy
         self._handlers = handlers
         self._identity = identity
         self._connect = connect
@@ -135,7 +165,12 @@ class _PluginRun:
             sessions.cancel()
 
     async def _one_session(self) -> SessionEnd:
-        session = self._session = HandlerSession(self._handlers, self._identity)
+        session = self._session = HandlerSession(
+            self._handlers,
+            self._identity,
+            self._policy,
+            requires_policy=self.requires_policy,
+        )
         try:
             return await session.run(self._connect, require_configure=not self._once)
         finally:

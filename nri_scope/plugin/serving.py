@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
 from nri_scope.nri.events import Event
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
 from nri_scope.nri.no_change import no_change
@@ -48,9 +49,18 @@ async def serve(plugin: object, identity: Identity, connect: Connect) -> Session
 class HandlerSession:
     """`Plugin` of one session that calls handlers."""
 
-    def __init__(self, handlers: Handlers, identity: Identity) -> None:
+    def __init__(
+        self,
+        handlers: Handlers,
+        identity: Identity,
+        failure_policy: FailurePolicy = NO_POLICY,
+        *,
+        requires_policy: bool = True,
+    ) -> None:
         self._handlers = handlers
-        self._session = PluginSession(identity, self)
+        self._session = PluginSession(
+            identity, self, failure_policy, requires_policy=requires_policy
+        )
         self._runtime: RuntimeHandle | None = None
         self._parts = api.SynchronizeRequest()
         self._configuring: asyncio.Future[bytes] | None = None

@@ -13,14 +13,16 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri.api_pb2 import (
     ConfigureRequest,
-    ConfigureResponse,
     RegisterPluginRequest,
     SynchronizeResponse,
     UpdateContainersRequest,
     UpdateContainersResponse,
 )
 from nri_scope.errors import ConnectionClosed, RemoteProtocolError, RpcError, UsageError
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.methods import RUNTIME_SERVICE
+from nri_scope.nri.negotiation import check_failure_policy
+from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.nri.session import MessageKind, Role, Session
 from nri_scope.transport import Link
 from nri_scope.wire import Code, RequestReceived
@@ -40,7 +42,7 @@ iSulad may lose a registration after its reply, and then leaves the connection o
 FAILURES_REPORTED = 20
 """Maximum number of different internal errors reported per session."""
 
-NRI_VERSION = "v0.12.2"
+NRI_VERSION = "v0.12.5"
 """NRI version sent in RegisterPlugin: that of our messages. Runtimes before 0.12 ignore it."""
 
 
@@ -113,8 +115,20 @@ class SessionEnd:
 class PluginSession:
     """One connection of a plugin: registers, and serves requests until it closes."""
 
-    def __init__(self, identity: Identity, plugin: Plugin) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        plugin: Plugin,
+        failure_policy: FailurePolicy = NO_POLICY,
+        *,
+        requires_policy: bool = True,
+    ) -> None:
+        """Prepare a session. ``requires_policy`` rejects a runtime that does not know
+        ``failure_policy``; otherwise that is only a notice.
+        """
         self._identity = identity
+        self._failure_policy = failure_policy
+        self._requires_policy = requires_policy
         self._plugin = plugin
         self._link: Link | None = None
         self._order = Session(Role.PLUGIN)
@@ -269,9 +283,18 @@ class PluginSession:
         except DecodeError as error:
             raise RpcError(Code.INVALID_ARGUMENT, f"Configure cannot be decoded: {error}") from None
         try:
+            self._check_policy(message)
             mask = self._plugin.configure(message)
         except UsageError as error:
             self._refused = error
             raise RpcError(Code.INVALID_ARGUMENT, str(error)) from None
         self._configured = True
-        return ConfigureResponse(events=mask).SerializeToString()
+        return configure_reply(mask, self._failure_policy)
+
+    def _check_policy(self, message: ConfigureRequest) -> None:
+        try:
+            check_failure_policy(self._failure_policy, message)
+        except UsageError as error:
+            if self._requires_policy:
+                raise
+            self._plugin.noticed(str(error))

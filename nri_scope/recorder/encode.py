@@ -54,6 +54,7 @@ _COLUMNS = next(len(table.columns) for table in TABLES if table.name == "event")
 INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * _COLUMNS)})"
 INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
+INSERT_PLUGIN_CALLS = "INSERT OR REPLACE INTO plugin_calls VALUES (?, ?, ?, ?, ?, ?, ?)"
 INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
 
 METADATA_MAX = 16 << 10

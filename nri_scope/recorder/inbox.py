@@ -91,7 +91,17 @@ class ShownLine:
     text: str
 
 
-ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine | ShownLine
+@dataclass(frozen=True, slots=True)
+class MetricsEntry:
+    """Calls of plugins by the runtime's metrics, which replace those with the same ``since_ns``."""
+
+    since_ns: int
+    until_ns: int
+    calls: tuple[tuple[str, str, int, int, int], ...]
+    """Plugin, operation, calls, errors, total time in ns."""
+
+
+ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine | ShownLine | MetricsEntry
 """Queue entries other than events."""
 Entry = tuple[int, CapturedCall] | ControlEntry
 

@@ -26,8 +26,18 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 
 from .checkpoint import Checkpointer
 from .content_store import ObjectStore
-from .encode import Encoder, OpenSession
-from .inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, Resume, ShownLine
+from .encode import INSERT_PLUGIN_CALLS, Encoder, OpenSession
+from .inbox import (
+    Begin,
+    End,
+    Entry,
+    GapEntry,
+    MetricsEntry,
+    NoteEntry,
+    PluginLine,
+    Resume,
+    ShownLine,
+)
 from .ring import Ring, oldest_stretch, remove_oldest_stretch
 
 if TYPE_CHECKING:
@@ -46,6 +56,12 @@ the hash functions release the GIL too briefly for the replying thread to acquir
 _PAUSE_SECONDS = 15e-6
 _ROW_BYTES = 90
 """Approximate bytes of a row, without objects."""
+STARTS_MAX = 30
+"""Maximum number of the runtime's starts whose calls of plugins, by its metrics, are kept."""
+_REMOVE_OLD_CALLS = (
+    "DELETE FROM plugin_calls WHERE since_ns < (SELECT min(since_ns) FROM (SELECT DISTINCT "
+    "since_ns FROM plugin_calls WHERE since_ns <> ? ORDER BY since_ns DESC LIMIT ?))"
+)
 _LOG_BYTES = 4 << 20
 """Size of the write-ahead log above which it is moved into the file."""
 
@@ -368,6 +384,16 @@ class TransactionWriter:
                     "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
                     (number, int64(at_ns), storable(text)),
                 )
+            case MetricsEntry(since_ns, until_ns, calls):
+                if has_table(connection, "plugin_calls"):
+                    connection.execute(_REMOVE_OLD_CALLS, (since_ns, STARTS_MAX - 1))
+                    connection.executemany(
+                        INSERT_PLUGIN_CALLS,
+                        (
+                            (since_ns, named(plugin), named(operation), until_ns, *map(int64, rest))
+                            for plugin, operation, *rest in calls
+                        ),
+                    )
             case PluginLine(number, at_ns, stream, text):
                 if number in self._sessions and has_table(connection, "output"):
                     connection.execute(

@@ -7,6 +7,7 @@ import time
 from functools import lru_cache
 
 from nri_scope.events import Event, Role, Session
+from nri_scope.nri.versions import runtime_remark
 from nri_scope.text.escape import safe
 
 SHORT_ID = 12
@@ -136,12 +137,14 @@ _MARKS = {
 
 def runtime(session: Session) -> str:
     """Return a session's runtime: ``containerd 1.7.24, NRI 0.6.1 (inferred)``; without the NRI
-    version for a CRI session.
+    version for a CRI session. An unknown runtime has a remark.
     """
     text = safe(f"{session.runtime_name} {session.runtime_version}".strip()) or "unknown runtime"
     if session.role == Role.CRI:
         return text
     if not session.nri_version:
-        return f"{text}, NRI unknown"
+        return f"{text}, NRI unknown{runtime_remark(session.runtime_name)}"
     inferred = " (inferred)" if session.nri_version_inferred else ""
-    return f"{text}, NRI {safe(session.nri_version)}{inferred}"
+    return (
+        f"{text}, NRI {safe(session.nri_version)}{inferred}{runtime_remark(session.runtime_name)}"
+    )

@@ -27,6 +27,7 @@ from .blobs import ContentError, ObjectKind
 from .cache import RecentlyUsed
 from .cri_answers import is_container_status
 from .decode_budget import Allowance
+from .failure_policies import with_failure_policies
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .objects import Objects
 from .opening import connect, fingerprint, to_recording_error
@@ -157,7 +158,13 @@ class Recording:
     def sessions(self) -> list[Session]:
         """Return all sessions, oldest first."""
         self._check_size("session", "''")
-        return self._table(session_of, f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id")
+        query = f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id"
+        sessions = self._table(session_of, query)
+
+        def content(object_id: int) -> bytes:
+            return self._objects.get(object_id)[1]
+
+        return self._read(lambda: with_failure_policies(sessions, self._connection, content))
 
     def gaps(self) -> list[Gap]:
         """Return all gaps, from the table and between sessions, ordered by start."""

@@ -18,7 +18,9 @@ from .sqlite_text import ITEMS_MAX, more
 
 EVENT_COLUMNS = ", ".join(column.name for column in fields(Event))
 """Columns of the view ``events``, for `event_of`."""
-SESSION_COLUMNS = ", ".join(column.name for column in fields(Session))
+SESSION_FIELDS = tuple(one.name for one in fields(Session) if one.name != "failure_policy")
+"""Fields of `events.Session` that are columns of the table ``session``."""
+SESSION_COLUMNS = ", ".join(SESSION_FIELDS)
 """Columns of the table ``session``, for `session_of`."""
 CONTAINER_COLUMNS = "c.key, c.id, c.name, p.key, p.id, p.namespace, p.name, p.uid"
 """Columns of ``container AS c`` with its ``pod AS p``, for `containers_of`."""
@@ -43,14 +45,16 @@ def _types(model: type[Any], **others: type) -> _Types:
     """Return the types of a dataclass's fields in a row: integers or texts."""
     plain: dict[str, type] = {"int": int, "bool": int}
     return tuple(
-        others.get(column.name, plain.get(str(column.type), str)) for column in fields(model)
+        others.get(column.name, plain.get(str(column.type), str))
+        for column in fields(model)
+        if model is not Session or column.name in SESSION_FIELDS
     )
 
 
 _EVENT = _types(Event)
 _SESSION = _types(Session, ended_ns=int)
 _SESSION_OPEN = _types(Session, ended_ns=_NULL)
-_INFERRED = [column.name for column in fields(Session)].index("nri_version_inferred")
+_INFERRED = SESSION_FIELDS.index("nri_version_inferred")
 _POD = _types(Pod)
 _ORPHAN = (int, str, str, *[_NULL] * len(_POD))
 _NUMBER_OR_NULL = (int, _NULL)

@@ -229,6 +229,21 @@ TABLES = (
         since_first=False,
     ),
     Table(
+        "plugin_calls",
+        "Calls of plugins by the runtime's metrics (`record --metrics`), of its last 30 starts.",
+        (
+            Column("since_ns", _INT, "first reading, wall clock; a restarted runtime begins anew"),
+            Column("plugin", _TEXT, "NN-name"),
+            Column("operation", _TEXT, "the NRI event, or Synchronize"),
+            Column("until_ns", _INT, "newest reading, wall clock"),
+            Column("calls", _INT, "between the two readings"),
+            Column("errors", _INT, "calls with an error status or without an answer"),
+            Column("took_ns", _INT, "total time of the calls, measured by the runtime"),
+        ),
+        key=("since_ns", "plugin", "operation"),
+        since_first=False,
+    ),
+    Table(
         "left_out",
         "In a part of a recording: positions of omitted events.",
         (

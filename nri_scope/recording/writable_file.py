@@ -386,11 +386,9 @@ def _add_tables(connection: sqlite3.Connection) -> None:
     ``effect`` would lack rows of existing events, so it is added only if none of them can have an
     effect. Events that a logger recorded without --validate have none.
     """
-    missing = set()
-    if not has_table(connection, "tapped"):
-        missing.add("tapped")
-    if not has_table(connection, "output"):
-        missing.add("output")
+    missing = {
+        table for table in ("tapped", "output", "plugin_calls") if not has_table(connection, table)
+    }
     if not has_table(connection, "effect") and not connection.execute(MAY_HAVE_EFFECTS).fetchone():
         missing.add("effect")
     if not missing:

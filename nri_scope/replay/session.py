@@ -11,8 +11,10 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
+from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
+from nri_scope.nri.versions import runtime_remark
 from nri_scope.oci import changes, runtime_rules_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.plugin_chain import event_of
@@ -61,7 +63,7 @@ class ReplayRun:
             source=f"session {session.id}, {session.plugin} on {self._runtime_words}",
             fingerprint="",
             profile=profile.name,
-            title=profile.title,
+            title=f"{profile.title}{runtime_remark(profile.runtime_name)}",
         )
         self._progress = ReplayProgress(self._result, audience, keep)
         self._plugins = ReplayPlugins(plugin_set, self._printed, lambda: self._progress.last_id)
@@ -186,6 +188,10 @@ class ReplayRun:
 
     def _ready(self, plugin: Plugin) -> None:
         self._plugins.ready(plugin)
+        if plugin.ignored_policy != NO_POLICY:
+            why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
+            policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
+            self._progress.tell(PlayedEvent(0, "Configure", "", 0, dropped=[policy]))
         if plugin.process is not None and not self._setup.profile.synchronizes_launched:
             why = f"{self._setup.profile.title} does not synchronize plugins that it launches"
             self._progress.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))

@@ -16,6 +16,7 @@ from nri_scope.oci import Spec
 from nri_scope.recording import lookup
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import SHORT_ID, many, runtime
+from nri_scope.recording.plugin_calls import by_plugin, measured_times
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.summary import time_range
 
@@ -28,6 +29,7 @@ from .limits import (
     GAPS_MAX,
     NAME_MAX,
     NOTES_MAX,
+    PLUGINS_MAX,
     SESSIONS_MAX,
     TRACKED_MAX,
     TROUBLES_MAX,
@@ -218,11 +220,13 @@ class _Collector:
         if self._events:
             timeline = self._lanes.timeline(self._sessions, self._gaps, self._name_of)
         containers, rows = self._changes.kept
+        measured = by_plugin(measured_times(self._recording)) if self._thing is None else []
         lanes = 0 if timeline is None else len(timeline.lanes)
         left_out = (
             LeftOut("sessions", min(SESSIONS_MAX, len(self._sessions)), len(self._sessions)),
             LeftOut("gaps", min(GAPS_MAX, len(self._gaps)), len(self._gaps)),
             LeftOut("notes", min(NOTES_MAX, len(notes)), len(notes)),
+            LeftOut("plugins", min(PLUGINS_MAX, len(measured)), len(measured)),
             LeftOut("changed containers", containers, self._changes.containers),
             LeftOut("changes", rows, self._changes.rows),
             LeftOut("slow or failing events", len(self._troubles), self._troubles_in_all),
@@ -255,6 +259,7 @@ class _Collector:
             findings=self._diagnosis.findings(),
             timeline=timeline,
             left_out=tuple(one for one in left_out if one.kept < one.all),
+            measured=tuple(measured[:PLUGINS_MAX]),
         )
 
 

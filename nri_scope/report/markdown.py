@@ -85,6 +85,9 @@ def _sections(facts: Facts) -> Iterator[_Section]:
     findings = [_Block(_finding(one), "finding") for one in facts.findings]
     yield _Section("Findings", findings or [_Block([wording.NOTHING_FOUND], "findings")])
     yield _Section("The chain", [_Block([*_chain(facts)], "chain of plugins")])
+    if facts.measured:
+        times = _table("plugins", _measured_rows(facts))
+        yield _Section("Calls by the runtime's metrics", [_Block(times, "list of plugins")])
     yield _Section(
         "Changes by container",
         [_Block(_changed(one), "container's changes") for one in facts.changed]
@@ -155,6 +158,24 @@ def _finding(one: Finding) -> list[str]:
         lines.append(f"  - about {names}{f' and {more:,} more' if more > 0 else ''}")
     # The advice is trusted text, with code in backticks.
     return [*lines, f"  - {_escaped(one.detail)}", f"  - → {one.advice}"]
+
+
+def _measured_rows(facts: Facts) -> list[list[str]]:
+    head = ["plugin", "calls", "errors", "mean", "recorded", "recorded mean"]
+    return [
+        head,
+        *(
+            [
+                code(_cut(one.plugin)),
+                f"{one.calls:,}",
+                f"{one.errors:,}",
+                duration(one.mean_ns),
+                f"{one.recorded:,}" if one.recorded else "",
+                duration(one.recorded_mean_ns) if one.recorded else "",
+            ]
+            for one in facts.measured
+        ),
+    ]
 
 
 def _chain(facts: Facts) -> Iterator[str]:

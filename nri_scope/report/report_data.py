@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from nri_scope.differ.latency import Timing
 from nri_scope.events import Gap, Note, Session
+from nri_scope.recording.plugin_calls import MeasuredTimes
 
 from .finding import Finding
 
@@ -175,5 +176,7 @@ class Facts:
     timeline: Timeline | None
     """The timeline; None without events."""
     left_out: tuple[LeftOut, ...]
+    measured: tuple[MeasuredTimes, ...] = ()
+    """Calls of each plugin by the runtime's metrics, in a report of the whole recording."""
     redacted: bool = False
     """Whether the recording was redacted for the report."""

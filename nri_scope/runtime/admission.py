@@ -11,7 +11,9 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri.api_pb2 import ConfigureResponse, SynchronizeResponse
 from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
 from nri_scope.nri.identity import plugin_id
+from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.session import MessageKind, check_part_reply
+from nri_scope.nri.versions import has_failure_policy
 from nri_scope.wire import Code
 
 from .plugin import Plugin
@@ -47,7 +49,7 @@ async def register(plugin: Plugin, profile: Profile) -> int:
 
 
 async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
-    """Send Configure and store the event mask of the reply.
+    """Send Configure and store the event mask and the failure policy of the reply.
 
     Raises `RemoteProtocolError` for an event bit that is unknown to this runtime, of which the
     plugin gets no error, and the errors of the call itself.
@@ -59,6 +61,7 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
     data = await plugin.call("Configure", payload, profile.request_timeout_ms * 1_000_000)
     try:
         mask = ConfigureResponse.FromString(data).events
+        policy = parse_failure_policy(data)
     except DecodeError as error:
         raise RemoteProtocolError(f"Configure: the reply cannot be decoded: {error}") from error
     unknown = mask & ~profile.mask & 0xFFFFFFFF
@@ -68,6 +71,10 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
         )
     # An empty mask means every event, ValidateContainerAdjustment included.
     plugin.mask = mask or profile.mask
+    if has_failure_policy(profile.version):
+        plugin.failure_policy = policy
+    else:
+        plugin.ignored_policy = policy
     plugin.session.feed(MessageKind.CONFIGURE_REPLY)
 
 

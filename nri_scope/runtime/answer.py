@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE
 
 
@@ -26,7 +27,7 @@ class Answer:
     error: NriScopeError | None
     """`RpcError`: the plugin's own error status. `RemoteProtocolError`: a reply that cannot be
     decoded. `LocalProtocolError`: a request too large to send. `ConnectionClosed` and
-    `DeadlineExceeded`: the plugin is disconnected."""
+    `DeadlineExceeded`: no answer, so that the plugin's failure policy applies."""
     took_ns: int
     """Time from sending the request to the answer, including a second attempt as StateChange."""
     sent: bytes = b""
@@ -36,6 +37,8 @@ class Answer:
     service: str = PLUGIN_SERVICE
     closed: bool = False
     """Whether the runtime closed the connection because of this error. Other runtimes do not."""
+    policy: FailurePolicy = NO_POLICY
+    """The plugin's failure policy, as far as the runtime applies it."""
 
     @property
     def request(self) -> Message | None:
@@ -51,11 +54,21 @@ class Answer:
     @property
     def dropped(self) -> bool:
         """Whether the runtime disconnects the plugin because of this answer. As in real runtimes,
-        the operation and the rest of the chain continue.
+        the operation and the rest of the chain continue, unless the plugin's failure policy fails
+        the request.
         """
-        return self.closed or isinstance(self.error, (ConnectionClosed, DeadlineExceeded))
+        if isinstance(self.error, DeadlineExceeded):
+            return not self.policy.keep_connected
+        return self.closed or isinstance(self.error, ConnectionClosed)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the plugin did not answer, so that its failure policy applies."""
+        return isinstance(self.error, (ConnectionClosed, DeadlineExceeded))
 
     @property
     def stops_chain(self) -> bool:
         """Whether the error fails the operation, so that the rest of the chain is not asked."""
-        return self.error is not None and not self.dropped
+        if self.is_missing:
+            return self.policy.fail_request
+        return self.error is not None and not self.closed

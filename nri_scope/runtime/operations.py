@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execution of one event: the chain, merging of replies, and validation.
 
-Follows the NRI library (``pkg/adaptation`` of NRI 0.6.1 to 0.12.2); `DispatchRules` has the
+Follows the NRI library (``pkg/adaptation`` of NRI 0.6.1 to 0.12.5); `DispatchRules` has the
 differences in the runtimes' own code.
 """
 
@@ -84,7 +84,11 @@ class Operation:
             answer = await self._ask(plugin, *sent)
             self.outcome.answers.append(answer)
             if answer.stops_chain and answer.error is not None:
-                self._fail(plugin.id, go_wording(answer.error))
+                words = go_wording(answer.error)
+                if answer.is_missing:
+                    name = self._event.name
+                    words = f"plugin {plugin.id} failed to handle {name} request: {words}"
+                self._fail(plugin.id, words)
                 return
             if self.outcome.merged is None or answer.reply is None:
                 continue

@@ -21,6 +21,7 @@ from nri_scope.errors import (
     RpcError,
 )
 from nri_scope.nri.events import Event
+from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.methods import (
     METHODS,
@@ -84,6 +85,10 @@ class Plugin:
         self.nri_version = ""
         """NRI version that the plugin sent when registering; "" up to 0.11."""
         self.mask = 0
+        self.failure_policy = NO_POLICY
+        """What this runtime does if the plugin does not answer; the default before NRI 0.12.4."""
+        self.ignored_policy = NO_POLICY
+        """Failure policy in its Configure reply that this runtime does not know."""
         self.registered = ""
         """``NN-name`` as registered, valid or not; "" before that."""
         self.stage = Stage.REGISTRATION
@@ -169,7 +174,8 @@ class Plugin:
         """Send one request and wait for its answer; errors of the plugin are returned in it.
 
         If the plugin does not implement an event's own RPC, the event is sent again as StateChange;
-        one deadline covers both attempts. A plugin that misses the deadline is dropped.
+        one deadline covers both attempts. A plugin that misses the deadline is dropped, unless its
+        failure policy keeps it connected.
         """
         started_ns = monotonic_ns()
         reply: Message | None = None
@@ -195,7 +201,16 @@ class Plugin:
             problem = error
         took_ns = monotonic_ns() - started_ns
         answer = Answer(
-            self.id, method, reply, data, problem, took_ns, payload, timeout_ns, service
+            self.id,
+            method,
+            reply,
+            data,
+            problem,
+            took_ns,
+            payload,
+            timeout_ns,
+            service,
+            policy=self.failure_policy,
         )
         if answer.dropped:
             self.drop(str(problem))

@@ -41,6 +41,15 @@ PROFILES: dict[str, Profile] = {
             lifecycle_rules=lifecycle_rules.CONTAINERD_2_3,
         ),
         replace(
+            Profile.of("containerd-2.4", "containerd", "2.4.2", "0.12.3"),
+            lifecycle_rules=lifecycle_rules.CONTAINERD_2_3,
+        ),
+        # No release of a runtime has this NRI so far.
+        replace(
+            Profile.of("nri-0.12.5", "containerd", "2.4.2", "0.12.5"),
+            lifecycle_rules=lifecycle_rules.CONTAINERD_2_3,
+        ),
+        replace(
             Profile.of("cri-o", "cri-o", "1.37.0", "0.12.0"),
             lifecycle_rules=lifecycle_rules.CRI_O,
             # server/sandbox_update_resources.go sends only one of the two events.

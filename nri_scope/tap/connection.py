@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from time import monotonic_ns
 
 from nri_scope.errors import UsageError
-from nri_scope.events import SessionStart
+from nri_scope.events import RUNTIME_CLOSED, SessionStart
+from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
 from nri_scope.recorder.sink import PrintSink
@@ -53,7 +54,7 @@ class Connection:
         self,
         sink: PrintSink,
         named: Identity | None,
-        on_began: Callable[[SessionStart], None],
+        on_began: Callable[[SessionStart, FailurePolicy], None],
         faults: Faults | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -176,11 +177,14 @@ class Connection:
         self._loop.call_later(REFUSED_S, tell)
 
 
+_PLUGIN_CLOSED = "the plugin closed the connection"
+
+
 def _end_reason(end: RelayEnd, in_message: tuple[bool, bool]) -> str:
     if end.by_first is None:
         return end.reason
     who, unfinished = (
-        ("the runtime", in_message[0]) if end.by_first else ("the plugin", in_message[1])
+        (RUNTIME_CLOSED, in_message[0]) if end.by_first else (_PLUGIN_CLOSED, in_message[1])
     )
     where = " in the middle of a message" if unfinished else ""
-    return f"{who} closed the connection{where}{f': {end.reason}' if end.reason else ''}"
+    return f"{who}{where}{f': {end.reason}' if end.reason else ''}"

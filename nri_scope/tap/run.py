@@ -12,7 +12,8 @@ from time import monotonic
 
 from nri_scope.errors import ConnectError, RecordingError
 from nri_scope.events import SessionStart, plugin_title
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+from nri_scope.nri.versions import NriVersion, has_failure_policy, runtime_remark, runtime_title
 from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
@@ -70,7 +71,7 @@ class Tap:
         """Return a new connection. ``named`` is the runtime's name for the plugin, if known."""
         return Connection(self.writer, named, self.began, self.settings.faults(), self.say)
 
-    def began(self, start: SessionStart) -> None:
+    def began(self, start: SessionStart, policy: FailurePolicy) -> None:
         """Count and report a plugin that was configured through the tap."""
         self.sessions += 1
         plugin = plugin_title(start.plugin_index, start.plugin_name)
@@ -82,8 +83,12 @@ class Tap:
             version += ", inferred"
         self.say(
             f"tapping {plugin} at {runtime_title(start.runtime_name)} {start.runtime_version}"
-            f" (NRI {version}), to {self.settings.output}"
+            f" (NRI {version}){runtime_remark(start.runtime_name)}, to {self.settings.output}"
         )
+        if policy != NO_POLICY:
+            known = has_failure_policy(NriVersion.parse(start.nri_version))
+            effect = "" if known else ", which this runtime ignores: it needs NRI 0.12.4"
+            self.say(f"{plugin} has the failure policy {policy}{effect}")
 
     def ended(self, plugin: str) -> None:
         """Count the end of a connection of ``NN-name``."""

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
 from nri_scope.events import LATE, CapturedCall, Role, SessionStart
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import (
     Introduction,
     parse_configure,
+    parse_failure_policy,
     parse_registration,
     parse_subscription,
 )
@@ -30,6 +33,9 @@ from nri_scope.wire import (
 
 UNANSWERED_MAX = 1024
 """Maximum number of unanswered requests; runtimes send one at a time."""
+GIVEN_UP_NS = 60 * 10**9
+"""Time after a deadline in ns after which a missing reply is recorded as such, if the plugin stays
+connected by its failure policy."""
 UNANSWERED_BYTES_MAX = 32 << 20
 """Maximum total size in bytes of their payloads: eight payloads of the maximum size."""
 EARLY_MAX = 16
@@ -70,7 +76,7 @@ class TapSession:
         sink: PrintSink,
         *,
         named: Identity | None = None,
-        on_began: Callable[[SessionStart], None] = lambda start: None,
+        on_began: Callable[[SessionStart, FailurePolicy], None] = lambda start, policy: None,
         on_refused: Callable[[], None] = lambda: None,
         on_stopped: Callable[[str], None] = lambda words: None,
         notes: tuple[str, ...] = (),
@@ -96,6 +102,7 @@ class TapSession:
         self._session: int | None = None
         self._pending: dict[_Key, _PendingRequest] = {}
         self._pending_bytes = 0
+        self._given_up: deque[_Key] = deque(maxlen=UNANSWERED_MAX)
         self._drop_reasons: dict[_Key, str] = {}
         self._early: list[CapturedCall] = []
         self._early_bytes = 0
@@ -192,6 +199,7 @@ class TapSession:
     def _request(
         self, forth: bool, request: RequestObserved, arrived_ns: int, passed_ns: int
     ) -> None:
+        self._give_up(arrived_ns)
         key = (forth, request.conn_id, request.stream_id)
         pending = _PendingRequest(request, arrived_ns, passed_ns)
         previous = self._pending.pop(key, None)
@@ -216,7 +224,9 @@ class TapSession:
         key = (not forth, response.conn_id, response.stream_id)
         pending = self._pending.pop(key, None)
         if pending is None:
-            self.note(f"{_sender(forth)} answered a request that was never seen")
+            late = key in self._given_up
+            what = "a request long after its deadline" if late else "a request that was never seen"
+            self.note(f"{_sender(forth)} answered {what}")
             return
         self._pending_bytes -= len(pending.request.payload)
         self._drop_reasons.pop(key, None)
@@ -224,6 +234,17 @@ class TapSession:
         if forth and request.method == "RegisterPlugin" and request.service == RUNTIME_SERVICE:
             self._registration_answered(response)
         self._exchange(not forth, pending, response, arrived_ns, passed_ns)
+
+    def _give_up(self, now_ns: int) -> None:
+        """Record requests without a reply long after their deadline."""
+        for key, (request, arrived_ns, _) in list(self._pending.items()):
+            if request.timeout_ns and now_ns - arrived_ns > request.timeout_ns + GIVEN_UP_NS:
+                pending = self._pending.pop(key)
+                self._pending_bytes -= len(request.payload)
+                self._given_up.append(key)
+                words = self._drop_reasons.pop(key, "") or "not answered"
+                response = ResponseObserved(key[1], key[2], Code.DEADLINE_EXCEEDED, words, b"")
+                self._exchange(key[0], pending, response, now_ns, now_ns)
 
     def _unanswered(self, forth: bool, pending: _PendingRequest, words: str, now_ns: int) -> None:
         response = ResponseObserved(
@@ -320,7 +341,8 @@ class TapSession:
             self._sink.capture(session, early)
         self._early, self._early_lines, self._early_bytes = [], [], 0
         self._sink.capture(session, item)
-        self._on_began(start)
+        policy = NO_POLICY if response.code else parse_failure_policy(response.payload)
+        self._on_began(start, policy)
 
     def note(self, text: str) -> None:
         """Record a note. Notes beyond `NOTES_MAX` are dropped."""

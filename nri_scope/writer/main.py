@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.events import CapturedCall, Event
@@ -45,6 +45,9 @@ from .messages import (
     failure_values,
     unpack,
 )
+
+if TYPE_CHECKING:
+    from .metrics_reader import MetricsReader
 
 FAILED = 2
 """Exit status of a writer that failed."""
@@ -143,6 +146,7 @@ class _Work:
         if resumed and self._options.redact is not None:
             self._recorder.note(None, time_ns(), FORGOTTEN)
         self._removes_file = is_new and not resumed
+        self._metrics = self._read_metrics()
         self._report(Report.OPENED, None)
 
     def run(self, finish: Callable[[], None]) -> None:
@@ -161,6 +165,8 @@ class _Work:
                 if handle not in self._ended:
                     self._recorder.end_session(number, ORPHANED, time_ns())
             seconds = ORPHANED_SECONDS
+        elif self._metrics is not None:
+            self._metrics.finish()
         counters = self._recorder.close(seconds)
         if self._removes_file:
             # Leave no empty recording behind.
@@ -181,7 +187,7 @@ class _Work:
                 limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
                 keep=parse(options.where).matches if options.where is not None else None,
                 on_event=on_event,
-                on_problem=lambda text: self._report(Report.SAID, text),
+                on_problem=self._say,
                 redaction=redaction,
                 alone=True,
                 on_written=self._on_written,
@@ -229,6 +235,18 @@ class _Work:
         self._report(Report.WRITTEN, progress.values())
         for line in written.shown:
             self._on_line(line)
+
+    def _read_metrics(self) -> MetricsReader | None:
+        first = self._options.metrics
+        if first is None:
+            return None
+        # An HTTP client takes memory, which most recordings do not need.
+        from .metrics_reader import MetricsReader
+
+        return MetricsReader(first, self._recorder.put_control, self._say)
+
+    def _say(self, text: str) -> None:
+        self._report(Report.SAID, text)
 
     def _report(self, kind: Report, value: object) -> None:
         self._channel.send(kind, encode_report(value))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from nri_scope.share.redaction.rules import Rules
 
+    from .metrics_reader import FirstReading
+
 
 class Order(IntEnum):
     """Kinds of orders to the writer. All but entries are pickled."""
@@ -69,6 +71,8 @@ class RecordingOptions:
     """Filter of the events to keep; None keeps all."""
     redact: Rules | None = None
     """Rules for redaction before events are written; None for no redaction."""
+    metrics: FirstReading | None = None
+    """The first reading of the runtime's metrics; None not to record them."""
     makes_folder: bool = False
     """Whether to create a missing folder."""
 

@@ -13,12 +13,14 @@ import signal
 import sqlite3
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
+from nri_scope.errors import DeadlineExceeded
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recording.reader import Recording
@@ -27,7 +29,7 @@ from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 from tests.amount import EXAMPLES
 from tests.cli.recording_process import Record, recording
-from tests.cli.running import PATIENCE
+from tests.cli.running import PATIENCE, running
 from tests.runtime_emulation.captures import NAMES, exchanges
 
 
@@ -111,6 +113,30 @@ async def test_captures_of_real_runtimes_are_recorded_as_they_were_sent(
 
 
 # -- lifetime ---------------------------------------------------------------------------------
+
+
+async def test_an_unknown_runtime_is_said_to_be_treated_like_containerd(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, remark = tmp_path / "x.nriscope.db", "(unknown, treated like containerd)"
+    profile = replace(PROFILES["nri-0.12.5"], runtime_name="newd", runtime_version="3.1")
+    async with Runtime(replace(setup(), profile=profile)) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording("--socket", tmp_path / "s", "-o", path) as record:
+            await runtime.wait_plugins(1)
+            await start(runtime)
+            _, _, errors = await record.interrupt()
+    assert f"recording newd 3.1 (NRI 0.12.5) {remark} as 00-nri-scope" in errors
+    shown = f"newd 3.1, NRI 0.12.5 {remark}"
+    for command in (["log"], ["stats"], ["report", "--diagnose"], ["diff"]):
+        run([*command, str(path)])
+    out = capsys.readouterr().out
+    assert out.count(shown) == 3
+    run(["report", str(path), "-o", str(tmp_path / "r.md")])
+    assert shown in (tmp_path / "r.md").read_text().replace("\\", "")
+    async with running("replay", path, "--", sys.executable, "-c", "raise SystemExit") as replay:
+        _, out, _ = await replay.wait_for_exit()
+    assert f"as newd 3.1 (NRI 0.12.5) {remark}" in out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -339,6 +365,40 @@ async def test_validation_is_subscribed_to_only_with_validate(
             await runtime.wait_plugins(1)
             assert runtime.plugins[0].mask == mask
             await record.interrupt()
+
+
+async def test_keep_connected_survives_a_missed_deadline(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    short = replace(PROFILES["nri-0.12.5"], request_timeout_ms=300)
+    async with Runtime(replace(setup(), profile=short)) as runtime:
+        await runtime.listen(tmp_path / "s")
+        more = ("--socket", tmp_path / "s", "-o", path, "--keep-connected")
+        async with recording(*more) as record:
+            await runtime.wait_plugins(1)
+            record.process.send_signal(signal.SIGSTOP)
+            message = api.StartContainerRequest(pod=api.PodSandbox(id="pod-1"))
+            (late,) = await runtime.dispatch(Event.StartContainer, message)
+            record.process.send_signal(signal.SIGCONT)
+            assert isinstance(late.error, DeadlineExceeded)
+            await start(runtime)
+            _, _, errors = await record.interrupt()
+    assert "warning: --keep-connected: if this process stalls, each NRI event takes 0.3 s" in errors
+    assert names(path).count("StartContainer") == 2
+
+
+async def test_keep_connected_is_refused_where_the_runtime_does_not_know_it(tmp_path: Path) -> None:
+    async with Runtime(setup("containerd-2.4")) as runtime:
+        await runtime.listen(tmp_path / "s")
+        async with recording(
+            "--socket", tmp_path / "s", "-o", tmp_path / "x.nriscope.db", "--keep-connected"
+        ) as record:
+            status, _, errors = await record.wait_for_exit()
+    assert status == 2
+    assert errors.splitlines()[-1] == (
+        "nri-scope: containerd 2.4.2 (NRI 0.12.3) does not know the failure policy keep_connected; "
+        "it needs NRI 0.12.4; leave it out for this runtime"
+    )
+    assert not list(tmp_path.glob("x.nriscope.db*"))
 
 
 async def test_sigkill_loses_at_most_100_ms(tmp_path: Path) -> None:

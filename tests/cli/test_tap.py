@@ -23,6 +23,8 @@ from nri_scope.cli.main import run
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri_scope.events import Role
 from nri_scope.nri.events import Event
+from nri_scope.nri.failure_policy import FailurePolicy
+from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
 from tests.cli.running import Running
@@ -126,6 +128,34 @@ async def test_a_launched_plugin_adjusts_and_is_recorded(
         (event,) = [one for one in recorded.events() if one.event == "CreateContainer"]
         assert recorded.reply(event.id) == answer.payload
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("profile", "effect"),
+    [("nri-0.12.5", ""), ("containerd-2.4", ", which this runtime ignores: it needs NRI 0.12.4")],
+)
+async def test_a_failure_policy_is_relayed_and_reported(
+    profile: str, effect: str, socket: Path, file: Path
+) -> None:
+    small = SmallPlugin("20-thing")
+    reply = configure_reply(0, FailurePolicy(fail_request=True))
+    small.on["Configure"] = lambda request: reply
+    async with Runtime(PROFILES[profile]) as runtime:
+        await runtime.listen(socket)
+        listening = socket.parent / "t"
+        async with tapping("--socket", socket, "--listen", listening, "-o", file) as tap:
+            async with asyncio.timeout(PATIENCE):
+                while not listening.exists():
+                    await asyncio.sleep(0.01)
+            await small.connect(listening)
+            await small.register()
+            await runtime.wait_plugins(1)
+            status, _, err = await tap.interrupt()
+    assert status == 0
+    assert f"20-thing has the failure policy fail_request{effect}" in err.splitlines()
+    with Recording.open(file) as recorded:
+        (session,) = recorded.sessions()
+    assert str(session.failure_policy) == ("" if effect else "fail_request")
 
 
 async def test_print_shows_selected_events_and_output(

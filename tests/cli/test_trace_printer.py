@@ -132,6 +132,11 @@ class TestReplySummary:
             "91µs   Configure(containerd 1.7.24, 9 characters of config) = "
             "events RunPodSandbox, CreateContainer"
         )
+        reply = api.ConfigureResponse(events=1)
+        reply.failure_policy.fail_request = True
+        assert line(exchange("Configure", request, reply)).endswith(
+            "events RunPodSandbox, fail_request"
+        )
 
 
 class TestRequestSummary:

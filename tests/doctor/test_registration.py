@@ -126,6 +126,18 @@ async def test_a_rejected_registration_has_the_runtime_s_message() -> None:
     await link.wait_closed()
 
 
+def test_an_unknown_runtime_is_said_to_be_treated_like_containerd() -> None:
+    known = Registration(configured=True, synchronized=True, runtime_name="v2", runtime_version="1")
+    assert "runtime" not in [check.name for check in check_registration(known)]
+    (check,) = [
+        check
+        for check in check_registration(replace(known, runtime_name="newd"))
+        if check.name == "runtime"
+    ]
+    assert check.status is Status.UNKNOWN
+    assert check.detail == "newd 1 (unknown, treated like containerd)"
+
+
 def test_a_runtime_that_does_not_synchronize_is_a_warning() -> None:
     registration = Registration(configured=True, problem="closed by the peer", runtime_name="cri-o")
     assert check_registration(registration)[0].status is Status.WARN

@@ -12,11 +12,14 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RpcError
 from nri_scope.nri.events import Event
+from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.methods import METHODS
+from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.runtime import Profile, Runtime
 from nri_scope.wire import Code
 from tests.interop.build import Variant
 from tests.interop.reference import ReferenceRuntime
+from tests.interop.traffic import container, pod, request
 from tests.runtime_emulation.small_plugin import Handler, SmallPlugin
 
 SHORT_TIMEOUT_S = 0.5
@@ -24,6 +27,8 @@ SHORT_TIMEOUT_S = 0.5
 
 VERSION = "0.12.5"
 """NRI version of the newest reference variant."""
+
+POLICIES = ("", "fail_request", "keep_connected", "fail_request,keep_connected")
 
 
 # CRI-O adds no prefix to the library's error messages.
@@ -104,6 +109,64 @@ async def test_errors_match_the_reference(name: str, tmp_path: Path) -> None:
     ours = await emulated_error(name)
     assert bool(ours) == bool(reference)
     assert ours in reference
+
+
+async def reference_fate(name: str, policy: str, socket: Path) -> tuple[str, bool, int]:
+    """Return the error of one request, whether the plugin is still connected after the next, and
+    the number of requests to the plugin behind it.
+    """
+    plugin, behind = policy_plugin(name, policy), SmallPlugin("20-behind")
+    event = Event[BAD[name][0]]
+    async with await ReferenceRuntime.listen(
+        socket, Variant.NRI_0_12, request_timeout=SHORT_TIMEOUT_S
+    ) as runtime:
+        for one in (plugin, behind):
+            await one.connect(socket)
+            await one.register()
+        await runtime.admit(2)
+        sent = asked_of(event)
+        answer = await runtime.send(
+            sent.name, request(sent, pod(1), container(1)).SerializeToString()
+        )
+        seen = behind.methods.count(sent.name)
+        await runtime.send(
+            "RunPodSandbox", request(Event.RunPodSandbox, pod(2), container(2)).SerializeToString()
+        )
+        return answer.error, "RunPodSandbox" in plugin.methods, seen
+
+
+async def emulated_fate(name: str, policy: str) -> tuple[str, bool, int]:
+    plugin, behind = policy_plugin(name, policy), SmallPlugin("20-behind")
+    sent = asked_of(Event[BAD[name][0]])
+    async with Runtime(PROFILE) as runtime:
+        await plugin.join(runtime)
+        await behind.join(runtime)
+        outcome = await runtime.operate(sent, request(sent, pod(1), container(1)))
+        seen = behind.methods.count(sent.name)
+        await runtime.operate(
+            Event.RunPodSandbox, request(Event.RunPodSandbox, pod(2), container(2))
+        )
+        return outcome.failure or outcome.error, "RunPodSandbox" in plugin.methods, seen
+
+
+def asked_of(event: Event) -> Event:
+    return Event.CreateContainer if event is Event.ValidateContainerAdjustment else event
+
+
+def policy_plugin(name: str, policy: str) -> SmallPlugin:
+    plugin = bad_plugin(name)
+    reply = api.ConfigureResponse.FromString(configure_reply(0, FailurePolicy.parse(policy)))
+    plugin.on["Configure"] = lambda request: reply
+    return plugin
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", ["late", "gone", "error", "logged", "validator late"])
+async def test_failure_policies_have_the_effects_of_the_reference(
+    name: str, policy: str, tmp_path: Path
+) -> None:
+    theirs = await reference_fate(name, policy, tmp_path / "s")
+    assert await emulated_fate(name, policy) == theirs
 
 
 @pytest.mark.parametrize(

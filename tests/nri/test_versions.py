@@ -10,6 +10,7 @@ from nri_scope.nri.versions import (
     has_dedicated_rpcs,
     has_split_sync,
     infer,
+    runtime_remark,
     runtime_title,
     sends_nri_version,
     sort_key,
@@ -78,6 +79,26 @@ def test_vendor_suffixes_do_not_change_the_order(suffix: str) -> None:
 )
 def test_valid_masks_by_version(text: str, mask: int) -> None:
     assert valid_mask(version(text)) == mask
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("containerd", True), ("cri-o", True), ("CRI-O", True), ("v2", True), ("newd", False),
+     ("", False)],
+)  # fmt: skip
+def test_a_runtime_without_rules_has_a_remark(name: str, known: bool) -> None:
+    assert runtime_remark(name) == ("" if known else " (unknown, treated like containerd)")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "nri"),
+    [("2.3.7", "0.12.0"), ("2.4.0", "0.12.3"), ("2.4.1", "0.12.3"), ("2.4.2", "0.12.3"),
+     ("2.2.9", "0.11.0"), ("1.7.35", "0.8.0")],
+)  # fmt: skip
+def test_released_versions_of_containerd_have_the_nri_of_their_go_mod(
+    runtime: str, nri: str
+) -> None:
+    assert infer("containerd", runtime) == version(nri)
 
 
 def test_an_unknown_version_has_only_the_common_features() -> None:

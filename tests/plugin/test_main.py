@@ -16,7 +16,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.plugin import Adjustment
-from nri_scope.runtime import Runtime
+from nri_scope.runtime import PROFILES, Runtime
 
 from .attached import NEW, OLD
 
@@ -48,7 +48,9 @@ class Plugin:
     def closed(self, reason):
         print("closed:", reason, flush=True)
 
-run(Plugin(), name="written")
+import os
+
+run(Plugin(), name="written", failure_policy=os.environ.get("POLICY", ""))
 """
 
 CREATE = api.CreateContainerRequest(
@@ -151,6 +153,54 @@ async def test_invalid_input_prints_one_line_and_exits_with_status_2(
         assert (status, out) == (2, "")
         assert words in err.splitlines()[-1]
         assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("profile", "status", "words"),
+    [
+        ("nri-0.12.5", 0, "info: connected to containerd 2.4.2, NRI 0.12.5"),
+        ("containerd-2.4", 2, "written: containerd 2.4.2 (NRI 0.12.3) does not know the failure "
+         "policy fail_request; it needs NRI 0.12.4; leave it out for this runtime"),
+    ],
+)  # fmt: skip
+async def test_failure_policy_is_sent_only_to_runtimes_that_know_it(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    profile: str, status: int, words: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("POLICY", "fail_request")
+    socket = tmp_path / "nri.sock"
+    async with Runtime(PROFILES[profile]) as runtime:
+        await runtime.listen(socket)
+        async with running(program, "--socket", str(socket), "--once") as process:
+            if not status:
+                await runtime.wait_plugins(1)
+                assert str(runtime.plugins[0].failure_policy) == "fail_request"
+                runtime.plugins[0].drop("enough")
+            found, _, err = await wait_for_output(process)
+    assert found == status
+    assert words in err.splitlines()
+    assert status == 0 or len(err.splitlines()) == 1
+
+
+async def test_launched_plugin_starts_where_its_failure_policy_is_unknown(program: Path) -> None:
+    # Up to NRI 0.6, a launched plugin that fails keeps the whole runtime from starting.
+    program.write_text(program.read_text().replace(
+        'os.environ.get("POLICY", "")', "'fail_request'"))  # fmt: skip
+    async with Runtime(PROFILES["containerd-1.7"]) as runtime:
+        plugin = await runtime.launch(program)
+        assert (plugin.admitted, str(plugin.ignored_policy)) == (True, "fail_request")
+
+
+async def test_unknown_failure_policy_exits_with_status_2(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLICY", "explode")
+    async with running(program) as process:
+        status, out, err = await wait_for_output(process)
+    assert (status, out) == (2, "")
+    assert err == (
+        "written: NRI has no failure policy 'explode'; known are fail_request, keep_connected\n"
+    )
 
 
 async def test_help_has_the_plugin_s_first_docstring_line(program: Path) -> None:

@@ -64,7 +64,7 @@ async def test_plugin_registers_with_its_identity_and_serves_until_closed(
     )
     link, registration = await runtime.registered()
     assert (registration.plugin_idx, registration.plugin_name) == ("05", "tester")
-    assert registration.NRI_version == "v0.12.2"
+    assert registration.NRI_version == "v0.12.5"
     assert await configure(link) == 0x7FF
     assert await synchronize(link) == b""
     assert await call(link, "StateChange", api.StateChangeEvent(event=api.RUN_POD_SANDBOX)) == b""

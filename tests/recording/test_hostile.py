@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Session
+from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.methods import METHODS
 from nri_scope.recording.blobs import Packer, digest
 from nri_scope.recording.lookup import effects_on
 from nri_scope.recording.opening import connect
+from nri_scope.recording.plugin_calls import MeasuredTimes, measured_times
 from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
 from nri_scope.recording.tap_tables import printed, tapped
@@ -46,9 +48,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 _TYPES = {"int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, type(None))}
 _TYPES |= {"tuple[str, ...]": (tuple,), "Pod | None": (Pod, type(None))}
+_TYPES |= {"FailurePolicy": (FailurePolicy,)}
 
 
-def _well_typed(row_object: Session | Event | Gap | Note | Pod | Container) -> None:
+def _well_typed(
+    row_object: Session | Event | Gap | Note | Pod | Container | MeasuredTimes,
+) -> None:
     for field in fields(row_object):
         assert type(getattr(row_object, field.name)) in _TYPES[str(field.type)]
 
@@ -67,6 +72,7 @@ def use(path: Path, *, messages: bool = True) -> None:
             recording.notes,
             recording.pods,
             recording.containers,
+            lambda: measured_times(recording),
         ]
         for listing in lists:
             with suppress(RecordingError):
@@ -174,6 +180,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         connection.execute("INSERT INTO effect VALUES (1, 1)")
         connection.execute("INSERT INTO tapped VALUES (1, 2, '[]')")
         connection.execute("INSERT INTO output VALUES (1, 1, 2, 'stdout', 'a line')")
+        connection.execute("INSERT INTO plugin_calls VALUES (0, '10-a', 'Synchronize', 9, 1, 0, 5)")
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
             "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') "
@@ -185,7 +192,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("table", "column"), _COLUMNS)
 def test_a_column_may_hold_anything(small: Path, tmp_path: Path, table: str, column: str) -> None:
     path = Path(shutil.copy(small, tmp_path / "r.db"))
-    key = {"state": "position", "effect": "event"}.get(table, "rowid")
+    keys_of = {"state": "position", "effect": "event", "plugin_calls": "plugin"}
+    key = keys_of.get(table, "rowid")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         keys = [row[0] for row in connection.execute(f"SELECT {key} FROM {table}")]
     # Each row gets another value; too few rows get the values one after another.

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
+from nri_scope.nri.failure_policy import FailurePolicy
+from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.replay.chain import Command
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
@@ -96,6 +98,16 @@ def test_a_plugin_that_hangs_is_late(short_deadline: Path) -> None:
     (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert (late.verdict, late.problem) == (Verdict.LATE, "no reply within 0.6 s")
     assert not replayed.ok
+
+
+def test_a_failure_policy_that_the_runtime_ignores_is_reported(one_life: Path) -> None:
+    small = SmallPlugin("10-small")
+    reply = configure_reply(0, FailurePolicy(fail_request=True))
+    small.on["Configure"] = lambda request: reply
+    replayed = played_to_peers(job_of(one_life, {}, profile="containerd-2.4"), small)
+    (dropped,) = [one for event in replayed.events for one in event.dropped]
+    assert (dropped.path, dropped.value) == ("/failure_policy", "fail_request")
+    assert dropped.reason == "containerd 2.4.2 (NRI 0.12.3) ignores it: it needs NRI 0.12.4"
 
 
 def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:

@@ -17,6 +17,8 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role
+from nri_scope.nri.failure_policy import FailurePolicy
+from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.run import replay
@@ -125,6 +127,19 @@ def late(folder: Path) -> Path:
     stuck, other = SmallPlugin("10-stuck"), SmallPlugin("20-other")
     stuck.on["CreateContainer"] = lambda _: None
     played_to_peers(job_of(source, {}, output=output), stuck, other)
+    return output
+
+
+def late_with_policy(folder: Path, policy: str, *, crash: bool = False) -> Path:
+    """Record a plugin with a failure policy that misses its deadline once, or disconnects."""
+    source, output = _source(folder), folder / f"{policy or 'none'}.nriscope.db"
+    stuck, other = SmallPlugin("10-stuck"), SmallPlugin("20-other")
+    late = iter([None])
+    stuck.on["CreateContainer"] = lambda _: stuck.connected.abort() if crash else next(late, b"")
+    sent = configure_reply(0, FailurePolicy.parse(policy))
+    stuck.on["Configure"] = lambda _: sent
+    job = job_of(source, {}, output=output, profile="nri-0.12.5")
+    played_to_peers(job, stuck, other)
     return output
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.differ.recording_differ import rounds
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
@@ -91,6 +92,56 @@ def test_fields_dropped_by_a_real_runtime_too_old_for_a_plugin_are_findings(
         (FindingKind.ORDER, NEVER_RAN),
     ]
     assert all("NRI 0.6.1 has no such field" in one.detail for one in findings[:2])
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected", "consequence"),
+    [
+        ("", ["deadline", "disconnected"], "disconnects the plugin, and continues without it."),
+        ("fail_request", ["deadline", "disconnected", "failed"],
+         "disconnects the plugin, and fails the request (failure policy fail_request)."),
+        ("keep_connected", ["deadline"],
+         "keeps the plugin connected, and continues without it (failure policy keep_connected)."),
+        ("fail_request,keep_connected", ["deadline", "failed"],
+         "keeps the plugin connected, and fails the request (failure policy "
+         "fail_request,keep_connected)."),
+    ],
+)  # fmt: skip
+def test_a_failure_policy_explains_a_failed_creation(
+    policy: str, expected: list[str], consequence: str, tmp_path: Path
+) -> None:
+    path = problem_recordings.late_with_policy(tmp_path, policy)
+    findings = found(path)
+    assert [one.kind for one in findings] == expected
+    assert findings[0].detail.endswith(consequence)
+    if "failed" not in expected:
+        return
+    failed = findings[-1]
+    reason = (
+        f"10-stuck did not answer in time, which fails the request by its failure policy ({policy})"
+    )
+    assert failed.title == f"CreateContainer failed: {reason}"
+    assert failed.containers == ("shop/web/first",)
+    with Recording.open(path) as recording:
+        assert [str(one.failure_policy) for one in recording.sessions()] == [policy, ""]
+        # The other surfaces say the same.
+        failures = {one.failure for one in rounds(recording)}
+    assert failures == {"", reason}
+    part = tmp_path / "part.nriscope.db"
+    with Recording.open(path) as recording:
+        extract(recording, part, Selection())
+    assert found(part)[-1] == failed
+
+
+def test_a_failure_policy_explains_a_creation_that_failed_by_a_crash(tmp_path: Path) -> None:
+    (gone, failed) = found(
+        problem_recordings.late_with_policy(tmp_path, "fail_request", crash=True)
+    )
+    assert (gone.kind, gone.containers) == ("disconnected", ("shop/web/second",))
+    assert failed.title == (
+        "CreateContainer failed: 10-stuck did not answer (closed by the peer), which fails the "
+        "request by its failure policy (fail_request)"
+    )
 
 
 def test_plugins_without_conflict_have_no_findings(tmp_path: Path) -> None:

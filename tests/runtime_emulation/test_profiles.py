@@ -20,8 +20,8 @@ from nri_scope.runtime.error_wording import go_wording
 
 from .captures import exchanges
 
-EXPECTED = ("containerd-1.7", "containerd-2.1", "containerd-2.2", "containerd-2.3", "cri-o",
-            "isulad")  # fmt: skip
+EXPECTED = ("containerd-1.7", "containerd-2.1", "containerd-2.2", "containerd-2.3",
+            "containerd-2.4", "nri-0.12.5", "cri-o", "isulad")  # fmt: skip
 
 
 def test_every_kind_of_runtime_has_a_profile() -> None:
@@ -39,7 +39,7 @@ def test_recorded_profile_is_taken_from_the_recording() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("containerd-2.4", "did you mean containerd-2"),
+        ("containerd-2.5", "did you mean containerd-2"),
         ("crio", "did you mean cri-o?"),
         ("CRI-O", "did you mean cri-o?"),
         ("docker", "profiles are containerd-1.7, "),
@@ -132,4 +132,6 @@ def test_errors_have_go_s_wording(error: NriScopeError, words: str) -> None:
 
 def test_profiles_that_show_rlimits() -> None:
     shown = {name for name, profile in PROFILES.items() if profile.shows_rlimits}
-    assert shown == {"containerd-2.3", "cri-o", "isulad"}
+    assert shown == {
+        "containerd-2.3", "containerd-2.4", "nri-0.12.5", "cri-o", "isulad",
+    }  # fmt: skip

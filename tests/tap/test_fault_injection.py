@@ -51,7 +51,7 @@ async def tapping(faults: Faults) -> AsyncIterator[Tapping]:
     sink = ListSink()
     ours, runtime = socket.socketpair()
     theirs, plugin = socket.socketpair()
-    tapped = Tapped(sink, None, lambda start: None, faults)
+    tapped = Tapped(sink, None, lambda start, policy: None, faults)
     relaying = asyncio.create_task(tapped.relay(ours, theirs))
     at_runtime, at_plugin = await link(runtime, 2, 1), await link(plugin, 1, 2)
     try:
@@ -137,7 +137,7 @@ async def test_other_bytes_are_relayed_unchanged(
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
     injected = faults(drops=("CreateContainer",))
     relaying = asyncio.create_task(
-        Tapped(sink, None, lambda start: None, injected).relay(ours, theirs)
+        Tapped(sink, None, lambda start, policy: None, injected).relay(ours, theirs)
     )
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):

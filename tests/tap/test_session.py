@@ -174,6 +174,23 @@ def test_an_unanswered_request_after_its_deadline_has_the_status_of_a_timeout(
     assert sink.items[-1].status_code == Code.DEADLINE_EXCEEDED
 
 
+def test_a_missing_reply_of_a_plugin_that_stays_connected_is_recorded(
+    sink: ListSink, talk: Talk
+) -> None:
+    stream = talk.ask("CreateContainer", timeout_ns=2 * SECOND)
+    talk.now += 60 * SECOND
+    talk.answer(talk.ask("StopContainer", timeout_ns=2 * SECOND))
+    # It may still be answered.
+    assert sink.methods[-1] == "StopContainer" and "CreateContainer" not in sink.methods
+    talk.now += 3 * SECOND
+    talk.answer(talk.ask("StopContainer", timeout_ns=2 * SECOND))
+    assert sink.methods[-2:] == ["CreateContainer", "StopContainer"]
+    missing = sink.items[-2]
+    assert (missing.status_code, missing.status_message) == (Code.DEADLINE_EXCEEDED, "not answered")
+    talk.answer(stream)
+    assert sink.notes[-1][1] == "the plugin answered a request long after its deadline"
+
+
 def test_calls_of_the_plugin_and_unknown_methods_are_events(sink: ListSink, talk: Talk) -> None:
     update = talk.call("UpdateContainers", b"\x0a\x00")
     unknown = talk.ask("NextYearsEvent", b"raw")

@@ -99,7 +99,7 @@ def test_any_bytes_are_relayed_unchanged_without_internal_errors(
     async def main() -> ListSink:
         sink = ListSink()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(sink, None, lambda start: None)
+        connection = Connection(sink, None, lambda start, policy: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         at_runtime, at_plugin = await asyncio.gather(
             _exchange(runtime, forth, first), _exchange(plugin, back, second)
@@ -125,7 +125,7 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay() -> None:
         path.unlink()
         path.mkdir()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(recorder, None, lambda start: None)
+        connection = Connection(recorder, None, lambda start, policy: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         configure = Request(
             service=PLUGIN_SERVICE,
@@ -161,7 +161,7 @@ async def test_relayed_calls_and_output_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-    connection = Connection(recorder, None, lambda start: None)
+    connection = Connection(recorder, None, lambda start, policy: None)
     relaying = asyncio.create_task(connection.relay(ours, theirs))
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):

@@ -4,7 +4,7 @@
 isort:skip_file
 SPDX-License-Identifier: Apache-2.0
 
-NRI v1alpha1, complete up to NRI 0.12.2: both services, every message.
+NRI v1alpha1, complete up to NRI 0.12.5: both services, every message.
 
 The names of package, services, methods, fields and enums and all numbers are
 those of the protocol. The order is specific to this file, from data to calls:
@@ -2227,20 +2227,54 @@ class ConfigureResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: _builtins.int
+    FAILURE_POLICY_FIELD_NUMBER: _builtins.int
     events: _builtins.int
     """event mask; 0 subscribes to every event"""
+    @_builtins.property
+    def failure_policy(self) -> Global___FailurePolicy:
+        """since 0.12.4"""
+
     def __init__(
         self,
         *,
         events: _builtins.int = ...,
+        failure_policy: Global___FailurePolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure_policy", b"failure_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "failure_policy", b"failure_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfigureResponse: _TypeAlias = ConfigureResponse  # noqa: Y015
+
+@_typing.final
+class FailurePolicy(_message.Message):
+    """What the runtime does when it gets no answer from the plugin. An error status is an answer: it
+    fails the request under any policy.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAIL_REQUEST_FIELD_NUMBER: _builtins.int
+    KEEP_CONNECTED_FIELD_NUMBER: _builtins.int
+    fail_request: _builtins.bool
+    """the request fails; otherwise it goes on to other plugins"""
+    keep_connected: _builtins.bool
+    """a missed deadline alone does not disconnect the plugin"""
+    def __init__(
+        self,
+        *,
+        fail_request: _builtins.bool = ...,
+        keep_connected: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fail_request", b"fail_request", "keep_connected", b"keep_connected"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailurePolicy: _TypeAlias = FailurePolicy  # noqa: Y015
 
 @_typing.final
 class SynchronizeRequest(_message.Message):

@@ -244,7 +244,7 @@ class _Creation:
     ) -> Spec:
         """Return the spec with the changes that the plugin behind `station` requested."""
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
-        if event.status_code not in (0, 4, 14):
+        if station.is_error:
             self.found.fail(error_text(station))
             return spec
         reply = cast("api.CreateContainerResponse | None", reply_of(station))

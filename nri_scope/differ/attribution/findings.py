@@ -15,10 +15,11 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
+from nri_scope.wire.status import Code
 
 from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
 from .owner import Owner, one_of
-from .rounds import ConnectionPart
+from .rounds import GONE, ConnectionPart
 from .validator_owners import Owned
 
 
@@ -131,8 +132,17 @@ def _decode(kind: type[Message], content: bytes) -> Message | None:
         return None
 
 
+BY_POLICY = "which fails the request by its failure policy"
+"""Part of the text about a plugin that did not answer, in `error_text`."""
+
+
 def error_text(station: ConnectionPart) -> str:
-    """Describe the error that a plugin returned."""
+    """Describe the error that a plugin returned, or why its failure policy failed the request."""
+    code, message = station.event.status_code, station.event.status_message
+    if code in GONE:
+        why = "in time" if code == Code.DEADLINE_EXCEEDED else f"({message or 'it disconnected'})"
+        policy = station.session.failure_policy
+        return f"{station.plugin} did not answer {why}, {BY_POLICY} ({policy})"
     return f"{station.plugin} returned an error: {station.event.status_message or 'no message'}"
 
 

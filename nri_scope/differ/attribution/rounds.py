@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nri_scope.events import Event, Gap, Role, Session
+from nri_scope.events import RUNTIME_CLOSED, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.oci.runtime_rules import runtime_rules_of
+from nri_scope.wire.status import Code
 
 from .presence import ASIDE as _AT_ANY_TIME
 from .presence import SET_UP, Presence, began_before, outlived
@@ -45,8 +46,9 @@ ASIDE = SET_UP | _AT_ANY_TIME
 """Exchanges between the runtime and one connection, outside any chain. They can also happen during
 a round."""
 _CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
-GONE = (4, 14)
-"""Status codes of a plugin that the runtime skips: it missed its deadline, or is disconnected."""
+GONE = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE)
+"""Status codes of a plugin that the runtime skips, unless its failure policy fails the request: it
+missed its deadline, or is disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,18 @@ class ConnectionPart:
         return self.session.role in (Role.LOGGER, Role.PROBE)
 
     @property
+    def is_error(self) -> bool:
+        """Whether the runtime fails the request because of this connection's status.
+
+        It skips a plugin that was late or disconnected, unless its failure policy says otherwise.
+        """
+        code = self.event.status_code
+        if code not in GONE or not self.session.failure_policy.fail_request:
+            return code not in (0, *GONE)
+        # A runtime that ended did not lose the plugin.
+        return code == Code.DEADLINE_EXCEEDED or RUNTIME_CLOSED not in self.event.status_message
+
+    @property
     def answered_ns(self) -> int:
         """Time of the reply, on the clock of `Event.mono_ns`."""
         return self.event.mono_ns + self.event.took_ns
@@ -101,12 +115,9 @@ class Round:
 
     @property
     def stopped_at(self) -> ConnectionPart | None:
-        """The connection whose error ended the chain; None for no error.
-
-        Only an error status ends it; the runtime skips a plugin that was late or disconnected.
-        """
+        """The connection whose error ended the chain; None for no error."""
         last = self.stations[-1]
-        return last if last.event.status_code not in (0, *GONE) else None
+        return last if last.is_error else None
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from .findings import (
 )
 from .history import History
 from .owner import ASKED_BEFORE_ALL, Owner, OwnerKind, plugin
-from .rounds import GONE, ConnectionPart, Round
+from .rounds import ConnectionPart, Round
 
 UPDATES_MAX = 5_000
 """Maximum number of updates of other containers read in one round: more than a node has
@@ -103,7 +103,7 @@ class _Updating:
         known: set[oci.Remark],
     ) -> Spec:
         event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
-        if event.status_code not in (0, 4, 14):
+        if station.is_error:
             self.found.fail(error_text(station))
             return spec
         reply = cast("api.UpdateContainerResponse | None", reply_of(station))
@@ -166,7 +166,7 @@ def stop_refusal(stations: Iterable[ConnectionPart]) -> str:
     """
     turn: merging.Stopping | None = None
     for station in stations:
-        if station.event.status_code not in (0, *GONE):
+        if station.is_error:
             return error_text(station)
         request = cast("api.StopContainerRequest | None", request_of(station))
         reply = cast("api.StopContainerResponse | None", reply_of(station))

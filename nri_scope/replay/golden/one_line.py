@@ -62,7 +62,8 @@ def request_words(message: Message, name_of: NameOf) -> str:
 def reply_words(message: Message, name_of: NameOf) -> str:
     """Describe a reply; `NOTHING` if it is empty."""
     if isinstance(message, api.ConfigureResponse):
-        return _events(plain_reply(message, name_of).get("events"))
+        policy = "".join(f", {field.name}" for field, _ in message.failure_policy.ListFields())
+        return _events(plain_reply(message, name_of).get("events")) + policy
     if isinstance(message, api.UpdateContainersResponse):
         failed = [name_of(one.container_id) or one.container_id for one in message.failed]
         return f"failed: {_listed(failed)}" if failed else NOTHING

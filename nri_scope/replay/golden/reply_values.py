@@ -115,6 +115,8 @@ def _subscription(reply: api.ConfigureResponse) -> dict[str, Plain]:
     strange = (mask & 0xFFFF_FFFF) & ~mask_of(known)
     names += [bit + 1 for bit in range(32) if strange >> bit & 1]
     told: dict[str, Plain] = {"events": names if mask else ALL_EVENTS}
+    if policy := plain(reply.failure_policy):
+        told["failure_policy"] = policy
     return told | _unknown(reply)
 
 

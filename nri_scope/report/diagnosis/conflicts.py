@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import NameOf, RequestFate, RoundDiff
 from nri_scope.differ.attribution.differ import NOT_KNOWN
+from nri_scope.differ.attribution.findings import BY_POLICY
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording as words
@@ -38,6 +39,11 @@ _ERROR_ADVICE = (
 _REJECTED_ADVICE = (
     "A validator rejects containers on purpose. Its reason names the problem; `nri-scope blame` "
     "shows which plugin made that change."
+)
+_POLICY_ADVICE = (
+    "The plugin requested this: without fail_request in its failure policy, the runtime continues "
+    "without the plugin. Find out why it did not answer: its own log, or "
+    "`nri-scope replay FILE -- ./plugin`."
 )
 _ENDED_ADVICE = (
     "No connection observed the reason: an error or a conflict at a plugin in between, unless that "
@@ -128,6 +134,8 @@ def _finding(one: _Refused) -> Finding:
         kind, advice = FindingKind.CONFLICT, _CONFLICT_ADVICE
         title = f"Conflict: {one.words}"
         detail = f"{one.name} fails when two plugins set one field, and no plugin's changes apply."
+    elif BY_POLICY in one.words:
+        advice = _POLICY_ADVICE
     elif "rejected it" in one.words:
         detail, advice = "A validator rejected the adjusted container.", _REJECTED_ADVICE
     elif one.words.startswith((SEEMS, ENDED)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
 from nri_scope.differ.render import wording
 from nri_scope.events import Event, Role
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import duration
 from nri_scope.wire.status import Code
@@ -32,6 +33,7 @@ _OWN_ADVICE = (
 class _Slow:
     title: str
     own: bool
+    policy: FailurePolicy = NO_POLICY
     several: bool = False
     """Whether more than one plugin may have used the time."""
     shown: Shown = field(default_factory=Shown)
@@ -68,7 +70,7 @@ class Times(Detector):
             return
         ours = self._scene.is_passive(event.session)
         title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin
-        slow = self._found.setdefault(title, _Slow(title, ours))
+        slow = self._found.setdefault(title, _Slow(title, ours, session.failure_policy))
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
@@ -99,10 +101,17 @@ class Times(Detector):
                 FindingKind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
                 f"{slow.title} {_problem(slow)}",
-                f"{times}. After one late reply the runtime disconnects the plugin, and continues "
-                "without it.",
+                f"{times}. {_consequence(slow.policy)}.",
                 _OWN_ADVICE if slow.own else _ADVICE,
             )
+
+
+def _consequence(policy: FailurePolicy) -> str:
+    connection = "keeps the plugin connected" if policy.keep_connected else "disconnects the plugin"
+    request = "fails the request" if policy.fail_request else "continues without it"
+    by = f" (failure policy {policy})" if policy != NO_POLICY else ""
+    which = "each" if policy.keep_connected else "one"
+    return f"After {which} late reply the runtime {connection}, and {request}{by}"
 
 
 def _title(span: Span) -> str:

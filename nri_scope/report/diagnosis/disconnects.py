@@ -66,6 +66,9 @@ class Vanished(Detector):
         if self._scene.is_passive(event.session) or not self._is_plugin(event.session):
             return
         self._newest[event.session] = event.id
+        policy = self._scene.sessions[event.session].failure_policy
+        if event.status_code == Code.DEADLINE_EXCEEDED and policy.keep_connected:
+            return
         if event.status_code in _REASONS:
             if event.plugin not in self._gone:
                 why = f"{_REASONS[event.status_code]} ({event.event}, event {event.id})"

@@ -191,6 +191,7 @@ class _Extraction:
         tables.marks(self._marks)
         tables.outcomes()
         tables.output()
+        tables.plugin_calls()
         return Extracted(
             path=output,
             counts=Counts(

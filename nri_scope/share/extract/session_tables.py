@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, replace
 from operator import attrgetter
 from typing import Any
 
@@ -16,6 +16,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, LEFT_OUT, RING_REMOVED, Gap, Mark, Note, Session
 from nri_scope.recorder.content_store import ObjectStore
 from nri_scope.recorder.encode import (
+    INSERT_PLUGIN_CALLS,
     INSERT_STATE,
     INSERT_TAPPED,
     metadata_json,
@@ -26,8 +27,9 @@ from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.blobs import ObjectKind as Content
 from nri_scope.recording.creation_outcomes import UNKNOWN, CreationFate, Creations
 from nri_scope.recording.message_parts import synchronize
+from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import MAX_REQUEST, Recording
-from nri_scope.recording.rows import Row, number_of, optional_numbers_of
+from nri_scope.recording.rows import SESSION_FIELDS, Row, number_of, optional_numbers_of
 from nri_scope.recording.rows import ascending as in_order
 from nri_scope.recording.schema_check import repair_hint
 from nri_scope.recording.sqlite_errors import recording_errors, recording_has_table
@@ -44,8 +46,7 @@ from .sources import IncludedRows
 
 _FIXED_REASONS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
 """Reasons that programs recognize by exact text."""
-_SESSION = tuple(column.name for column in fields(Session))
-_values = attrgetter(*_SESSION)
+_values = attrgetter(*SESSION_FIELDS)
 _EVENT_COLUMNS = ("sync_event", "synced_ns", "first_event", "last_event")
 
 
@@ -65,7 +66,7 @@ class Tables:
     def sessions(self) -> list[Session]:
         """Write the part's sessions; return them."""
         included = [one for one in self._source.sessions() if self._has(one.id)]
-        names = [*_SESSION, *_EVENT_COLUMNS]
+        names = [*SESSION_FIELDS, *_EVENT_COLUMNS]
         insert = f"INSERT INTO session ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         name = self._change.name
         rows = self._source.rows(f"SELECT id, {', '.join(_EVENT_COLUMNS)} FROM session ORDER BY id")
@@ -342,6 +343,28 @@ class Tables:
                     self._text(line.text, "output.text"),
                 )
                 for line in printed_in(self._source, self._part)
+            ),
+        )
+
+    def plugin_calls(self) -> None:
+        """Write the calls by the runtime's metrics, if the whole recording is copied: they do not
+        tell which pods they were about.
+        """
+        if self._part.kept is not None or self._part.sessions is not None:
+            return
+        self._connection.executemany(
+            INSERT_PLUGIN_CALLS,
+            (
+                (
+                    one.since_ns,
+                    named(self._change.name(NameKind.PLUGIN, one.plugin)),
+                    named(one.operation),
+                    one.until_ns,
+                    one.counts.calls,
+                    one.counts.errors,
+                    one.counts.took_ns,
+                )
+                for one in plugin_calls(self._source)
             ),
         )
 

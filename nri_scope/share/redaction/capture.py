@@ -15,6 +15,7 @@ from nri_scope.recorder.inbox import (
     ControlEntry,
     End,
     GapEntry,
+    MetricsEntry,
     NoteEntry,
     PluginLine,
     Resume,
@@ -90,6 +91,9 @@ class SourceRedaction:
                 return replace(entry, reason=redactor.text(entry.reason, "gap.reason"))
             case NoteEntry():
                 return replace(entry, text=redactor.text(entry.text, "note.text"))
+            case MetricsEntry():
+                calls = ((redactor.name(NameKind.PLUGIN, one[0]), *one[1:]) for one in entry.calls)
+                return replace(entry, calls=tuple(calls))
             case PluginLine():
                 return replace(entry, text=redactor.text(entry.text, "output.text"))
             case ShownLine():

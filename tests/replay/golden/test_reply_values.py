@@ -310,6 +310,15 @@ def test_a_subscription_names_its_events(mask: int, plain: Plain) -> None:
     assert plain_reply(api.ConfigureResponse(events=mask), name_of) == {"events": plain}
 
 
+def test_a_subscription_has_its_failure_policy() -> None:
+    message = api.ConfigureResponse()
+    message.failure_policy.keep_connected = True
+    assert plain_reply(message, name_of) == {
+        "events": "all",
+        "failure_policy": {"keep_connected": True},
+    }
+
+
 def test_a_rejection_has_its_reason() -> None:
     message = api.ValidateContainerAdjustmentResponse(reject=True, reason="no")
     assert plain_reply(message, name_of) == {"reject": True, "reason": "no"}

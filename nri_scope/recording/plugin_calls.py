@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the calls of plugins by the runtime's own metrics, beside those that were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from nri_scope.events import Role
+from nri_scope.nri.identity import plugin_id
+from nri_scope.nri.plain import Plain
+from nri_scope.nri.plugin_metrics import CallCounts
+
+from .reader import Recording
+from .rows import Row, RowError
+from .sqlite_errors import query_rows, recording_errors, recording_has_table
+from .sqlite_text import NAME_MAX, cut_sql
+
+ROWS_MAX = 50_000
+"""Maximum number of rows: those of 100 plugins and 30 starts of the runtime."""
+_QUERY = (
+    f"SELECT since_ns, {cut_sql('plugin', NAME_MAX)}, {cut_sql('operation', NAME_MAX)}, until_ns, "
+    "calls, errors, took_ns FROM plugin_calls ORDER BY since_ns, plugin, operation LIMIT ?"
+)
+_RECORDED = (
+    "SELECT s.plugin_index, s.plugin_name, n.text, count(*), avg(e.took_ns) FROM event AS e "
+    "JOIN session AS s ON s.id = e.session JOIN name AS n ON n.id = e.event "
+    "WHERE e.at_ns BETWEEN ? AND ? AND s.role IN (?, ?, ?) "
+    "GROUP BY s.plugin_index, s.plugin_name, n.text LIMIT ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginCalls:
+    """Calls of one plugin for one operation, while one runtime process was running."""
+
+    since_ns: int
+    """Wall clock of the first reading, in ns."""
+    until_ns: int
+    plugin: str
+    operation: str
+    counts: CallCounts
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTimes:
+    """Calls of one plugin, as measured by the runtime and as recorded."""
+
+    plugin: str
+    operation: str
+    """The operation; "" for all."""
+    calls: int
+    errors: int
+    took_ns: int
+    """Total time by the runtime, in ns."""
+    recorded: int = 0
+    """Number of these calls in sessions of the plugin, in the same time; 0 if none was recorded."""
+    recorded_ns: int = 0
+    """Their total time."""
+
+    @property
+    def mean_ns(self) -> int:
+        """Mean time of a call, measured by the runtime."""
+        return self.took_ns // max(1, self.calls)
+
+    @property
+    def recorded_mean_ns(self) -> int:
+        """Mean time of a recorded call."""
+        return self.recorded_ns // max(1, self.recorded)
+
+    def record(self) -> dict[str, Plain]:
+        """Return the values for JSON."""
+        return {
+            "plugin": self.plugin,
+            "operation": self.operation,
+            "calls": self.calls,
+            "errors": self.errors,
+            "mean_us": self.mean_ns // 1000,
+            "recorded": self.recorded,
+            "recorded_mean_us": self.recorded_mean_ns // 1000 if self.recorded else None,
+        }
+
+
+def plugin_calls(recording: Recording) -> list[PluginCalls]:
+    """Return the calls by the runtime's metrics, in order; [] if none were recorded.
+
+    Raises RecordingError.
+    """
+    if not recording_has_table(recording, "plugin_calls"):
+        return []
+    return [
+        PluginCalls(since_ns, until_ns, plugin, operation, CallCounts(*counts))
+        for since_ns, plugin, operation, until_ns, *counts in _checked(
+            recording,
+            query_rows(recording, _QUERY, ROWS_MAX),
+            (int, str, str, int, int, int, int),
+        )
+    ]
+
+
+def measured_times(recording: Recording) -> list[MeasuredTimes]:
+    """Return the calls of each plugin and operation, beside those recorded meanwhile.
+
+    Raises RecordingError.
+    """
+    calls = plugin_calls(recording)
+    if not calls:
+        return []
+    since_ns, until_ns = min(one.since_ns for one in calls), max(one.until_ns for one in calls)
+    roles = (Role.LOGGER, Role.PROBE, Role.TAP)
+    rows = query_rows(recording, _RECORDED, since_ns, until_ns, *roles, ROWS_MAX)
+    recorded = {
+        (plugin_id(index, name), event): (count, int(count * mean))
+        for index, name, event, count, mean in _checked(
+            recording, rows, (str, str, str, int, float)
+        )
+    }
+    totals: dict[tuple[str, str], list[int]] = {}
+    for one in calls:
+        total = totals.setdefault((one.plugin, one.operation), [0, 0, 0])
+        total[0] += one.counts.calls
+        total[1] += one.counts.errors
+        total[2] += one.counts.took_ns
+    return [
+        MeasuredTimes(
+            plugin,
+            operation,
+            total[0],
+            total[1],
+            total[2],
+            *recorded.get((plugin, operation), (0, 0)),
+        )
+        for (plugin, operation), total in totals.items()
+        if total[0]
+    ]
+
+
+def by_plugin(times: Iterable[MeasuredTimes]) -> list[MeasuredTimes]:
+    """Return the sums of all operations, for each plugin in order."""
+    sums: dict[str, MeasuredTimes] = {}
+    for one in times:
+        total = sums.get(one.plugin, MeasuredTimes(one.plugin, "", 0, 0, 0))
+        sums[one.plugin] = replace(
+            total,
+            calls=total.calls + one.calls,
+            errors=total.errors + one.errors,
+            took_ns=total.took_ns + one.took_ns,
+            recorded=total.recorded + one.recorded,
+            recorded_ns=total.recorded_ns + one.recorded_ns,
+        )
+    return [sums[plugin] for plugin in sorted(sums)]
+
+
+def _checked(recording: Recording, rows: list[Row], types: tuple[type, ...]) -> list[Row]:
+    with recording_errors(recording):
+        for row in rows:
+            if tuple(map(type, row)) != types or any(one < 0 for one in row if type(one) is int):
+                raise RowError("the calls of plugins have values that no recorder writes")
+    return rows

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the runtime's metrics from time to time, in a thread of the process that writes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import time_ns
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.plugin_metrics import CallCounts, PluginMetrics, parse_metrics
+from nri_scope.recorder.inbox import MetricsEntry
+from nri_scope.transport.http_get import http_get
+
+INTERVAL_S = 10.0
+"""Seconds between two readings."""
+TIMEOUT_S = 5.0
+"""Maximum duration of a reading in seconds."""
+LAST_S = 2.0
+"""Maximum duration of the last reading, for which the end of the recording waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstReading:
+    """The counts at a URL before the recording."""
+
+    url: str
+    at_ns: int
+    """Wall clock, in ns."""
+    metrics: PluginMetrics
+
+    @classmethod
+    def of(cls, url: str) -> FirstReading:
+        """Read the metrics. Raises `UsageError` if there are no metrics of NRI."""
+        metrics = parse_metrics(http_get(url, TIMEOUT_S))
+        return cls(url, time_ns(), metrics)
+
+
+class MetricsReader:
+    """Thread that reads metrics until `finish`, and passes on the calls since the first reading."""
+
+    def __init__(
+        self, first: FirstReading, put: Callable[[MetricsEntry], None], say: Callable[[str], None]
+    ) -> None:
+        """``put`` and ``say``, for messages to the user, are called in the thread."""
+        self._url = first.url
+        self._put = put
+        self._say = say
+        self._stop = threading.Event()
+        self._readings = Readings(first.metrics, first.at_ns)
+        self._failed = False
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Read once more, and stop."""
+        self._stop.set()
+        self._thread.join(TIMEOUT_S + LAST_S)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._stop.wait(INTERVAL_S)
+            self._read(LAST_S if self._stop.is_set() else TIMEOUT_S)
+
+    def _read(self, timeout: float) -> None:
+        try:
+            metrics = parse_metrics(http_get(self._url, timeout))
+        except UsageError as error:
+            if not self._failed:
+                self._say(f"warning: {error.problem}; its metrics are missing meanwhile")
+            self._failed = True
+            return
+        self._failed = False
+        entry = self._readings.add(metrics, time_ns())
+        if entry is not None:
+            self._put(entry)
+
+
+class Readings:
+    """Successive readings of the counters of one runtime, which may restart."""
+
+    def __init__(self, first: PluginMetrics, at_ns: int) -> None:
+        self._first = self._newest = first
+        self._since_ns = self._newest_ns = at_ns
+
+    def add(self, metrics: PluginMetrics, now_ns: int) -> MetricsEntry | None:
+        """Return the calls since the first reading or the runtime's restart; None without calls."""
+        if any(
+            metrics.get(key, CallCounts()).calls < before.calls
+            for key, before in self._newest.items()
+        ):
+            # The runtime was restarted, and its counters with it.
+            self._first, self._since_ns = {}, self._newest_ns
+        self._newest, self._newest_ns = metrics, now_ns
+        calls = []
+        for (plugin, operation), now in metrics.items():
+            counts = now.since(self._first.get((plugin, operation), CallCounts()))
+            if counts.calls:
+                calls.append((plugin, operation, counts.calls, counts.errors, counts.took_ns))
+        return MetricsEntry(self._since_ns, now_ns, tuple(calls)) if calls else None

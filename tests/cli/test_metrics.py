@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``record --metrics`` and ``doctor --metrics``, with metrics in the form of a real containerd."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.recording.plugin_calls import plugin_calls
+from nri_scope.recording.reader import Recording
+from nri_scope.runtime import Runtime
+from nri_scope.share.extract import Selection, extract
+from tests.cli.recording_process import recording
+from tests.cli.test_record import setup, start
+
+REAL = Path(__file__).parents[1] / "data/metrics/containerd-2.4.2.txt"
+OURS = "00-nri-scope"
+
+
+class Metrics:
+    """Counters of calls of two plugins, served by HTTP."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.text = REAL.read_text()
+
+    def body(self) -> bytes:
+        lines = [self.text.rstrip("\n")]
+        for plugin, calls, took_s in ((OURS, self.calls, 0.001), ("50-other", self.calls, 0.004)):
+            labels = f'operation="StartContainer",plugin="{plugin}"'
+            lines += [
+                "containerd_nri_plugin_invocations_total"
+                f'{{error="",{labels},status="success"}} {3 + calls}',
+                f"containerd_nri_plugin_latency_seconds_sum{{{labels}}} {3 + calls * took_s}",
+                f"containerd_nri_plugin_latency_seconds_count{{{labels}}} {3 + calls}",
+            ]
+        return "\n".join([*lines, ""]).encode()
+
+
+@contextmanager
+def served(metrics: Metrics) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(metrics.body())
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1/metrics"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def recorded(path: Path, *more: str) -> None:
+    """Record four calls, in which the counters rise by four."""
+    metrics = Metrics()
+    with served(metrics) as url:
+        async with Runtime(setup("containerd-2.4")) as runtime:
+            await runtime.listen(path.parent / "s")
+            options = ("--socket", path.parent / "s", "-o", path, "--metrics", url)
+            async with recording(*options, *more) as record:
+                await runtime.wait_plugins(1)
+                await start(runtime, 4)
+                metrics.calls = 4
+                status, _, errors = await record.interrupt()
+    assert status == 0, errors
+
+
+async def test_calls_by_the_runtime_are_shown_beside_the_recorded_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.nriscope.db"
+    await recorded(path)
+    assert run(["stats", str(path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (ours,) = [line for line in lines if line[:2] == [OURS, "4"]]
+    assert ours[:5] == [OURS, "4", "0", "1.00ms", "4"] and len(ours) == 6
+    assert ["50-other", "4", "0", "4.00ms"] in lines
+    # Plugins that the runtime has not called since the beginning.
+    assert not any("20-oldstyle" in line for line in lines)
+
+    assert run(["stats", "--format", "json", str(path)]) == 0
+    ours_json, other = json.loads(capsys.readouterr().out)["runtime_metrics"]
+    assert other == {
+        "plugin": "50-other", "operation": "StartContainer", "calls": 4, "errors": 0,
+        "mean_us": 4000, "recorded": 0, "recorded_mean_us": None,
+    }  # fmt: skip
+    assert (ours_json["recorded"], ours_json["mean_us"]) == (4, 1000)
+
+    for name in ("report.md", "report.html"):
+        assert run(["report", str(path), "-o", str(tmp_path / name)]) == 0
+        text = (tmp_path / name).read_text()
+        assert "Calls by the runtime's metrics" in text.replace("&#39;", "'")
+        assert "50-other" in text and "4.00ms" in text
+
+
+async def test_a_redacted_copy_has_the_calls_but_a_part_has_not(tmp_path: Path) -> None:
+    path, copy, part = tmp_path / "x.nriscope.db", tmp_path / "y.db", tmp_path / "z.db"
+    await recorded(path)
+    with Recording.open(path) as source:
+        assert [one.plugin for one in plugin_calls(source)] == [OURS, "50-other"]
+        extract(source, part, Selection(numbers=[1]))
+    assert run(["redact", str(path), "-o", str(copy)]) == 0
+    with Recording.open(copy) as redacted, Recording.open(part) as some:
+        assert [one.counts.calls for one in plugin_calls(redacted)] == [4, 4]
+        assert plugin_calls(some) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<html>\n", "not metrics: line 1 is no sample of Prometheus' format"),
+        ("process_cpu_seconds_total 1\n", "these metrics have none of NRI"),
+    ],
+)
+def test_metrics_that_are_not_cost_one_line_and_leave_everything_as_it_was(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = Metrics()
+    metrics.body = text.encode  # type: ignore[method-assign]
+    output = str(tmp_path / "x.nriscope.db")
+    with served(metrics) as url:
+        assert run(["record", "--metrics", url, "-o", output]) == 2
+        errors = capsys.readouterr().err
+        assert run(["doctor", "--metrics", url, "--root", str(tmp_path)]) == 2
+    assert errors.startswith(f"nri-scope: {words}") and errors.count("\n") == 1
+    assert capsys.readouterr().err == errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_shows_the_runtime_s_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(Metrics()) as url:
+        run(["doctor", "--metrics", url, "--root", str(tmp_path)])
+    out = " ".join(capsys.readouterr().out.split())
+    assert "the runtime has called 20-oldstyle 10 times since its start" in out

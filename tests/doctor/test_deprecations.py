@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deprecation warnings of a real containerd, and other logs."""
+
+from __future__ import annotations
+
+import json
+
+from nri_scope.doctor.deprecations import LOG_MAX, check_deprecations
+
+from .machine import Machine
+
+
+def line(plugin: str, event: str) -> str:
+    """Return a warning as containerd 2.4.2 has logged it."""
+    return (
+        'time="2026-11-23T20:41:12.794519820Z" level=warning msg="NRI plugin uses a deprecated '
+        f'interface." deprecated=StateChange details="does not implement a dedicated {event} RPC '
+        f'call" plugin={plugin}\n'
+    )
+
+
+LOG = "".join(
+    [
+        'time="2026-11-23T20:40:50.220533752Z" level=info msg="synchronizing plugin 20-oldstyle"\n',
+        line("20-oldstyle", "RunPodSandbox"),
+        line("20-oldstyle", "StartContainer"),
+        line("20-oldstyle", "RunPodSandbox"),
+        line('"30-\\"odd\\""', "StopPodSandbox"),
+    ]
+)
+
+
+def details(machine: Machine, log: str | None) -> list[str]:
+    machine.process(100, "containerd")
+    if log is not None:
+        machine.write("/var/log/containerd.log", log)
+        machine.link("/proc/100/fd/2", "/var/log/containerd.log")
+    else:
+        machine.link("/proc/100/fd/2", "socket:[4711]")
+    return [check.detail for check in check_deprecations(machine.host, 100)]
+
+
+def test_each_plugin_is_named_with_its_events(machine: Machine) -> None:
+    assert details(machine, LOG) == [
+        "by the runtime's log, 20-oldstyle uses the deprecated StateChange for RunPodSandbox, "
+        "StartContainer",
+        r"by the runtime's log, 30-\"odd\" uses the deprecated StateChange for StopPodSandbox",
+    ]
+
+
+def test_warnings_of_the_nri_library_are_read(machine: Machine) -> None:
+    # As refruntime of tests/interop/go has logged it, on NRI 0.12.5.
+    log = (
+        'time="2026-11-23T21:24:01Z" level=warning msg="plugin 20-oldstyle uses deprecated '
+        'StateChange instead of a dedicated RunPodSandbox RPC call"\n'
+        'time="2026-11-23T21:24:01Z" level=warning msg="please update 20-oldstyle with a newer '
+        'version of NRI for future compatibility"\n'
+    )
+    (detail,) = details(machine, log)
+    assert detail.endswith("20-oldstyle uses the deprecated StateChange for RunPodSandbox")
+
+
+def test_a_log_in_json_is_read(machine: Machine) -> None:
+    entry = {
+        "deprecated": "StateChange",
+        "details": "does not implement a dedicated RunPodSandbox RPC call",
+        "level": "warning",
+        "msg": "NRI plugin uses a deprecated interface.",
+        "plugin": "20-oldstyle",
+    }
+    (detail,) = details(machine, json.dumps(entry) + "\n")
+    assert "20-oldstyle uses the deprecated StateChange for RunPodSandbox" in detail
+
+
+def test_the_end_of_a_long_log_is_read(machine: Machine) -> None:
+    long = line("10-early", "RunPodSandbox") + "x" * 100 + "\n" + "y\n" * (LOG_MAX // 2) + LOG
+    found = details(machine, long)
+    assert len(found) == 2 and "20-oldstyle" in found[0]
+
+
+def test_other_logs_have_no_warnings(machine: Machine) -> None:
+    other = line("10-a", "RunPodSandbox").replace("deprecated=StateChange", "deprecated=New")
+    text = f"{other}{{\n[[[[\nNRI plugin uses a deprecated interface.\n"
+    assert details(machine, text) == []
+
+
+def test_a_log_that_cannot_be_read_has_no_warnings(machine: Machine) -> None:
+    assert details(machine, None) == []

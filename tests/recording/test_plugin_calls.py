@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of plugins by the runtime's metrics, in a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nri_scope.nri.plugin_metrics import CallCounts
+from nri_scope.recorder.inbox import MetricsEntry
+from nri_scope.recorder.transactions import STARTS_MAX
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.plugin_calls import by_plugin, measured_times, plugin_calls
+from nri_scope.recording.reader import Recording
+
+STOP = "StopContainer"
+
+
+def written(path: Path, *entries: MetricsEntry) -> Path:
+    recorder = Recorder.open(path)
+    for entry in entries:
+        recorder.put_control(entry)
+    recorder.close()
+    return path
+
+
+def test_a_newer_reading_replaces_the_older_one(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "r.db",
+        MetricsEntry(10, 20, (("10-a", STOP, 1, 0, 5),)),
+        MetricsEntry(10, 30, (("10-a", STOP, 3, 1, 9),)),
+    )
+    with Recording.open(path) as recording:
+        (one,) = plugin_calls(recording)
+    assert (one.since_ns, one.until_ns, one.counts) == (10, 30, CallCounts(3, 1, 9))
+
+
+def test_calls_before_and_after_a_restart_are_added(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "r.db",
+        MetricsEntry(10, 20, (("10-a", STOP, 1, 0, 5), ("10-a", "Synchronize", 1, 0, 1))),
+        MetricsEntry(20, 30, (("10-a", STOP, 3, 1, 7),)),
+    )
+    with Recording.open(path) as recording:
+        times = measured_times(recording)
+    assert [(one.operation, one.calls, one.mean_ns) for one in times] == [
+        (STOP, 4, 3),
+        ("Synchronize", 1, 1),
+    ]
+    (sum_of_all,) = by_plugin(times)
+    assert (sum_of_all.calls, sum_of_all.errors, sum_of_all.took_ns) == (5, 1, 13)
+
+
+def test_a_runtime_that_restarts_for_ever_fills_no_disk(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "r.db",
+        *(MetricsEntry(at, at + 1, (("10-a", STOP, 1, 0, 5),)) for at in range(2 * STARTS_MAX)),
+    )
+    with Recording.open(path) as recording:
+        starts = [one.since_ns for one in plugin_calls(recording)]
+    assert starts == [*range(STARTS_MAX, 2 * STARTS_MAX)]
+
+
+def test_a_recording_without_the_table_has_none(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.db")
+    with Recording.open(path) as recording:
+        assert measured_times(recording) == []
