@@ -44,6 +44,7 @@ class Options(TypedDict):
     wait: bool
     validate: bool
     redact: Rules | None
+    spool: Path | None
 
 
 @click.command()
@@ -91,6 +92,13 @@ class Options(TypedDict):
     help="Stop when the runtime disconnects, instead of waiting for it to restart.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the socket if it does not exist yet.")
+@click.option(
+    "--spool",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Also record the requests of NRI 0.1 in this spool, which `v01 install` makes.  "
+    "[default: /var/lib/nri-scope/v01 if it exists]",
+)
 @click.option(
     "--print",
     "print_format",
@@ -140,6 +148,7 @@ def record_options(options: Options, where: Filter | None = None) -> RecordOptio
     """Convert command-line options to those of the recorder."""
     from nri_scope.logger.default_file import default_path
     from nri_scope.logger.run import RecordOptions
+    from nri_scope.logger.settings import V01_SPOOL
     from nri_scope.plugin import Identity
 
     redact = options["redact"]
@@ -156,4 +165,5 @@ def record_options(options: Options, where: Filter | None = None) -> RecordOptio
         wait=options["wait"],
         validate=options["validate"],
         redact=redact,
+        spool=options["spool"] or (V01_SPOOL if V01_SPOOL.is_dir() else None),
     )

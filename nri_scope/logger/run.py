@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -21,6 +22,7 @@ from nri_scope.transport.loop import prepare_process, run
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
+from .v01_spool import SpoolRecorder, check_spool
 from .writer_messages import RecordingOptions
 from .writer_process import WriterProcess
 
@@ -53,6 +55,8 @@ class RecordOptions:
     validate: bool = False
     redact: Rules | None = None
     """Rules for redaction before events are written; None for no redaction."""
+    spool: Path | None = None
+    """Spool of NRI 0.1 to record, too; None for none."""
 
 
 def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
@@ -66,6 +70,8 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
         raise UsageError(
             "ValidateContainerAdjustment requires --validate", "see its risk in --help"
         )
+    if options.spool is not None:
+        check_spool(options.spool)
     running = _Run(options, say, print_format)
     prepare_process()
     run(running.main())
@@ -96,7 +102,8 @@ class _Run:
             try:
                 if writer is not None and not self._stopped:
                     self._service = self._new_service(writer)
-                    await self._serve(self._service)
+                    async with self._spool_of(writer):
+                        await self._serve(self._service)
             finally:
                 # A second signal must not interrupt the final writes, which take a bounded time.
                 ignore_stop_signals()
@@ -139,6 +146,21 @@ class _Run:
             self._opening = None
         return writer
 
+    @contextlib.asynccontextmanager
+    async def _spool_of(self, writer: WriterProcess) -> AsyncIterator[None]:
+        """Record the spool of NRI 0.1, if there is one, inside this context."""
+        if self._options.spool is None:
+            yield
+            return
+        spool = SpoolRecorder(self._options.spool, writer, self._say)
+        reading = asyncio.create_task(spool.run())
+        try:
+            yield
+        finally:
+            spool.stop()
+            await reading
+            self._sessions += spool.sessions
+
     def _new_service(self, writer: WriterProcess) -> LoggerService:
         options = self._options
         logger = Logger(
@@ -152,7 +174,7 @@ class _Run:
             logger,
             options.identity,
             unix_socket(options.socket),
-            wait=options.wait,
+            wait=options.wait or options.spool is not None,
             once=options.once,
             on_end=self._on_end,
             on_wait=self._on_wait,

@@ -27,7 +27,7 @@ from nri_scope.events import CapturedCall, Event
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine
 from nri_scope.recorder.transactions import BatchResult
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -183,6 +183,8 @@ class _Work:
                     del self._numbers[self._ended.popleft()]
             case GapEntry(int(handle)) | NoteEntry(int(handle)):
                 recorder.put_control(replace(entry, session=self._numbers.get(handle)))
+            case PluginLine(handle) if handle in self._numbers:
+                recorder.put_control(replace(entry, session=self._numbers[handle]))
             case GapEntry() | NoteEntry():
                 recorder.put_control(entry)
             case _:

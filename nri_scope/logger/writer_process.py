@@ -27,6 +27,7 @@ from nri_scope.recorder.inbox import (
     GapEntry,
     Inbox,
     NoteEntry,
+    PluginLine,
     Resume,
 )
 
@@ -200,6 +201,10 @@ class WriterProcess:
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """See `Recorder.note`."""
         self._put(NoteEntry(session, at_ns, text))
+
+    def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
+        """See `Recorder.printed`."""
+        self._put(PluginLine(session, at_ns, stream, text))
 
     def _put(self, entry: ControlEntry) -> None:
         self._inbox.put_control(entry)

@@ -26,7 +26,7 @@ class Links:
     """Collector of the chain from events and rounds. Uses 8 bytes for each measured time."""
 
     def __init__(self, sessions: Iterable[Session]) -> None:
-        self._sessions = {one.id: one for one in sessions if one.role != Role.CRI}
+        self._sessions = {one.id: one for one in sessions if one.is_connection}
         self._events: dict[str, int] = {}
         self._own: dict[str, Times] = {}
         """Times of each connection."""
