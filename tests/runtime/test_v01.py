@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI 0.1 at real containerds: 1.6 knows nothing else, 1.7 never calls it, 2.x for sandboxes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import RpcError
+from tests.runtime.conftest import binaries_of
+from tests.runtime.testbed.containerd import Containerd, running
+from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.mount_namespace import private_etc
+from tests.runtime.testbed.packages import BEFORE_NRI, SUITES, Binaries
+from tests.runtime.testbed.record import log, nri_scope
+
+pytestmark = pytest.mark.runtime
+
+CONF = Path("/etc/nri/conf.json")
+
+CALLS = {
+    "1.6": [
+        ("Invoke/create", "web", ""),
+        ("Invoke/create", "web", "app"),
+        ("Invoke/delete", "web", "app"),
+        ("Invoke/delete", "web", ""),
+    ],
+    "1.7": [],
+    "2.1": [("Invoke/create", "web", ""), ("Invoke/delete", "web", "")],
+}
+"""Events of a pod with one container."""
+
+
+@pytest.fixture(scope="session", params=[*BEFORE_NRI, *SUITES], ids=lambda one: f"containerd-{one}")
+def binaries(request: pytest.FixtureRequest) -> Binaries:
+    return binaries_of(str(request.param))
+
+
+@pytest.fixture(autouse=True)
+def conf(binaries: Binaries, tmp_path: Path) -> Iterator[Path]:
+    """A configuration without plugins, in an /etc of this process."""
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    with private_etc(folder):
+        CONF.parent.mkdir(exist_ok=True)
+        CONF.write_text('{"version": "0.1", "plugins": []}\n')
+        yield CONF
+
+
+@pytest.fixture
+async def containerd(binaries: Binaries, conf: Path) -> AsyncIterator[Containerd]:
+    async with running(binaries) as containerd:
+        yield containerd
+
+
+async def recorded(file: Path, *options: str | Path) -> list[tuple[object, object, object]]:
+    """Record what is in a spool; return the events."""
+    await nri_scope(
+        *("record", "-o", file, "--socket", file.parent / "none.sock"),
+        *("--duration", "1s", *options),
+    )
+    lines = await log(file) if file.exists() else []
+    return [(one["event"], one["pod"], one["container"]) for one in lines if "event" in one]
+
+
+async def live(driver: Driver) -> None:
+    pod = await driver.run_pod("shop", "web")
+    container = await driver.run(pod, "app")
+    await driver.remove(container)
+    await driver.remove_pod(pod)
+
+
+async def test_record_has_the_calls_that_this_containerd_makes(
+    containerd: Containerd, conf: Path, tmp_path: Path
+) -> None:
+    before = conf.read_bytes(), conf.stat()
+    spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
+    await nri_scope("v01", "install", "--spool", spool)
+    await live(Driver(containerd))
+    assert await recorded(file, "--spool", spool) == CALLS[containerd.binaries.series]
+    await nri_scope("v01", "uninstall")
+    after = conf.stat()
+    assert (conf.read_bytes(), after.st_ino, after.st_mode, after.st_mtime_ns) == (
+        before[0],
+        *(before[1].st_ino, before[1].st_mode, before[1].st_mtime_ns),
+    )
+    assert not spool.exists()
+    assert [one.name for one in conf.parent.iterdir()] == [conf.name]
+    await live(Driver(containerd))
+
+
+async def test_requests_have_the_ids_labels_and_annotations_of_the_pod(
+    containerd: Containerd, tmp_path: Path
+) -> None:
+    if not CALLS[containerd.binaries.series]:
+        pytest.skip("this containerd makes no call")
+    spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
+    await nri_scope("v01", "install", "--spool", spool)
+    driver = Driver(containerd)
+    pod = await driver.run_pod("shop", "web")
+    await recorded(file, "--spool", spool)
+    shown = json.loads(await nri_scope("show", file, "1", "--format", "json"))
+    request = shown["request"]
+    assert request["id"] == request["sandboxID"] == pod.id
+    assert (request["version"], request["state"]) == ("0.1", "create")
+    assert request["labels"] == {"app": "web"}
+    annotations = request["spec"]["annotations"]
+    assert annotations["io.kubernetes.cri.sandbox-namespace"] == "shop"
+    assert shown["event"]["namespace"] == "shop"
+    assert shown["event"]["pod_id"] == pod.id
+    assert shown["reply"] == {"plugin": "nri-scope", "version": "0.1", "error": ""}
+    redacted = tmp_path / "b.nriscope.db"
+    await nri_scope("redact", file, "-o", redacted)
+    again = json.loads(await nri_scope("show", redacted, "1", "--format", "json"))
+    assert again["request"]["id"] == pod.id
+
+
+async def test_a_missing_program_fails_the_pods_of_containerds_that_call(
+    containerd: Containerd, conf: Path
+) -> None:
+    conf.write_text('{"version": "0.1", "plugins": [{"type": "gone"}]}')
+    driver = Driver(containerd)
+    if CALLS[containerd.binaries.series]:
+        with pytest.raises(RpcError, match='exec: "gone": executable file not found'):
+            await driver.run_pod("shop", "web")
+    else:
+        await driver.run_pod("shop", "web")
+
+
+async def test_a_full_spool_delays_and_fails_no_pod(containerd: Containerd, tmp_path: Path) -> None:
+    spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
+    await nri_scope("v01", "install", "--spool", spool)
+    for number in range(1024):
+        (spool / "nri-scope" / f"{number}-1.in").touch()
+    await live(Driver(containerd))
+    for entry in (spool / "nri-scope").glob("*.in"):
+        entry.unlink()
+    events = await recorded(file, "--spool", spool)
+    lost = len(CALLS[containerd.binaries.series])
+    assert events == []
+    if lost:
+        (gap,) = (one["gap"] for one in await log(file) if "gap" in one)
+        assert isinstance(gap, dict)
+        assert gap["lost"] == lost
