@@ -18,6 +18,7 @@ from nri_scope.nri.versions import sort_key
 from .check import Check, Status, fail, ok, unknown, warn
 from .config_checks import Installation
 from .host import Host, words
+from .processes import RuntimeProcess, running_runtimes
 
 NAME = "nri-0.1"
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -75,7 +76,7 @@ def _called(item: Installation) -> str | None:
 def _types(
     host: Host, item: Installation, runtime: str, called: str | None, types: tuple[str, ...]
 ) -> list[Check]:
-    path, is_known = _path(host, item)
+    path, is_known = _path(host, item.process)
     checks: list[Check] = []
     places: list[str] = []
     for kind in types[:TYPES_MAX]:
@@ -117,12 +118,19 @@ def _soft(checks: list[Check]) -> list[Check]:
     return [check for check in checks if check.status is not Status.FAIL]
 
 
-def _path(host: Host, item: Installation) -> tuple[str, bool]:
+def first_program(host: Host, kind: str) -> str:
+    """Return the program that a running containerd calls for a plugin's type; "" if none."""
+    process = next((one for one in running_runtimes(host) if one.runtime == "containerd"), None)
+    found = _programs(host, kind, _path(host, process)[0])
+    return found[0] if found else ""
+
+
+def _path(host: Host, process: RuntimeProcess | None) -> tuple[str, bool]:
     """Return the PATH in which the client looks, and whether it is known."""
     path, is_known = USUAL_PATH, False
-    if item.process is not None:
+    if process is not None:
         try:
-            environment = host.read(f"/proc/{item.process.pid}/environ").split(b"\0")
+            environment = host.read(f"/proc/{process.pid}/environ").split(b"\0")
         except OSError:
             environment = []
         for one in environment:

@@ -94,9 +94,11 @@ def result_problem(content: bytes) -> str:
 
     The exit status does not matter to the client.
     """
+    if not content.strip():
+        return "it wrote no result"
     result = plain_json(content)
     if result is None:
-        return "its output is not a JSON object" if content.strip() else "it wrote no result"
+        return "its output is not a JSON object"
     error = result.get("error", "")
     if not isinstance(error, str | None):
         return "the error in its result is not a text"

@@ -25,7 +25,7 @@ from enum import Enum
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file
+from nri_scope.nri.identity import ORIGINALS_FOLDER
 
 from .replaced_file import copy_label, locked, sync_folders, usage_errors, write_file
 
@@ -72,8 +72,7 @@ class Places:
 
     @classmethod
     def of(cls, plugin: Path) -> Places:
-        """Return the files of the plugin at ``plugin``; raise `UsageError` for any other name."""
-        parse_plugin_file(plugin.name)
+        """Return the files of the plugin at ``plugin``, which has any name in NRI 0.1."""
         # Links are resolved for the folder only: the plugin may be a link to its executable.
         return cls(Path(os.path.realpath(plugin.parent)) / plugin.name)
 
@@ -139,8 +138,9 @@ def wrap(
 ) -> Places:
     """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if Python works.
 
-    The arguments of ``starter`` are the name under which the runtime called the wrapper, and the
-    runtime's arguments; ``instructions`` and the original are in the folder of ``starter``.
+    The caller checks the plugin's name. The arguments of ``starter`` are the name under which the
+    runtime called the wrapper, and the runtime's arguments; ``instructions`` and the original are
+    in the folder of ``starter``.
     ``step`` is called with the name of each step before the step. `UsageError` means that nothing
     was changed.
     """
