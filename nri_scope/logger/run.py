@@ -152,7 +152,7 @@ class _Run:
         if self._options.spool is None:
             yield
             return
-        spool = SpoolRecorder(self._options.spool, writer, self._say)
+        spool = SpoolRecorder(self._options.spool, writer, self._say, lambda: writer.waiting_bytes)
         reading = asyncio.create_task(spool.run())
         try:
             yield

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic_ns, time_ns
+from time import monotonic, monotonic_ns, time_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
@@ -28,8 +28,12 @@ from nri_scope.recording.display import many
 
 POLL_S = 0.25
 """Seconds between two looks into the spool."""
-TURN = 32
-"""Maximum number of invocations that are read at once."""
+TURN, TURN_BYTES = 256, 8 << 20
+"""Maximum number of invocations, and of their bytes, that are read at once."""
+AHEAD_BYTES = 8 << 20
+"""Bytes in the recorder's queue above which invocations stay in the spool."""
+STOP_S = 10.0
+"""Maximum time in seconds to record what is still in the spool at the end; the rest stays there."""
 PLUGINS_MAX = 100
 NAMES_MAX = 20_000
 """Maximum number of file names that are read in one plugin's folder; the recording plugin stops at
@@ -174,10 +178,11 @@ class PluginSpool:
             descriptor = os.open(name, flags, dir_fd=self.folder)
         except OSError:
             return None
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > invocation.REQUEST_MAX:
+            os.close(descriptor)
+            return None
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > invocation.REQUEST_MAX:
-                return None
             return file.read(invocation.REQUEST_MAX)
 
 
@@ -188,6 +193,8 @@ class SpoolRecorder:
     path: Path
     sink: PrintSink
     say: Callable[[str], None]
+    waiting_bytes: Callable[[], int]
+    """Bytes in the queue of `sink`."""
     sessions: int = 0
     _plugins: dict[str, PluginSpool] = field(default_factory=dict)
     _handles: dict[str, int] = field(default_factory=dict)
@@ -200,16 +207,22 @@ class SpoolRecorder:
 
     async def run(self) -> None:
         """Record until `stop`."""
+        until = float("inf")
         while True:
-            is_last, more = self._stop.is_set(), False
+            is_last, more = self._stop.is_set(), self.waiting_bytes() > AHEAD_BYTES
+            if is_last:
+                until = min(until, monotonic() + STOP_S)
             try:
-                more = self._record(await asyncio.to_thread(self._read))
+                if more:
+                    await asyncio.sleep(POLL_S)
+                else:
+                    more = self._record(await asyncio.to_thread(self._read))
             except (OSError, UsageError) as error:
                 words = (
                     str(error) if isinstance(error, UsageError) else error.strerror or str(error)
                 )
                 self._say_once(f"{self.path}: {words.lower()}")
-            if is_last and not more:
+            if is_last and (not more or monotonic() > until):
                 break
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), 0 if more or is_last else POLL_S)
@@ -222,11 +235,22 @@ class SpoolRecorder:
         self._find_plugins()
         found = []
         for plugin in self._plugins.values():
-            invoked = [plugin.read(stem) for stem in plugin.waiting()[:TURN]]
+            invoked: list[Invoked] = []
+            size = 0
+            for stem in plugin.waiting()[:TURN]:
+                invoked.append(plugin.read(stem))
+                size += len(invoked[-1].call.request) + len(invoked[-1].call.reply)
+                if size > TURN_BYTES:
+                    break
             found.append((plugin, invoked, plugin.take_lost()))
         return found
 
     def _find_plugins(self) -> None:
+        for name, plugin in list(self._plugins.items()):
+            if not os.fstat(plugin.folder).st_nlink:
+                # Removed with the recording plugin, which may be installed again.
+                plugin.close()
+                del self._plugins[name]
         for name in sorted(os.listdir(self.path))[:PLUGINS_MAX]:  # noqa: PTH208
             if name in self._plugins or not invocation.TYPE.fullmatch(name):
                 continue
@@ -257,7 +281,7 @@ class SpoolRecorder:
                     f"{self.path / plugin.name}: {many(plugin.foreign, 'request')} spooled by "
                     "another version of nri-scope; record them with that version"
                 )
-        return any(len(invoked) == TURN for _, invoked, _ in found)
+        return any(invoked for _, invoked, _ in found)
 
     def _session(self, plugin: str, began_ns: int, version: str) -> int:
         handle = self._handles.get(plugin)

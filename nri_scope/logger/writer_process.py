@@ -206,6 +206,11 @@ class WriterProcess:
         """See `Recorder.printed`."""
         self._put(PluginLine(session, at_ns, stream, text))
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Approximate memory of the entries that were not yet sent to the writer."""
+        return self._inbox.waiting_bytes
+
     def _put(self, entry: ControlEntry) -> None:
         self._inbox.put_control(entry)
         if not self._is_scheduled:

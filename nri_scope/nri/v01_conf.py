@@ -90,7 +90,7 @@ def _document(content: bytes) -> tuple[_Members, int]:
 def _conf(document: _Members) -> Conf:
     members = document.by_name()
     version, plugins = members.get("version", ""), members.get("plugins")
-    if not isinstance(version, str | None):
+    if version is not None and type(version) is not str:
         raise UsageError("its version is not a text")
     if plugins is not None and not isinstance(plugins, list):
         raise UsageError("its plugins are not a list")
