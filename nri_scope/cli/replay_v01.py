@@ -104,22 +104,23 @@ def _checked(options: Options, given: dict[str, str]) -> tuple[list[str], bytes 
 
 
 def _conf(files: tuple[str, ...]) -> bytes | None:
-    if not files:
-        return None
+    """Return the plugin's configuration, which is JSON; None for none."""
     if len(files) > 1:
         raise UsageError("--config was given twice", "a plugin has one configuration")
-    try:
-        with Path(files[0]).open("rb") as file:
-            content = file.read(SIZE_MAX + 1)
+    for path in files:
+        try:
+            with Path(path).open("rb") as file:
+                content = file.read(SIZE_MAX + 1)
+            json.loads(content)
+        except OSError as error:
+            words = (error.strerror or str(error)).lower()
+            raise UsageError(f"--config {path}: {words}", "name a readable file") from error
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"--config {path}: not JSON", "write the plugin's conf") from error
         if len(content) > SIZE_MAX:
-            raise UsageError(f"--config {files[0]}: larger than {SIZE_MAX >> 10} KiB")
-        json.loads(content)
-    except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        raise UsageError(f"--config {files[0]}: {words}", "name a readable file") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--config {files[0]}: not JSON", "write the plugin's conf") from error
-    return content
+            raise UsageError(f"--config {path}: larger than {SIZE_MAX >> 10} KiB")
+        return content
+    return None
 
 
 def _lines(one: v01.PluginResult) -> list[str]:

@@ -14,6 +14,11 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Importing it takes longer than everything else here.
+    from typing import NoReturn
+
 BEGAN = time.monotonic_ns()
 REQUESTS_MAX = 1024
 CAPTURED_MAX = {1: 4 << 20, 2: 256 << 10}
@@ -36,7 +41,7 @@ def main() -> None:
         program = os.path.join(plugins, os.readlink(original))  # noqa: PTH115, PTH118
     command = (program, [place, *arguments], original_environment())
     request = b"".join(iter(lambda: os.read(0, PIECE), b""))
-    stem = ""
+    spool = ""
     try:
         with open(os.path.join(folder, "tap.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
             spool = json.load(file)["spool"]
@@ -45,7 +50,7 @@ def main() -> None:
         stem = begin(spool, request)
         pipes = [os.pipe(), os.pipe()]
     except Exception:  # noqa: BLE001 - the node needs its plugin despite any error
-        with contextlib.suppress(OSError, NameError):
+        with contextlib.suppress(OSError):
             lose(spool)
         become(command, request)
     began_ns, started = time.time_ns(), time.monotonic_ns()
@@ -75,7 +80,7 @@ def original_environment() -> "dict[bytes, bytes]":
     return variables
 
 
-def become(command: "tuple[str, list[str], dict[bytes, bytes]]", request: bytes) -> None:
+def become(command: "tuple[str, list[str], dict[bytes, bytes]]", request: bytes) -> "NoReturn":
     """Replace this process with the plugin, whose standard input is the request."""
     try:
         stdin = os.memfd_create("request")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,8 @@ TEXT = '{"version": "0.1", "plugins": [{"type": "konfine"}]}'
 REQUEST = b'{"version":"0.1","state":"create","id":"p1","sandboxID":"p1","spec":null}'
 
 
-def uninstall(conf: Path, step: object = None) -> tuple[Path, int]:
-    steps = (step,) if callable(step) else ()
-    return v01_conf.uninstall(conf, *steps, is_busy=lambda: False)
+def uninstall(conf: Path, step: Callable[[str], None] = lambda step: None) -> tuple[Path, int]:
+    return v01_conf.uninstall(conf, step, is_busy=lambda: False)
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +79,9 @@ def test_a_missing_file_is_missing_again(tmp_path: Path, spool: Path) -> None:
 
 def test_an_interrupted_installation_leaves_a_complete_file(conf: Path, spool: Path) -> None:
     before = file_state(conf)
-    for number in count():
+    number = -1
+    while True:
+        number += 1
         if not is_killed_at(number, lambda step: install(conf, spool, step)):
             break
         types = parse_conf(conf.read_bytes()).types
@@ -97,7 +98,9 @@ def test_an_interrupted_installation_leaves_a_complete_file(conf: Path, spool: P
 
 def test_an_interrupted_removal_leaves_a_complete_file(conf: Path, spool: Path) -> None:
     before = file_state(conf)
-    for number in count():
+    number = -1
+    while True:
+        number += 1
         install(conf, spool)
         killed = is_killed_at(number, lambda step: uninstall(conf, step))
         assert len(parse_conf(conf.read_bytes()).types) in (1, 2)
