@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -165,5 +166,5 @@ def record_options(options: Options, where: Filter | None = None) -> RecordOptio
         wait=options["wait"],
         validate=options["validate"],
         redact=redact,
-        spool=options["spool"] or (V01_SPOOL if V01_SPOOL.is_dir() else None),
+        spool=options["spool"] or (V01_SPOOL if os.path.isdir(V01_SPOOL) else None),  # noqa: PTH112,
     )

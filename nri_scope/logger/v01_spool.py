@@ -315,10 +315,21 @@ def open_folder(path: Path) -> int:
 
 
 def check_spool(path: Path) -> None:
-    """Raise UsageError if ``path`` is not a spool, or other users can write to it."""
+    """Raise UsageError if ``path`` is not a spool, other users can write to it, or another version
+    has written to it.
+    """
     try:
-        for one in (path, *(path / name for name in _folders(path))):
-            os.close(open_folder(one))
+        os.close(open_folder(path))
+        for name in _folders(path):
+            plugin = PluginSpool(name, open_folder(path / name))
+            plugin.waiting()
+            plugin.close()
+            if plugin.foreign:
+                raise UsageError(
+                    f"{path / name}: {many(plugin.foreign, 'request')} spooled by another version "
+                    "of nri-scope",
+                    "record them with that version, or name another --spool",
+                )
     except OSError as error:
         words = (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: {words}", "`v01 install` makes a spool") from error

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.mount_namespace import private_etc
 from tests.runtime.testbed.packages import BEFORE_NRI, SUITES, Binaries
-from tests.runtime.testbed.record import log, nri_scope
+from tests.runtime.testbed.record import command, log, nri_scope
 
 pytestmark = pytest.mark.runtime
 
@@ -145,3 +146,45 @@ async def test_a_full_spool_delays_and_fails_no_pod(containerd: Containerd, tmp_
         (gap,) = (one["gap"] for one in await log(file) if "gap" in one)
         assert isinstance(gap, dict)
         assert gap["lost"] == lost
+
+
+async def test_a_wrapped_plugin_is_recorded_at_a_real_containerd(
+    containerd: Containerd, conf: Path, tmp_path: Path
+) -> None:
+    spool, file, plugin = tmp_path / "spool", tmp_path / "a.nriscope.db", tmp_path / "konfine"
+    plugin.write_text('#!/bin/sh\necho to-stderr >&2\necho \'{"plugin": "konfine"}\'\nexit 3\n')
+    plugin.chmod(0o755)
+    conf.write_text(json.dumps({"version": "0.1", "plugins": [{"type": str(plugin)}]}))
+    await nri_scope("tap", "--wrap", plugin, "--v01", spool)
+    await live(Driver(containerd))
+    calls = CALLS[containerd.binaries.series]
+    assert spool.exists() == bool(calls)
+    if calls:
+        assert await recorded(file, "--spool", spool) == calls
+        shown = json.loads(await nri_scope("show", file, "1", "--format", "json"))
+        assert shown["reply"] == {"plugin": "konfine"}
+        assert shown["tap"]["metadata"] == [{"exit-status": "3"}]
+        assert [line["text"] for line in shown["printed"]] == ["to-stderr"]
+    await nri_scope("tap", "--unwrap", plugin)
+    await live(Driver(containerd))
+
+
+async def test_doctor_knows_what_this_containerd_calls(containerd: Containerd, conf: Path) -> None:
+    conf.write_text('{"plugins": [{"type": "sh"}, {"type": "gone"}]}')
+    process = await asyncio.create_subprocess_exec(
+        *(command(), "doctor", "--format", "json", "--socket", containerd.nri_socket),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    found = [one for one in json.loads(output)["checks"] if one["name"] == "nri-0.1"]
+    details = " ".join(one["detail"] for one in found)
+    match containerd.binaries.series:
+        case "1.6":
+            assert "every pod fails: containerd 1.6." in details
+            assert "for sandboxes and containers" in details
+        case "1.7":
+            assert "containerd 1.7." in details
+            assert "does not read" in details
+        case _:
+            assert "every pod fails: containerd 2." in details
+            assert details.count("for sandboxes") == 1
