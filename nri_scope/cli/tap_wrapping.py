@@ -63,7 +63,8 @@ def _wrap_v01(plugin: Path, options: Options) -> None:
         raise UsageError(f"{plugin.name!r} is not the name of a plugin", "rename its file")
     spool = Path(options["v01"] or V01_SPOOL).absolute()
     starter = files("nri_scope.cli").joinpath("wrapper_v01_start.py").read_bytes()
-    wrap(plugin, starter, json.dumps({"spool": str(spool / plugin.name)}).encode())
+    instructions = json.dumps({"spool": str(spool / plugin.name)}).encode()
+    wrap(plugin, starter, instructions, any_name=True)
     given = f" --spool {spool}" if spool != V01_SPOOL else ""
     say(f"wrapped {plugin}: `record{given}` records its calls; --unwrap restores it")
     found = first_program(Host(), plugin.name)

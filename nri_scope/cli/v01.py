@@ -30,7 +30,10 @@ from .params import FilePath, say
     "[default: /var/lib/nri-scope/v01]",
 )
 def command(action: str, conf: Path, spool: Path | None) -> None:
-    """Record the calls of NRI 0.1: of containerd up to 1.6, and for sandboxes since 2.0.
+    """Install or remove the recording plugin of NRI 0.1.
+
+    containerd 1.5 and 1.6 call plugins of NRI 0.1 for sandboxes and containers, and containerd 2.0
+    and later for sandboxes.
 
     `install` makes a recording plugin the last one of the list of plugins. It is a shell program
     that writes each request to a file in the spool, and answers with a constant result; if the

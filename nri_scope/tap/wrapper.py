@@ -25,7 +25,7 @@ from enum import Enum
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.identity import ORIGINALS_FOLDER
+from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file
 
 from .replaced_file import copy_label, locked, sync_folders, usage_errors, write_file
 
@@ -134,16 +134,23 @@ def _no_step(step: str) -> None:
 
 
 def wrap(
-    plugin: Path, starter: bytes, instructions: bytes, step: Callable[[str], None] = _no_step
+    plugin: Path,
+    starter: bytes,
+    instructions: bytes,
+    step: Callable[[str], None] = _no_step,
+    *,
+    any_name: bool = False,
 ) -> Places:
     """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if Python works.
 
-    The caller checks the plugin's name. The arguments of ``starter`` are the name under which the
-    runtime called the wrapper, and the runtime's arguments; ``instructions`` and the original are
-    in the folder of ``starter``.
+    The arguments of ``starter`` are the name under which the runtime called the wrapper, and the
+    runtime's arguments; ``instructions`` and the original are in the folder of ``starter``. Plugins
+    of NRI 0.1 have ``any_name``, others ``NN-name``.
     ``step`` is called with the name of each step before the step. `UsageError` means that nothing
     was changed.
     """
+    if not any_name:
+        parse_plugin_file(plugin.name)
     places = Places.of(plugin)
     with usage_errors(places.place), locked(places.place.parent, _missing(places)):
         _check_wrappable(places)

@@ -82,6 +82,7 @@ def test_requests_are_those_of_upstreams_types() -> None:
                 case[part] = base64.b64encode(message.SerializeToString()).decode()
         lines.append(json.dumps(case))
         ours.append(adapted(name, method, request))
+    assert program is not None
     done = subprocess.run(
         [program], input="\n".join(lines), capture_output=True, text=True, check=True
     )
