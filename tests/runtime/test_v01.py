@@ -14,9 +14,10 @@ from nri_scope.errors import RpcError
 from tests.runtime.conftest import binaries_of
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.happened import in_order
 from tests.runtime.testbed.mount_namespace import private_etc
 from tests.runtime.testbed.packages import BEFORE_NRI, SUITES, Binaries
-from tests.runtime.testbed.record import command, log, nri_scope
+from tests.runtime.testbed.record import PLUGIN, command, log, nri_scope, recording, rows
 
 pytestmark = pytest.mark.runtime
 
@@ -188,3 +189,27 @@ async def test_doctor_knows_what_this_containerd_calls(containerd: Containerd, c
         case _:
             assert "every pod fails: containerd 2." in details
             assert details.count("for sandboxes") == 1
+
+
+async def test_calls_and_events_of_one_runtime_are_two_sessions(
+    containerd: Containerd, tmp_path: Path
+) -> None:
+    series = containerd.binaries.series
+    if series in BEFORE_NRI:
+        pytest.skip("this containerd has no NRI events")
+    spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
+    await nri_scope("v01", "install", "--spool", spool)
+    driver = Driver(containerd)
+    async with recording(file, containerd, "--spool", str(spool)) as record:
+        await live(driver)
+        await record.stored(len(CALLS[series]) + len(in_order(driver.steps, [])))
+        assert await record.end() == 0
+    events = [one for one in await log(file) if "event" in one]
+    calls = [
+        (one["event"], one["pod"], one["container"]) for one in events if one["plugin"] != PLUGIN
+    ]
+    assert calls == CALLS[series]
+    roles = [role for (role,) in rows(file, "SELECT role FROM session ORDER BY role")]
+    assert roles == (["logger", "v0.1"] if calls else ["logger"])
+    assert "No findings" in await nri_scope("report", file, "--diagnose")
+    assert "shop/web/app" in await nri_scope("blame", file, "shop/web/app")
