@@ -16,7 +16,14 @@ NRI_NAMES = frozenset(
     }
 )
 """The names of NRI's methods, services and events."""
-_KNOWN = NRI_NAMES | {"", CONTAINER_STATUS, CRI_SERVICE, *invocation.METHODS, invocation.SERVICE}
+_KNOWN = NRI_NAMES | {
+    "",
+    CONTAINER_STATUS,
+    CRI_SERVICE,
+    *invocation.METHODS,
+    invocation.INVOKE,
+    invocation.SERVICE,
+}
 
 
 def is_known(name: str) -> bool:
