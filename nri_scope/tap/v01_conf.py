@@ -121,7 +121,7 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> 
     spool = Path(os.path.realpath(spool))
     with usage_errors(conf):
         made = not places.conf.parent.is_dir()
-        places.conf.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        places.conf.parent.mkdir(mode=0o755, exist_ok=True)
         with locked(places.conf.parent, _missing(places)):
             facts = _facts(places)
             if facts is not None:

@@ -75,6 +75,22 @@ async def live(driver: Driver) -> None:
     await driver.remove_pod(pod)
 
 
+async def check_first_request(file: Path) -> None:
+    """Check the ids, labels and names of a sandbox, also after redaction."""
+    shown = json.loads(await nri_scope("show", file, "1", "--format", "json"))
+    request, event = shown["request"], shown["event"]
+    assert request["id"] == request["sandboxID"] == event["pod_id"]
+    assert (request["version"], request["state"]) == ("0.1", "create")
+    assert request["labels"] == {"app": "web"}
+    assert request["spec"]["annotations"]["io.kubernetes.cri.sandbox-namespace"] == "shop"
+    assert event["namespace"] == "shop"
+    assert shown["reply"] == {"plugin": "nri-scope", "version": "0.1", "error": ""}
+    redacted = file.with_name("redacted.nriscope.db")
+    await nri_scope("redact", file, "-o", redacted)
+    again = json.loads(await nri_scope("show", redacted, "1", "--format", "json"))
+    assert again["request"]["id"] == request["id"]
+
+
 async def test_record_has_the_calls_that_this_containerd_makes(
     containerd: Containerd, conf: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +99,8 @@ async def test_record_has_the_calls_that_this_containerd_makes(
     await nri_scope("v01", "install", "--spool", spool)
     await live(Driver(containerd))
     assert await recorded(file, "--spool", spool) == CALLS[containerd.binaries.series]
+    if CALLS[containerd.binaries.series]:
+        await check_first_request(file)
     await nri_scope("v01", "uninstall")
     after = conf.stat()
     assert (conf.read_bytes(), after.st_ino, after.st_mode, after.st_mtime_ns) == (
@@ -92,32 +110,6 @@ async def test_record_has_the_calls_that_this_containerd_makes(
     assert not spool.exists()
     assert [one.name for one in conf.parent.iterdir()] == [conf.name]
     await live(Driver(containerd))
-
-
-async def test_requests_have_the_ids_labels_and_annotations_of_the_pod(
-    containerd: Containerd, tmp_path: Path
-) -> None:
-    if not CALLS[containerd.binaries.series]:
-        pytest.skip("this containerd makes no call")
-    spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
-    await nri_scope("v01", "install", "--spool", spool)
-    driver = Driver(containerd)
-    pod = await driver.run_pod("shop", "web")
-    await recorded(file, "--spool", spool)
-    shown = json.loads(await nri_scope("show", file, "1", "--format", "json"))
-    request = shown["request"]
-    assert request["id"] == request["sandboxID"] == pod.id
-    assert (request["version"], request["state"]) == ("0.1", "create")
-    assert request["labels"] == {"app": "web"}
-    annotations = request["spec"]["annotations"]
-    assert annotations["io.kubernetes.cri.sandbox-namespace"] == "shop"
-    assert shown["event"]["namespace"] == "shop"
-    assert shown["event"]["pod_id"] == pod.id
-    assert shown["reply"] == {"plugin": "nri-scope", "version": "0.1", "error": ""}
-    redacted = tmp_path / "b.nriscope.db"
-    await nri_scope("redact", file, "-o", redacted)
-    again = json.loads(await nri_scope("show", redacted, "1", "--format", "json"))
-    assert again["request"]["id"] == pod.id
 
 
 async def test_a_missing_program_fails_the_pods_of_containerds_that_call(
@@ -130,6 +122,23 @@ async def test_a_missing_program_fails_the_pods_of_containerds_that_call(
             await driver.run_pod("shop", "web")
     else:
         await driver.run_pod("shop", "web")
+    process = await asyncio.create_subprocess_exec(
+        *(command(), "doctor", "--format", "json", "--socket", containerd.nri_socket),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    checks = [one["detail"] for one in json.loads(output)["checks"] if one["name"] == "nri-0.1"]
+    details = " ".join(checks)
+    match containerd.binaries.series:
+        case "1.6":
+            assert "every pod fails: containerd 1.6." in details
+            assert "for sandboxes and containers" in details
+        case "1.7":
+            assert "containerd 1.7." in details
+            assert "does not read" in details
+        case _:
+            assert "every pod fails: containerd 2." in details
+            assert details.count("for sandboxes") == 1
 
 
 async def test_a_full_spool_delays_and_fails_no_pod(containerd: Containerd, tmp_path: Path) -> None:
@@ -168,27 +177,6 @@ async def test_a_wrapped_plugin_is_recorded_at_a_real_containerd(
         assert [line["text"] for line in shown["printed"]] == ["to-stderr"]
     await nri_scope("tap", "--unwrap", plugin)
     await live(Driver(containerd))
-
-
-async def test_doctor_knows_what_this_containerd_calls(containerd: Containerd, conf: Path) -> None:
-    conf.write_text('{"plugins": [{"type": "sh"}, {"type": "gone"}]}')
-    process = await asyncio.create_subprocess_exec(
-        *(command(), "doctor", "--format", "json", "--socket", containerd.nri_socket),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    output, _ = await process.communicate()
-    found = [one for one in json.loads(output)["checks"] if one["name"] == "nri-0.1"]
-    details = " ".join(one["detail"] for one in found)
-    match containerd.binaries.series:
-        case "1.6":
-            assert "every pod fails: containerd 1.6." in details
-            assert "for sandboxes and containers" in details
-        case "1.7":
-            assert "containerd 1.7." in details
-            assert "does not read" in details
-        case _:
-            assert "every pod fails: containerd 2." in details
-            assert details.count("for sandboxes") == 1
 
 
 async def test_calls_and_events_of_one_runtime_are_two_sessions(

@@ -188,6 +188,8 @@ def test_links_and_broken_files_are_refused(conf: Path, spool: Path, tmp_path: P
     os.link(conf, tmp_path / "second")
     with pytest.raises(UsageError, match="has 2 names"):
         install(conf, spool)
+    with pytest.raises(UsageError, match="no such file or directory"):
+        install(tmp_path / "no" / "such" / "conf.json", spool)
     assert conf.read_text() == TEXT
     assert not spool.exists()
     assert files(conf.parent) == {"conf.json", "link.json", "folder.json", "broken.json"}
