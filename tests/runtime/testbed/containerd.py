@@ -111,7 +111,8 @@ class Containerd:
 
         :raises TestbedError: processes, mounts, cgroups or files are left behind.
         """
-        with contextlib.suppress(NriScopeError):  # remaining processes are killed below
+        # Remaining processes are killed below.
+        with contextlib.suppress(NriScopeError, TestbedError):
             if self._process is not None and self._process.returncode is None:
                 await self.remove_pods()
         await self.stop()
