@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -35,6 +36,8 @@ AHEAD_BYTES = 8 << 20
 STOP_S = 10.0
 """Maximum time in seconds to record what is still in the spool at the end; the rest stays there."""
 PLUGINS_MAX = 100
+LOST_MAX = 1 << 30
+"""Maximum number of requests that one gap counts as lost."""
 NAMES_MAX = 20_000
 """Maximum number of file names that are read in one plugin's folder; the recording plugin stops at
 fewer."""
@@ -43,6 +46,7 @@ LINES_MAX = 1_000
 ABANDONED_NS = 2 * 10**9
 """Age of an incomplete group above which its process is checked."""
 
+_UNUSABLE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EIO)
 _REQUEST, _RESULT, _ERRORS, _COMPLETE = ".in", ".out", ".err", ".v1"
 _LOST = "lost"
 FAILED = 2
@@ -124,10 +128,10 @@ class PluginSpool:
             reply=result or b"",
             status_code=code,
             status_message=words,
-            took_ns=took_ns,
+            took_ns=max(0, took_ns),
             timeout_ns=0,
             service=invocation.SERVICE,
-            held_ns=facts.get("held_ns"),
+            held_ns=None if facts.get("held_ns") is None else max(0, facts["held_ns"]),
             metadata=(("exit-status", str(status)),) if "status" in facts else (),
         )
         errors = (self._read(stem + _ERRORS) or b"").decode(errors="replace").splitlines()
@@ -145,14 +149,15 @@ class PluginSpool:
 
     def take_lost(self) -> tuple[int, int, int] | None:
         """Return how many requests were not spooled, and from when to when; None for none."""
-        with contextlib.suppress(FileNotFoundError):
+        # The requests are read even if this is not a file, or cannot be removed.
+        with contextlib.suppress(OSError):
             status = os.stat(_LOST, dir_fd=self.folder, follow_symlinks=False)
             # Renamed first: the recording plugin may be about to add a byte.
             os.rename(_LOST, f"{_LOST}.read", src_dir_fd=self.folder, dst_dir_fd=self.folder)
             count = os.stat(f"{_LOST}.read", dir_fd=self.folder, follow_symlinks=False).st_size
             os.unlink(f"{_LOST}.read", dir_fd=self.folder)
             if stat.S_ISREG(status.st_mode) and count:
-                return count, status.st_mtime_ns, time_ns()
+                return min(count, LOST_MAX), status.st_mtime_ns, time_ns()
         return None
 
     def close(self) -> None:
@@ -172,12 +177,16 @@ class PluginSpool:
         return not (number.isdecimal() and len(number) < 10 and Path(f"/proc/{number}").exists())
 
     def _read(self, name: str) -> bytes | None:
-        """Return the content of a file; None if it is missing or unusable."""
+        """Return the content of a file; None if it is missing or not usable. Raises OSError for
+        conditions that may pass, such as too many open files.
+        """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, dir_fd=self.folder)
-        except OSError:
-            return None
+        except OSError as error:
+            if error.errno in _UNUSABLE:
+                return None
+            raise
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > invocation.REQUEST_MAX:
             os.close(descriptor)

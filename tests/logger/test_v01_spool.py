@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from pathlib import Path
@@ -141,6 +142,31 @@ async def test_nonsense_in_a_complete_group_is_ignored(folder: Path, facts: byte
     call = await one_call(folder)
     assert call.request == REQUEST
     assert call.status_message == "its output is not a JSON object"
+
+
+async def test_a_folder_in_place_of_the_count_keeps_no_request_back(folder: Path) -> None:
+    put(folder, "7-0")
+    (folder / "lost").mkdir()
+    (folder / "lost.read").touch()
+    sink, _ = await recorded(folder.parent)
+    assert len(sink.items) == 1
+    assert sink.gaps == []
+
+
+async def test_a_request_that_cannot_be_read_for_now_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_many(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    put(folder, "7-0")
+    spool = v01_spool.PluginSpool("konfine", v01_spool.open_folder(folder))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", too_many)
+        with pytest.raises(OSError, match="Too many open files"):
+            spool.read("7-0")
+    assert spool.read("7-0").call.request == REQUEST
+    spool.close()
 
 
 async def test_what_cannot_be_removed_is_recorded_once_and_reported(folder: Path) -> None:
