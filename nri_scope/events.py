@@ -33,6 +33,12 @@ class Role(StrEnum):
     REPLAY = "replay"
     CRI = "cri"
     """Not a plugin connection: the CRI's replies about containers."""
+    V01 = "v0.1"
+    """Not a plugin connection: invocations of one plugin by NRI 0.1."""
+
+
+OUTSIDE_CHAIN = (Role.CRI, Role.V01)
+"""Roles of sessions that are not plugin connections."""
 
 
 class Status(StrEnum):
@@ -124,6 +130,11 @@ class Session:
     def plugin(self) -> str:
         """``NN-name``, as runtimes write it; the name alone without an index."""
         return plugin_title(self.plugin_index, self.plugin_name)
+
+    @property
+    def is_connection(self) -> bool:
+        """Whether this is a plugin connection, and so a part of NRI's chain."""
+        return self.role not in OUTSIDE_CHAIN
 
 
 @dataclass(frozen=True, slots=True)

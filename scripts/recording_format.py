@@ -11,11 +11,10 @@ import sqlite_utils
 from sqlite_utils.db import ForeignKey
 
 from nri_scope.events import LEFT_OUT, RING_REMOVED
-from nri_scope.nri import element_limits
+from nri_scope.nri import element_limits, plain
 from nri_scope.recorder.writer import WriterLimits
 from nri_scope.recording import (
     blobs,
-    cri_answers,
     long_names,
     reader,
     row_limits,
@@ -126,7 +125,7 @@ names of 253; ids have 64, a plugin's file name 255 |
 | elements of a Synchronize | {element_limits.MAX_IN_SYNCHRONIZE:,} | a thousand ordinary pods and \
 containers have 200,000 |
 | elements of all messages at the start of a session | {reader.MAX_STATE_ELEMENTS:,} | |
-| values in the JSON of one CRI response | {cri_answers.VALUES_MAX:,} | |
+| values in the JSON of a CRI response or a message of NRI 0.1 | {plain.JSON_VALUES_MAX:,} | |
 
 A truncated message ends with the field {element_limits.CUT_FIELD}, whose text names the cut; in \
 JSON and YAML this field is `left_out`. A part, a bundle or a redacted copy of the recording \

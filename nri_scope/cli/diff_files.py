@@ -166,7 +166,7 @@ def _selected_events(recording: Recording, options: Options) -> set[int] | None:
 
 def _details(sessions: list[Session], gaps: GapStats) -> list[str]:
     """Return descriptions of connections, runtimes and gaps for the title."""
-    plugins = [session for session in sessions if session.role != Role.CRI]
+    plugins = [session for session in sessions if session.is_connection]
     answering = [session.plugin for session in plugins if session.role in _WITH_REPLIES]
     passive = [session.plugin for session in plugins if session.role not in _WITH_REPLIES]
     runtimes = [*dict.fromkeys(runtime(session) for session in plugins)]

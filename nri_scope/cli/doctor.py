@@ -45,8 +45,8 @@ def command(socket: Path | None, output_format: str, metrics: str | None, root: 
 
     Checks the socket and the process that listens on it, registers briefly as a passive plugin
     (00-nri-scope-doctor) to get the runtime's name and version, and reads the configuration of
-    containerd, CRI-O and iSulad and the folder of pre-installed plugins. It changes nothing and
-    takes a few seconds at most. Run it as root.
+    containerd, CRI-O and iSulad, the folder of pre-installed plugins, and the plugins of NRI 0.1.
+    It changes nothing and takes a few seconds at most. Run it as root.
 
     Exit status: 0 all checks passed, 1 a check failed.
     """

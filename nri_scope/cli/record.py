@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -45,6 +46,7 @@ class Options(TypedDict):
     wait: bool
     validate: bool
     redact: Rules | None
+    spool: Path | None
 
 
 @click.command()
@@ -92,6 +94,13 @@ class Options(TypedDict):
     help="Stop when the runtime disconnects, instead of waiting for it to restart.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the socket if it does not exist yet.")
+@click.option(
+    "--spool",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Also record the requests of NRI 0.1 in this spool, which `v01 install` makes.  "
+    "[default: /var/lib/nri-scope/v01 if it exists]",
+)
 @click.option(
     "--print",
     "print_format",
@@ -161,7 +170,7 @@ def command(
 
 def record_options(options: Options, where: Filter | None = None) -> RecordOptions:
     """Convert command-line options to those of the recorder."""
-    from nri_scope.logger.default_file import default_path
+    from nri_scope.logger.default_file import V01_SPOOL, default_path
     from nri_scope.logger.run import RecordOptions
     from nri_scope.plugin import Identity
 
@@ -179,4 +188,5 @@ def record_options(options: Options, where: Filter | None = None) -> RecordOptio
         wait=options["wait"],
         validate=options["validate"],
         redact=redact,
+        spool=options["spool"] or (V01_SPOOL if os.path.isdir(V01_SPOOL) else None),  # noqa: PTH112,
     )

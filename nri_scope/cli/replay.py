@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from .chain_options import chain_options, emulation_options
-from .params import ANY_PATH, Duration, FilePath, NewRecording, format_option, where_option
+from .params import (
+    ANY_PATH,
+    Duration,
+    FilePath,
+    NewRecording,
+    format_option,
+    given_options,
+    where_option,
+)
 from .time_arguments import FORMS, parse_moment
 
 if TYPE_CHECKING:
@@ -134,20 +142,39 @@ def _bound(
 @click.option(
     "--junit", type=FilePath(), metavar="FILE", help="Also write the result as JUnit XML to FILE."
 )
+@click.option(
+    "--v01",
+    is_flag=True,
+    help="COMMAND is a plugin of NRI 0.1. It is invoked with recorded requests of NRI 0.1, or with "
+    "requests made from NRI events as by upstream's v010-adapter.",
+)
+@click.option(
+    "--on-this-host",
+    is_flag=True,
+    help="Invoke a plugin of NRI 0.1. RISK: such a plugin acts on this host by itself, for example "
+    "on the cgroups that a request names.",
+)
 @format_option("text|json", "text: for people. json: one object.")
-def command(**options: Unpack[Options]) -> None:
+@click.pass_context
+def command(context: click.Context, /, **options: Unpack[Options]) -> None:
     """Replay a recording to a plugin, and show its replies.
 
     An emulated runtime launches COMMAND as a real one would, sends it the events of a recorded
     session, merges its replies, and shows the changes to each container. In later events,
     containers are as adjusted by the plugins of this replay. No container runtime is needed, and
-    nothing on this machine is modified.
+    nothing on this machine is modified, except by a plugin of NRI 0.1.
 
     Exit status: 0 all replies are valid, or match the golden; 1 otherwise; 2 an error occurred.
     """
+    if options["v01"] or options["on_this_host"]:
+        from . import replay_v01
+
+        if not replay_v01.perform(options, given_options(context)):
+            context.exit(EXIT_DIFFERS)
+        return
     from .replay_job import perform
     from .replay_options import parse_options
 
     job, result_options = parse_options(options)
     if not perform(job, result_options):
-        click.get_current_context().exit(EXIT_DIFFERS)
+        context.exit(EXIT_DIFFERS)

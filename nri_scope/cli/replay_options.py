@@ -50,6 +50,8 @@ class Options(ChainOptions):
     update_golden: bool
     others: tuple[str, ...]
     junit: Path | None
+    v01: bool
+    on_this_host: bool
     output_format: str
 
 

@@ -80,6 +80,14 @@ _FAULTS = (
     "--unwrap", type=FilePath(), metavar="PLUGIN", help="Remove the wrapper of such a plugin."
 )
 @click.option(
+    "--v01",
+    is_flag=False,
+    flag_value="",
+    metavar="[SPOOL]",
+    help="With --wrap: PLUGIN is one of NRI 0.1, such as those in /opt/nri/bin. Its calls go to a "
+    "spool, from which `record` reads them.  [default: /var/lib/nri-scope/v01]",
+)
+@click.option(
     "--where", default="", metavar="FILTER", help="Record only events that match this filter."
 )
 @click.option(

@@ -24,6 +24,7 @@ class Options(TypedDict):
     listen: Path | None
     wrap: Path | None
     unwrap: Path | None
+    v01: str | None
     where: str
     max_size: int | None
     max_age: float | None
@@ -39,7 +40,18 @@ class Options(TypedDict):
 _VALID_WITH = {
     "unwrap": frozenset[str](),
     "wrap": frozenset(
-        ("output", "where", "max_size", "max_age", "redact", "delays", "drops", "errors", "seed")
+        (
+            "v01",
+            "output",
+            "where",
+            "max_size",
+            "max_age",
+            "redact",
+            "delays",
+            "drops",
+            "errors",
+            "seed",
+        )
     ),
 }
 
@@ -59,6 +71,8 @@ def check(options: Options, given: dict[str, str]) -> None:
             "leave one of them out",
         )
     mode = modes[0]
+    if options["v01"] is not None and mode != "wrap":
+        raise UsageError("--v01 is only valid with --wrap", "leave it out")
     if mode in _VALID_WITH:
         invalid = sorted(given.keys() - _VALID_WITH[mode] - {mode})
         if invalid:

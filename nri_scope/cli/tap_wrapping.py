@@ -10,8 +10,12 @@ from importlib.resources import files
 from pathlib import Path
 
 import nri_scope
+from nri_scope.doctor.host import Host
+from nri_scope.doctor.v01 import first_program
 from nri_scope.errors import UsageError
-from nri_scope.logger.default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX
+from nri_scope.logger.default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, V01_SPOOL
+from nri_scope.nri.identity import parse_plugin_file
+from nri_scope.nri.invocation import BINARY_PATH, TYPE
 from nri_scope.tap.wrapper import Places, State, unwrap, wrap
 
 from .params import say
@@ -21,6 +25,10 @@ from .tap_options import Options, settings_of
 def wrap_plugin(plugin: Path, options: Options) -> None:
     """Install the wrapper of a plugin, and report it. Raises `NriScopeError`."""
     places = Places.of(plugin)
+    if options["v01"] is not None or str(places.place.parent) == BINARY_PATH:
+        _wrap_v01(places.place, options)
+        return
+    parse_plugin_file(plugin.name)
     output = options["output"]
     if output is None:
         output = LAUNCHED_FOLDER / f"{places.place.name}{SUFFIX}"
@@ -40,8 +48,33 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
         f"wrapped {places.place}: from its next launch by the runtime, it is recorded to"
         f" {settings.output}; --unwrap restores it"
     )
+    _warn_of_others(places.place)
+
+
+def _wrap_v01(plugin: Path, options: Options) -> None:
+    """Install the wrapper of a plugin of NRI 0.1, which writes to the spool."""
+    invalid = [name for name in ("output", "where", "redact") if options[name]]
+    if invalid or options["delays"] or options["drops"] or options["errors"]:
+        raise UsageError(
+            "a plugin of NRI 0.1 is recorded by `record`", "give these options to `record`"
+        )
+    if not TYPE.fullmatch(plugin.name):
+        raise UsageError(f"{plugin.name!r} is not the name of a plugin", "rename its file")
+    spool = Path(options["v01"] or V01_SPOOL).absolute()
+    starter = files("nri_scope.cli").joinpath("wrapper_v01_start.py").read_bytes()
+    instructions = json.dumps({"spool": str(spool / plugin.name)}).encode()
+    wrap(plugin, starter, instructions, any_name=True)
+    given = f" --spool {spool}" if spool != V01_SPOOL else ""
+    say(f"wrapped {plugin}: `record{given}` records its calls; --unwrap restores it")
+    found = first_program(Host(), plugin.name)
+    if found and not Path(found).samefile(plugin):
+        say(f"warning: the runtime calls {found} instead, which is earlier in its PATH")
+    _warn_of_others(plugin)
+
+
+def _warn_of_others(plugin: Path) -> None:
     for path in (Path(sys.executable).resolve(), Path(nri_scope.__file__).parent):
-        if _can_be_modified(path, places.place):
+        if _can_be_modified(path, plugin):
             say(
                 f"warning: users other than the plugin's owner can modify {path}, which it executes"
             )

@@ -155,7 +155,7 @@ def _has_chain(sessions: Iterable[Session]) -> bool:
     """Return whether the sessions can show a plugin's time; one passive session cannot."""
     newest_end: float = 0
     for session in sorted(sessions, key=lambda session: session.started_ns):
-        if session.role == Role.CRI:
+        if not session.is_connection:
             continue
         if session.role not in _PASSIVE or session.started_ns < newest_end:
             return True

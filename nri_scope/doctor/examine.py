@@ -25,6 +25,7 @@ from .program import ProgramVersion, program_version
 from .registration import Registration, check_registration, register
 from .settings import NriConfig, path_of
 from .sockets import Listener, check_listener, check_socket, connect, look_at_socket
+from .v01 import check_v01
 
 STEP_TIMEOUT = 5.0
 """Time limit in seconds for reading files, which are slow only if a file system hangs."""
@@ -68,6 +69,7 @@ def examine(
             check = partial(check_deprecations, host, item.process.pid)
             checks += _bounded(check) or []
     checks += _plugins(host, examined)
+    checks += _v01(host, examined)
     return checks
 
 
@@ -229,6 +231,15 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
             findings = as_warnings(findings, "once NRI is on")
         checks += _guessed(findings, path, guessed_for) if guessed_for else findings
     return checks
+
+
+def _v01(host: Host, installations: Iterable[Installation]) -> list[Check]:
+    """Check NRI 0.1 once for each runtime, or without one if there is none."""
+    found: list[Check] = []
+    for item in list(installations) or [Installation(NriConfig("", ()), "", None)]:
+        checks = _bounded(partial(check_v01, host, item))
+        found += [unknown("nri-0.1", _HANGS.format("/etc/nri"))] if checks is None else checks
+    return list(dict.fromkeys(found))
 
 
 def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nri_scope.events import CONTAINER_STATUS, Status
+from nri_scope.nri.invocation import INVOKE
+from nri_scope.nri.invocation import METHODS as INVOCATIONS
 from nri_scope.nri.methods import METHODS
 
 
@@ -63,7 +65,7 @@ FIELDS: tuple[Field, ...] = (
         "name of the event, in any case",
         "event:CreateContainer",
         wrong_names=("method", "type", "rpc"),
-        known=(*METHODS, CONTAINER_STATUS),
+        known=(*METHODS, CONTAINER_STATUS, INVOKE, *INVOCATIONS),
     ),
     Field(
         "plugin",

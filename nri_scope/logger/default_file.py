@@ -13,6 +13,9 @@ SUFFIX = ".nriscope.db"
 LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
 """Folder of recordings of launched plugins, whose working directory is the runtime's."""
 
+V01_SPOOL = LAUNCHED_FOLDER / "v01"
+"""Spool of the requests of NRI 0.1."""
+
 DEFAULT_MAX_SIZE = 256 << 20
 """Default size limit in bytes of a recording that is written unattended, as a ring."""
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -25,6 +26,7 @@ from nri_scope.writer.supervisor import WriterProcess
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
+from .v01_spool import SpoolRecorder, check_spool
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -60,6 +62,8 @@ class RecordOptions:
     """URL of the runtime's metrics; None not to record them."""
     redact: Rules | None = None
     """Rules for redaction before events are written; None for no redaction."""
+    spool: Path | None = None
+    """Spool of NRI 0.1 to record, too; None for none."""
 
 
 def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
@@ -79,6 +83,8 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
 
         # Before anything is created, so that an error has no effect.
         metrics = FirstReading.of(options.metrics)
+    if options.spool is not None:
+        check_spool(options.spool)
     running = _Run(options, say, print_format, metrics)
     prepare_process()
     run(running.main())
@@ -114,7 +120,8 @@ class _Run:
             try:
                 if writer is not None and not self._stopped:
                     self._service = self._new_service(writer)
-                    await self._serve(self._service)
+                    async with self._spool_of(writer):
+                        await self._serve(self._service)
             finally:
                 # A second signal must not interrupt the final writes, which take a bounded time.
                 ignore_stop_signals()
@@ -158,6 +165,21 @@ class _Run:
             self._opening = None
         return writer
 
+    @contextlib.asynccontextmanager
+    async def _spool_of(self, writer: WriterProcess) -> AsyncIterator[None]:
+        """Record the spool of NRI 0.1, if there is one, inside this context."""
+        if self._options.spool is None:
+            yield
+            return
+        spool = SpoolRecorder(self._options.spool, writer, self._say, lambda: writer.waiting_bytes)
+        reading = asyncio.create_task(spool.run())
+        try:
+            yield
+        finally:
+            spool.stop()
+            await reading
+            self._sessions += spool.sessions
+
     def _new_service(self, writer: WriterProcess) -> LoggerService:
         options = self._options
         logger = Logger(
@@ -172,7 +194,7 @@ class _Run:
             options.identity,
             unix_socket(options.socket),
             failure_policy=FailurePolicy(keep_connected=options.keep_connected),
-            wait=options.wait,
+            wait=options.wait or options.spool is not None,
             once=options.once,
             on_end=self._on_end,
             on_wait=self._on_wait,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import cast
 
@@ -24,6 +25,9 @@ LEFT_OUT = "left_out"
 """Key for the note in a message that elements above a limit were left out."""
 RAW = "raw"
 """Key for the hexadecimal bytes of a message of unknown type."""
+
+JSON_VALUES_MAX = 250_000
+"""Maximum number of values in a JSON message. Long seccomp profiles have thousands."""
 
 _GROUP = 3
 _MAX_GROUPS = 20
@@ -64,6 +68,32 @@ def plain_bytes(kind: type[Message] | None, content: bytes) -> dict[str, Plain]:
         return plain(kind.FromString(bounded(kind, content, MAX_IN_SYNCHRONIZE)))
     except DecodeError:
         return {MALFORMED: content.hex()}
+
+
+def plain_json(content: bytes) -> dict[str, Plain] | None:
+    """Return a message that is a JSON object; {} for b"".
+
+    None for other bytes, and for too many values.
+    """
+    # A value of one or two bytes can take a hundred bytes of memory once parsed.
+    if sum(map(content.count, (b",", b"[", b"{"))) > JSON_VALUES_MAX:
+        return None
+    try:
+        read = json.loads(content, parse_constant=_refuse) if content else {}
+    except (ValueError, RecursionError):
+        return None
+    return read if isinstance(read, dict) else None
+
+
+def json_or_malformed(content: bytes) -> dict[str, Plain]:
+    """Return a message that is a JSON object, or its bytes in hexadecimal if it is not."""
+    read = plain_json(content)
+    return {MALFORMED: content.hex()} if read is None else read
+
+
+def _refuse(constant: str) -> Plain:
+    # Python's parser accepts NaN and similar constants, which are not JSON.
+    raise ValueError(constant)
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -20,8 +20,10 @@ from nri_scope.events import (
     Status,
     plugin_title,
 )
+from nri_scope.nri import invocation
 from nri_scope.nri.changes import changes_of, targets_of
 from nri_scope.nri.request_subject import (
+    MALFORMED,
     UNKNOWN,
     Decoded,
     decode_reply,
@@ -317,7 +319,7 @@ class Encoder:
                     namespace, pod_name = namespace or known.namespace, pod_name or known.name
         if decoded.container is not None:
             container_name, container_id = decoded.container.name, decoded.container.id
-        if decoded.message is None and container_id:
+        if decoded.message is None and container_id and not container_name:
             container_name, known = self.subjects.known_names(container_id)
             if known is not None:
                 namespace, pod_name, pod_id = known.namespace, known.name, known.id
@@ -351,6 +353,8 @@ class Encoder:
 def _decoded(item: CapturedCall) -> Decoded:
     if item.service == CRI_SERVICE:
         return _container_status(item)
+    if item.service == invocation.SERVICE:
+        return _invocation(item)
     return decode_request(item.method, item.request, item.service)
 
 
@@ -360,6 +364,13 @@ def _container_status(item: CapturedCall) -> Decoded:
         return Decoded(item.method, item.method, None, None, None, UNKNOWN)
     # As an NRI message, with the only field that both protocols share.
     return Decoded(item.method, item.method, None, None, Container(id=container_id), "")
+
+
+def _invocation(item: CapturedCall) -> Decoded:
+    request = invocation.parse_request(item.request)
+    if request is None or request.method != item.method:
+        return Decoded(item.method, item.method, None, None, None, MALFORMED)
+    return Decoded(item.method, item.method, None, request.pod, request.container, "")
 
 
 def _changes(

@@ -187,6 +187,11 @@ class Inbox:
             self._entries.append(gap)
 
     @property
+    def waiting_bytes(self) -> int:
+        """Approximate memory of all queued entries."""
+        return self._put_bytes - self._done_bytes
+
+    @property
     def events_waiting(self) -> int:
         """Number of queued events."""
         return sum(type(entry) is tuple for entry in list(self._entries))

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import KILLED, CapturedCall, Event, SessionStart
+from nri_scope.events import KILLED, CapturedCall, Event, Role, SessionStart
 from nri_scope.recording.blobs import MAX_CONTENT
 from nri_scope.recording.row_limits import (
     TOO_MANY_GAPS,
@@ -253,7 +253,9 @@ class TransactionWriter:
         (self._killed_ns,) = connection.execute(
             "SELECT coalesce(max(coalesce((SELECT at_ns FROM event WHERE id >= first_event "
             "AND event.session = session.id ORDER BY id DESC LIMIT 1), started_ns)), 0) "
-            "FROM session WHERE last_event IS NULL"
+            # The spool of NRI 0.1 keeps what happens without a recorder.
+            "FROM session WHERE last_event IS NULL AND role != ?",
+            (Role.V01,),
         ).fetchone()
         connection.execute(
             "UPDATE session SET end_reason = ?, "
@@ -341,10 +343,11 @@ class TransactionWriter:
                 if number not in self._sessions:
                     self._sessions[number] = OpenSession.begin(number, start)
                 self._starts[number] = start
-                if 0 < self._killed_ns < start.started_ns:
-                    missed = GapEntry(None, self._killed_ns, start.started_ns, KILLED, None)
-                    self._apply(connection, encoder, missed, written)
-                self._killed_ns = 0
+                if start.role != Role.V01:
+                    if 0 < self._killed_ns < start.started_ns:
+                        missed = GapEntry(None, self._killed_ns, start.started_ns, KILLED, None)
+                        self._apply(connection, encoder, missed, written)
+                    self._killed_ns = 0
                 _insert_session(connection, number, start, encoder.next_event)
             case End(number, reason, at_ns):
                 self._sessions.pop(number, None)

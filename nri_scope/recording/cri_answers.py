@@ -8,9 +8,6 @@ start.
 
 from __future__ import annotations
 
-import json
-from typing import cast
-
 from nri_scope.events import CONTAINER_STATUS, Event
 from nri_scope.nri.plain import Plain
 
@@ -19,8 +16,6 @@ from .message_parts import field
 # ContainerStatusRequest: container_id = 1, verbose = 2.
 _CONTAINER_ID = 1
 _VERBOSE = b"\x10\x01"
-VALUES_MAX = 250_000
-"""Maximum number of values in a reply. Long seccomp profiles have thousands."""
 _ID_MAX = 127
 """Maximum bytes of an id, so that its length is encoded in one byte. Runtimes use 64."""
 
@@ -52,20 +47,3 @@ def request_as_plain(request: bytes) -> Plain:
     """Decode a request for display; None if the bytes are malformed."""
     container_id = requested_container_id(request)
     return None if container_id is None else {"container_id": container_id, "verbose": True}
-
-
-def reply_as_plain(reply: bytes) -> Plain:
-    """Decode a reply for display; None if it is not a JSON object, or has too many values."""
-    # A value of one or two bytes can take a hundred bytes of memory once parsed.
-    if sum(map(reply.count, (b",", b"[", b"{"))) > VALUES_MAX:
-        return None
-    try:
-        read = cast(Plain, json.loads(reply, parse_constant=_refuse)) if reply else {}
-    except (ValueError, RecursionError):
-        return None
-    return read if isinstance(read, dict) else None
-
-
-def _refuse(constant: str) -> Plain:
-    # Python's parser accepts NaN and similar constants, which are not JSON.
-    raise ValueError(constant)

@@ -8,12 +8,11 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri.api_pb2 import Container as ContainerMessage
 from nri_scope._gen.nri.api_pb2 import PodSandbox
 from nri_scope.events import Container, Event, Pod, Tapped
-from nri_scope.nri.plain import MALFORMED, Plain, plain_bytes
-from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
+from nri_scope.nri.plain import Plain, plain_bytes
 from nri_scope.text.yaml_text import FlowMapping
 
 from . import lookup
-from .cri_answers import is_container_status, reply_as_plain, request_as_plain
+from .plain_messages import reply_of, request_of
 from .reader import Recording
 from .records import event_record, rfc3339
 from .tap_tables import printed_by, tapped
@@ -89,20 +88,6 @@ def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plai
     }
 
 
-def request_of(event: Event, content: bytes) -> Plain:
-    """Return an event's request in readable form."""
-    if is_container_status(event):
-        return _plain_or_malformed(request_as_plain(content), content)
-    return plain_bytes(kind_of_request(event.method, event.mark), content)
-
-
-def reply_of(event: Event, content: bytes) -> Plain:
-    """Return an event's reply in readable form."""
-    if is_container_status(event):
-        return _plain_or_malformed(reply_as_plain(content), content)
-    return plain_bytes(kind_of_reply(event.method, event.mark), content)
-
-
 def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
     """Return the data that only taps record; {} for other recordings."""
     told: dict[str, Plain] = {}
@@ -123,10 +108,6 @@ def tap_record(data: Tapped) -> dict[str, Plain]:
     """Return a tap's data on an event: its processing time in µs, and metadata."""
     metadata: list[Plain] = [FlowMapping({key: value}) for key, value in data.metadata]
     return {"held_us": data.held_ns // 1000, "metadata": metadata}
-
-
-def _plain_or_malformed(read: Plain, content: bytes) -> Plain:
-    return {MALFORMED: content.hex()} if read is None else read
 
 
 def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:

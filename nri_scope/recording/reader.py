@@ -25,12 +25,12 @@ from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 from . import message_parts
 from .blobs import ContentError, ObjectKind
 from .cache import RecentlyUsed
-from .cri_answers import is_container_status
 from .decode_budget import Allowance
 from .failure_policies import with_failure_policies
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .objects import Objects
 from .opening import connect, fingerprint, to_recording_error
+from .plain_messages import has_parts
 from .query_budget import QueryBudget
 from .rows import (
     CONTAINER_COLUMNS,
@@ -479,7 +479,7 @@ class Recording:
     def _assembled(self, event: Event, parts: _Request) -> bytes:
         pod, container, rest = map(self._objects.content, parts)
         rest = self._bounded(kind_of_request(event.method, event.mark), rest or b"")
-        if event.mark or is_container_status(event):
+        if not has_parts(event):
             return rest
         pod = pod and self._bounded(PodSandbox, pod)
         container = container and self._bounded(ContainerMessage, container)

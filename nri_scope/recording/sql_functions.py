@@ -13,11 +13,10 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import RecordingError
 from nri_scope.events import Event
-from nri_scope.nri.plain import MALFORMED, plain_bytes
-from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
+from nri_scope.nri.plain import plain_bytes
 
 from .blobs import ObjectKind
-from .cri_answers import is_container_status, reply_as_plain, request_as_plain
+from .plain_messages import reply_of, request_of
 
 FUNCTIONS = {
     "nri_json(event.id)": "the request of an event",
@@ -80,12 +79,11 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
             event = recording.event(event_id)
             if event is None:
                 return None
-            if is_container_status(event):
-                return _cri_json(event, recording, part)
             if part == "request":
-                kind = kind_of_request(event.method, event.mark)
-                return _json(kind, recording.request(event_id))
-            return _json(kind_of_reply(event.method, event.mark), recording.reply(event_id))
+                shown = request_of(event, recording.request(event_id))
+            else:
+                shown = reply_of(event, recording.reply(event_id))
+            return json.dumps(shown, ensure_ascii=False)
         except RecordingError:
             return None
 
@@ -98,7 +96,7 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
             kind, content = recording.object(object_id)
         except RecordingError:
             return None
-        return _json(_KINDS.get(kind), content)
+        return json.dumps(plain_bytes(_KINDS.get(kind), content), ensure_ascii=False)
 
     connection.create_function("nri_json", 1, nri_json)
     connection.create_function("nri_json", 2, nri_json)
@@ -108,18 +106,3 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
 def _wrong(problem: str) -> ValueError:
     PROBLEM.set(problem)
     return ValueError(problem)
-
-
-def _cri_json(event: Event, recording: Messages, part: object) -> str:
-    """Return the request or the reply of a CRI call as JSON."""
-    if part == "request":
-        content = recording.request(event.id)
-        read = request_as_plain(content)
-    else:
-        content = recording.reply(event.id)
-        read = reply_as_plain(content)
-    return json.dumps({MALFORMED: content.hex()} if read is None else read, ensure_ascii=False)
-
-
-def _json(kind: type[Message] | None, content: bytes) -> str:
-    return json.dumps(plain_bytes(kind, content), ensure_ascii=False)

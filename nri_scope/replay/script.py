@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError, Message
@@ -104,7 +104,7 @@ class Script:
         """Select the session. Raises UsageError if it does not exist or has no initial state."""
         self._recording = recording
         self._selection = selection
-        self.session = _session(recording, selection.session)
+        self.session = find_session(recording, selection.session)
         state = recording.state(self.session.id)
         if not state.complete:
             raise UsageError(
@@ -210,13 +210,26 @@ def _is_pod_of(subject: str, only: str) -> bool:
     return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
 
 
-def _session(recording: Recording, number: int | None) -> Session:
-    sessions = [one for one in recording.sessions() if one.role != Role.CRI]
+def find_session(recording: Recording, number: int | None, roles: Sequence[str] = ()) -> Session:
+    """Return the session to play: a plugin connection, or preferably one with these roles.
+
+    Raises UsageError if there is none.
+    """
+    every = recording.sessions()
+    sessions = [one for one in every if one.is_connection or one.role in roles]
+    if not sessions and any(one.role == Role.V01 for one in every):
+        raise UsageError(
+            f"{recording.path}: contains only calls of NRI 0.1",
+            "replay them to a plugin of NRI 0.1, with --v01",
+        )
     if not sessions:
         raise UsageError(f"{recording.path}: contains no session", "use a recording with events")
     if number is None:
         # The first plugin of the chain received containers as created by the runtime.
         sessions.sort(key=lambda session: (session.plugin_index, session.id))
+        preferred = [one for one in sessions if one.role in roles]
+        if preferred:
+            return preferred[0]
         complete = (one for one in sessions if recording.state(one.id).complete)
         return next(complete, sessions[0])
     for session in sessions:

@@ -8,17 +8,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
 from nri_scope.differ.latency import Times, Timing
 from nri_scope.events import Event, Role, Session
+from nri_scope.nri import invocation
 from nri_scope.nri.events import Event as NriEvent
 
 from .limits import PLUGINS_MAX
 from .report_data import Link
 
 _NAMES = frozenset(event.name for event in NriEvent)
+_CALLS = _NAMES | frozenset(invocation.METHODS)
 _ROLES: dict[str, str] = {
     Role.LOGGER: "passive connection of nri-scope",
     Role.PROBE: "passive probe of nri-scope",
     Role.TAP: "tapped",
     Role.REPLAY: "replayed",
+    Role.V01: "plugin of NRI 0.1",
 }
 
 
@@ -41,7 +44,7 @@ class Links:
             return
         plugin = session.plugin
         self._events[plugin] = self._events.get(plugin, 0) + 1
-        if event.event in _NAMES:
+        if event.event in _CALLS:
             self._own.setdefault(plugin, Times()).add(event.took_ns, event.timeout_ns)
 
     def round(self, diff: RoundDiff) -> None:

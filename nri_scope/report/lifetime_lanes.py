@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import NameOf
-from nri_scope.events import Event, Gap, Role, Session
+from nri_scope.events import Event, Gap, Session
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
 from .report_data import Lane, Mark, Presence, Timeline
@@ -169,7 +169,7 @@ class Lanes:
     def _presences(self, sessions: Iterable[Session]) -> tuple[Presence, ...]:
         found: dict[str, list[tuple[int, int]]] = {}
         for one in sorted(sessions, key=lambda one: (one.plugin_index, one.id)):
-            if one.role == Role.CRI or (one.plugin not in found and len(found) >= PLUGINS_MAX):
+            if not one.is_connection or (one.plugin not in found and len(found) >= PLUGINS_MAX):
                 continue
             end = self.last_ns if one.ended_ns is None else one.ended_ns
             if end < self.first_ns or one.started_ns > self.last_ns:

@@ -87,6 +87,7 @@ _ROLES: dict[str, str] = {
     Role.TAP: "tapped plugin",
     Role.REPLAY: "replayed plugin",
     Role.CRI: "answers of the CRI",
+    Role.V01: "plugin of NRI 0.1",
 }
 
 

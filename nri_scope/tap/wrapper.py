@@ -14,20 +14,20 @@ rename. After an interruption, the next attempt completes the work or removes le
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from time import monotonic, sleep
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file
+
+from .replaced_file import copy_label, locked, sync_folders, usage_errors, write_file
 
 SHELL = "/bin/sh"
 
@@ -51,12 +51,6 @@ fi
 exec {program} "$@"
 """
 
-_LABEL = "security.selinux"
-
-LOCK_WAIT_S = 5.0
-"""Maximum time in seconds to wait for another process that wraps or unwraps a plugin in the same
-folder, which takes less than one second."""
-
 
 class State(Enum):
     """The state of a plugin's files, as found on disk."""
@@ -78,8 +72,7 @@ class Places:
 
     @classmethod
     def of(cls, plugin: Path) -> Places:
-        """Return the files of the plugin at ``plugin``; raise `UsageError` for any other name."""
-        parse_plugin_file(plugin.name)
+        """Return the files of the plugin at ``plugin``, which has any name in NRI 0.1."""
         # Links are resolved for the folder only: the plugin may be a link to its executable.
         return cls(Path(os.path.realpath(plugin.parent)) / plugin.name)
 
@@ -141,17 +134,25 @@ def _no_step(step: str) -> None:
 
 
 def wrap(
-    plugin: Path, starter: bytes, instructions: bytes, step: Callable[[str], None] = _no_step
+    plugin: Path,
+    starter: bytes,
+    instructions: bytes,
+    step: Callable[[str], None] = _no_step,
+    *,
+    any_name: bool = False,
 ) -> Places:
     """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if Python works.
 
     The arguments of ``starter`` are the name under which the runtime called the wrapper, and the
-    runtime's arguments; ``instructions`` and the original are in the folder of ``starter``.
+    runtime's arguments; ``instructions`` and the original are in the folder of ``starter``. Plugins
+    of NRI 0.1 have ``any_name``, others ``NN-name``.
     ``step`` is called with the name of each step before the step. `UsageError` means that nothing
     was changed.
     """
+    if not any_name:
+        parse_plugin_file(plugin.name)
     places = Places.of(plugin)
-    with _usage_errors(places), _locked(places):
+    with usage_errors(places.place), locked(places.place.parent, _missing(places)):
         _check_wrappable(places)
         try:
             _prepare(places, starter, instructions, step)
@@ -163,7 +164,7 @@ def wrap(
             raise
         # The plugin is wrapped even if the folders cannot be synced.
         with contextlib.suppress(OSError):
-            _sync(places.place.parent, places.folder)
+            sync_folders(places.place.parent, places.folder)
     return places
 
 
@@ -198,13 +199,13 @@ def _prepare(
         step("second name")
         os.link(places.place, places.original, follow_symlinks=False)
     step("instructions")
-    _write(places.instructions, instructions, 0o600)
+    write_file(places.instructions, instructions, 0o600)
     step("starter")
-    _write(places.starter, starter, 0o644)
+    write_file(places.starter, starter, 0o644)
     step("wrapper")
-    _write(places.draft, _wrapper(places), 0o600)
+    write_file(places.draft, _wrapper(places), 0o600)
     _copy_access(places.draft, places.place)
-    _sync(places.folder, places.folder.parent, places.place.parent)
+    sync_folders(places.folder, places.folder.parent, places.place.parent)
 
 
 def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
@@ -213,7 +214,7 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
     `UsageError` means that nothing was changed.
     """
     places = Places.of(plugin)
-    with _usage_errors(places), _locked(places):
+    with usage_errors(places.place), locked(places.place.parent, _missing(places)):
         found = places.state()
         match found:
             case State.PLAIN if not places.folder.is_dir():
@@ -233,7 +234,7 @@ def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
             case State.WRAPPED | State.GONE:
                 step("in place")
                 os.rename(places.original, places.place)  # noqa: PTH104
-                _sync(places.place.parent, places.folder)
+                sync_folders(places.place.parent, places.folder)
             case _:
                 pass
         _remove_leftovers(places, step)
@@ -317,31 +318,7 @@ def _copy_access(wrapper: Path, original: Path) -> None:
     # The shell must be able to read the wrapper, unlike an executable. Setuid bits have no effect
     # on scripts; the original keeps them.
     wrapper.chmod(status.st_mode & 0o777 | 0o400)
-    # Some systems have no labels.
-    with contextlib.suppress(OSError):
-        os.setxattr(wrapper, _LABEL, os.getxattr(original, _LABEL))
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file atomically: under its name, it is never incomplete."""
-    part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(part, flags, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
-def _sync(*folders: Path) -> None:
-    """Sync folders in this order, so that after a power failure no later step is on disk alone."""
-    for folder in folders:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    copy_label(wrapper, original)
 
 
 def _missing(places: Places) -> UsageError:
@@ -379,46 +356,3 @@ def _starts_with(path: Path, data: bytes) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(data)) == data
-
-
-@contextlib.contextmanager
-def _locked(places: Places) -> Iterator[None]:
-    """Lock the plugin folder against other processes that wrap or unwrap plugins.
-
-    The lock is on the folder itself, as the folder must not contain a lock file.
-    """
-    folder = places.place.parent
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        raise _missing(places) from None
-    try:
-        deadline = monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if monotonic() > deadline:
-                    raise UsageError(
-                        f"{folder} is locked by another process, maybe by --wrap or --unwrap",
-                        "try again later",
-                    ) from None
-                sleep(0.02)
-            except OSError:
-                # Some file systems, such as NFS, cannot lock folders.
-                break
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _usage_errors(places: Places) -> Iterator[None]:
-    """Translate OSError to UsageError."""
-    try:
-        yield
-    except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        hint = "run it as root" if isinstance(error, PermissionError) else ""
-        raise UsageError(f"{error.filename or places.place}: {words}", hint) from error

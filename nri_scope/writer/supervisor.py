@@ -227,6 +227,11 @@ class WriterProcess:
         """Print a plugin's line, if the writer prints, without recording it."""
         self._put(ShownLine(at_ns, plugin, stream, text))
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Approximate memory of the entries that were not yet sent to the writer."""
+        return self._inbox.waiting_bytes
+
     def _put(self, entry: ControlEntry) -> None:
         self._inbox.put_control(entry)
         if not self._is_scheduled:

@@ -39,6 +39,7 @@ OFFLINE = {
     "blame": ("FILE shop/web/app", 0, r"created by event \d+"),
     "demo": ("--speed 1000 -o new.nriscope.db", 0, r"Recorded in$"),
     "doctor": ("--socket none", 1, r"^1 ok|failed"),
+    "v01": ("install --conf conf.json --spool spool", 0, r"^installed in "),
     "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
     "shrink": ("FILE -o new.nriscope.db --max-replays 1 -- ./plugin", 0, r"^wrote new\."),
     "new-plugin": ("my-plugin", 0, r"^my-plugin/my_plugin\.py$"),

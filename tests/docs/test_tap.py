@@ -19,8 +19,8 @@ PAGE = (ROOT / "docs" / "tap.md").read_text(encoding="utf-8")
 
 def test_the_page_names_every_option_and_only_existing_ones() -> None:
     options = {opt for param in command.params for opt in param.opts if opt.startswith("--")}
-    named = set(re.findall(r"`(?:tap )?(--[a-z-]+)", PAGE)) | set(
-        re.findall(r"tap (--[a-z-]+)", PAGE)
+    named = set(re.findall(r"`(?:tap )?(--[a-z0-9-]+)", PAGE)) | set(
+        re.findall(r"tap (--[a-z0-9-]+)", PAGE)
     )
     assert options - named == {"--output", "--socket"}  # -o, and the common option
     assert named <= options

@@ -83,6 +83,8 @@ class Programs:
 
     runtime: Path
     plugin: Path
+    adapter: Path | None = None
+    """The program that makes requests of NRI 0.1; for the newest version only."""
 
 
 @cache
@@ -91,8 +93,10 @@ def build(variant: Variant) -> Programs:
 
     With CI set in the environment, a missing Go or module raises RuntimeError instead.
     """
-    folder = _built(variant.name.lower(), variant.value, "refruntime", "refplugin")
-    return Programs(runtime=folder / "refruntime", plugin=folder / "refplugin")
+    programs = ("refruntime", "refplugin", *(("refadapter",) if variant.dedicated else ()))
+    folder = _built(variant.name.lower(), variant.value, *programs)
+    adapter = folder / "refadapter" if variant.dedicated else None
+    return Programs(folder / "refruntime", folder / "refplugin", adapter)
 
 
 @cache

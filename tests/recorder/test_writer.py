@@ -14,7 +14,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import KILLED, CapturedCall, Event, Gap
+from nri_scope.events import KILLED, CapturedCall, Event, Gap, Role
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema import APPLICATION_ID, VERSION
@@ -88,6 +88,20 @@ class TestSessions:
             (gap,) = recording.gaps()
         assert (gap.from_ns, gap.to_ns) == (event.at_ns, later.started_ns)
         assert (gap.reason, gap.lost) == (KILLED, None)
+
+    def test_of_nri_0_1_make_and_end_no_such_gap(self, path: Path) -> None:
+        # The spool keeps the requests that arrive without a recorder.
+        spooled = replace(a_start("-konfine"), role=Role.V01)
+        later = replace(a_start(), started_ns=a_start().started_ns + 10**12)
+        for sessions in ([a_start(), spooled], [replace(spooled, started_ns=NOW + 10**11), later]):
+            recorder = Recorder.open(path)
+            for start in sessions:
+                number = recorder.begin_session(start)
+                recorder.capture(number, an_item(wall_ns=start.started_ns))
+            recorder.close()
+        with Recording.open(path) as recording:
+            (gap,) = recording.gaps()
+        assert (gap.from_ns, gap.to_ns) == (NOW, later.started_ns)
 
 
 def test_gaps_and_notes_are_stored(path: Path) -> None:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event, Role, SessionStart
 from nri_scope.filter import parse
+from nri_scope.nri.plain import plain_json
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.cri_answers import reply_as_plain, requested_container_id, status_request
+from nri_scope.recording.cri_answers import requested_container_id, status_request
 from nri_scope.recording.display import runtime
 from nri_scope.recording.documents import document
 from nri_scope.recording.reader import Recording
@@ -171,7 +172,7 @@ def test_other_bytes_are_not_parsed_as_a_status_request(request: bytes) -> None:
 
 
 def test_an_empty_answer_is_an_empty_object() -> None:
-    assert reply_as_plain(b"") == {}
+    assert plain_json(b"") == {}
 
 
 def test_a_cri_session_has_no_nri_version(path: Path) -> None:

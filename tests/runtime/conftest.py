@@ -22,12 +22,16 @@ from tests.runtime.testbed.packages import (
 @pytest.fixture(scope="session", params=list(SUITES), ids=lambda series: f"containerd-{series}")
 def binaries(request: pytest.FixtureRequest) -> Binaries:
     """Each containerd series; an unavailable one fails unless it is best effort."""
+    return binaries_of(str(request.param))
+
+
+def binaries_of(series: str) -> Binaries:
+    """Return the binaries of a series, for processes in a private mount namespace."""
     try:
         check_machine()
     except TestbedError as error:
         pytest.exit(str(error), returncode=1)
     mount_namespace.enter()
-    series = str(request.param)
     try:
         return containerd_binaries(series)
     except SeriesUnavailable as error:

@@ -155,7 +155,8 @@ class Rounds:
         its own, and does not end the open round.
         """
         session = self.sessions.get(event.session)
-        if session is None:
+        if session is None or session.role == Role.V01:
+            # NRI 0.1 has no chain of connections.
             return None
         self._presence.hear(event)
         if self._open and request == self._open[-1].request:
@@ -243,7 +244,7 @@ class Rounds:
         runtime, last = one.stations[0].session.runtime_name, one.stations[-1].event
         for session in self._presence.during(self.sessions, one.first, last, self.gaps):
             if (
-                session.role != Role.CRI
+                session.is_connection
                 and session.runtime_name == runtime
                 and bit
                 and (session.mask == 0 or session.mask & bit)

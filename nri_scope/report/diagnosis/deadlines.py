@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
 from nri_scope.differ.render import wording
-from nri_scope.events import Event, Role
+from nri_scope.events import Event
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import duration
@@ -59,7 +59,7 @@ class Times(Detector):
     def see(self, event: Event) -> None:
         """Check the time of one connection."""
         session = self._scene.sessions.get(event.session)
-        if session is None or session.role == Role.CRI or not self._scene.wanted(event):
+        if session is None or not session.is_connection or not self._scene.wanted(event):
             return
         # Set-up requests and a plugin's own calls have other deadlines.
         own = is_plugins_call(event.method, event.mark)

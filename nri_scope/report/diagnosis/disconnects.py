@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.rounds import CREATE
 from nri_scope.differ.render import wording
-from nri_scope.events import Event, Role, Session
+from nri_scope.events import Event, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording.display import duration
 from nri_scope.wire.status import Code
@@ -111,7 +111,7 @@ class Vanished(Detector):
 
     def _is_plugin(self, number: int) -> bool:
         session = self._scene.sessions.get(number)
-        return session is not None and session.role != Role.CRI
+        return session is not None and session.is_connection
 
     def _reconnected(self, plugin: str) -> None:
         gone = self._gone.pop(plugin, None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from nri_scope.events import Event, Role
+from nri_scope.events import Event
 from nri_scope.nri.events import Event as NriEvent
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -91,7 +91,7 @@ class Order(Detector):
         """Process the next event of a connection."""
         self._sequence.see(event)
         session = self._scene.sessions.get(event.session)
-        if session is None or session.role == Role.CRI:
+        if session is None or not session.is_connection:
             return
         if event.event in _POD_RANKS and event.pod_id:
             self._pod(event)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render import wording
-from nri_scope.events import Event, Role
+from nri_scope.events import Event
 
 from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Detector, RecordingFacts
@@ -41,7 +41,7 @@ class Names(Detector):
     def see(self, event: Event) -> None:
         """Check whether events of two connections with the same name alternate."""
         session = self._scene.sessions.get(event.session)
-        if session is None or session.role == Role.CRI:
+        if session is None or not session.is_connection:
             return
         newest = self._newest.get(event.plugin)
         if newest != event.session:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nri_scope.events import Event, Role
+from nri_scope.events import Event
 from nri_scope.nri.events import Event as NriEvent
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -79,7 +79,7 @@ class Missed(Detector):
 
     def _is_unknown(self, event: Event) -> bool:
         session = self._scene.sessions.get(event.session)
-        if session is None or session.role == Role.CRI or not self._sequence.is_whole(session.id):
+        if session is None or not session.is_connection or not self._sequence.is_whole(session.id):
             return False
         if session.mask and not session.mask & _CREATE_BIT:
             return False

@@ -14,7 +14,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nri_scope.events import CONTAINER_STATUS, Role
+from nri_scope.events import CONTAINER_STATUS
+from nri_scope.nri import invocation
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.rows import optional_numbers_of
 from nri_scope.recording.sqlite_errors import recording_errors
@@ -40,7 +41,10 @@ _NOTIFICATIONS = (
     "PostUpdateContainer",
 )
 """Events that may occur between a change of a container and the CRI's status of it."""
-_OUTSIDE_ROUNDS = ("RegisterPlugin", "Configure", "UpdateContainers", "ContainerStatus", "Shutdown")
+_OUTSIDE_ROUNDS = (
+    *("RegisterPlugin", "Configure", "UpdateContainers", "ContainerStatus", "Shutdown"),
+    *invocation.METHODS,
+)
 """Calls that concern one connection only, which may occur during a round."""
 
 _Row = tuple[int | None, ...]
@@ -130,7 +134,7 @@ class _Context:
             was_open = at < len(times) and (
                 session.ended_ns is None or times[at] <= session.ended_ns
             )
-            if was_open and session.role != Role.CRI:
+            if was_open and session.is_connection:
                 self.sessions.add(number)
 
     def _require(self, subject: _Subject, until: int) -> None:

@@ -21,7 +21,7 @@ from nri_scope.recorder.encode import (
 from nri_scope.recorder.name_table import Names
 from nri_scope.recorder.ring import Ring
 from nri_scope.recording.blobs import ObjectKind as Content
-from nri_scope.recording.cri_answers import is_container_status
+from nri_scope.recording.plain_messages import has_parts
 from nri_scope.recording.sqlite_text import storable
 
 from ..redaction import NameKind
@@ -72,7 +72,7 @@ class Copying:
         pod = container = rest = None
         put = self.objects.put
         decoded = None
-        if not mark and not is_container_status(event):
+        if has_parts(event):
             decoded = decode_request(event.method, request, one.service)
             mark = decoded.mark
         if decoded is None or decoded.message is None:

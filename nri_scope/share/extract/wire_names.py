@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
+from nri_scope.nri import invocation
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 
@@ -15,7 +16,14 @@ NRI_NAMES = frozenset(
     }
 )
 """The names of NRI's methods, services and events."""
-_KNOWN = NRI_NAMES | {"", CONTAINER_STATUS, CRI_SERVICE}
+_KNOWN = NRI_NAMES | {
+    "",
+    CONTAINER_STATUS,
+    CRI_SERVICE,
+    *invocation.METHODS,
+    invocation.INVOKE,
+    invocation.SERVICE,
+}
 
 
 def is_known(name: str) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from nri_scope.events import CRI_SERVICE, Event, Gap, Session
+from nri_scope.nri import invocation
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.cri_answers import is_container_status
@@ -47,6 +48,7 @@ OWN_WORDS = (
     *("gap: left out", "gap: not observed", "plugin connection ", "container "),
     *(code.name for code in Code),
     *(f"{method.service}/{name}" for name, method in METHODS.items()),
+    *invocation.METHODS,
 )
 """Texts that this format itself writes; the leak scan ignores them."""
 
@@ -84,12 +86,13 @@ class _Traces:
         self.connections[event.session] = max(self.connections.get(event.session, end_ns), end_ns)
         about_cri = is_container_status(event)
         is_client = about_cri or is_plugins_call(event.method, event.mark)
+        is_v01 = invocation.is_invocation(event.method, event.mark)
         service = CRI_SERVICE if about_cri else _service(event.method)
         code = event.status_code
         code_name = Code(code).name if code in _CODES else str(code)
         session = self.sessions.get(event.session)
         attributes: dict[str, Value] = {
-            "rpc.system.name": "grpc" if about_cri else "ttrpc",
+            "rpc.system.name": "" if is_v01 else "grpc" if about_cri else "ttrpc",
             "rpc.method": f"{service}/{event.method}" if service else event.method,
             "rpc.status_code": code_name,
             "error.type": code_name if code else "",

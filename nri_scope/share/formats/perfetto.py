@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import IO
 
-from nri_scope.events import Event, Gap, Note, Role, Session
+from nri_scope.events import Event, Gap, Note, Session
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_text import HIGHEST
@@ -183,7 +183,7 @@ class _Trace:
         if subject is None:
             return
         # Requests to the CRI do not change a state.
-        if session is None or session.role != Role.CRI:
+        if session is None or session.is_connection:
             state_before = subject.state
             subject.update(self.packets, event)
             if not subject.state and state_before:

@@ -9,6 +9,7 @@ from typing import Any
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import EVENT_TEXTS, CapturedCall
+from nri_scope.nri import invocation
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.inbox import (
     Begin,
@@ -56,7 +57,8 @@ class SourceRedaction:
     def redact_call(self, call: CapturedCall) -> CapturedCall:
         """Return an event, redacted for writing."""
         redactor = self._redactor
-        known = call.method in METHODS
+        is_invocation = call.service == invocation.SERVICE
+        known = call.method in METHODS or is_invocation
         # The request must come first: it sets the container to which the other texts belong.
         request = redactor.request(call.method, call.request, service=call.service)
         reply = redactor.reply(call.method, call.reply, service=call.service)
@@ -68,7 +70,7 @@ class SourceRedaction:
             method=call.method if known else redactor.text(call.method, "event.method"),
             request=request,
             reply=reply,
-            service=redactor.text(call.service, "event.service"),
+            service=call.service if is_invocation else redactor.text(call.service, "event.service"),
             metadata=tuple(
                 redactor.keyed(key, value, "tapped.metadata") for key, value in call.metadata
             ),

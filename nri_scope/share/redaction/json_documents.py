@@ -251,9 +251,10 @@ def _reject_constant(constant: str) -> Plain:
 
 
 def note_names(engine: Engine, status: dict[str, Plain]) -> None:
-    """Note the names in a container's verbose status that stay visible."""
-    for part in "runtimeSpec", "config":
-        spec = status.get(part)
+    """Note the names in a container's verbose status, or in a request of NRI 0.1, that stay
+    visible.
+    """
+    for spec in (*map(status.get, ("runtimeSpec", "config", "spec")), status):
         if not isinstance(spec, dict):
             continue
         for member in "annotations", "labels":

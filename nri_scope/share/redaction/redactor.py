@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
+from nri_scope.nri import invocation
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.plain import Plain
 from nri_scope.oci.paths import pointer as joined
@@ -153,6 +154,8 @@ class Redactor:
                 return self._opaque(message, "request")
             self._scope = scopes.container(container)
             return message
+        if method in invocation.METHODS and service in {invocation.SERVICE, ""}:
+            return self._invocation(message)
         known = METHODS.get(method)
         if known is None or (service and service != known.service):
             self._scope = scopes.content(method, message)
@@ -170,7 +173,9 @@ class Redactor:
         """Return the redacted reply to the last request."""
         self._engine.work.decode(message)
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
-            return self._container_status(message)
+            return self._json(message, "reply")
+        if service == invocation.SERVICE or (method in invocation.METHODS and not service):
+            return self._json(message, "reply")
         known = METHODS.get(method)
         if known is None or (service and service != known.service):
             return self._opaque(message, "reply")
@@ -196,14 +201,30 @@ class Redactor:
         with engine.within(self._scope):
             return engine.redact_part(f"{message.DESCRIPTOR.name} ".encode() + content, redact)
 
-    def _container_status(self, content: bytes) -> bytes:
+    def _invocation(self, content: bytes) -> bytes:
+        """Return a redacted request of NRI 0.1, whose ids remain those of its pod and container."""
+        subject = invocation.parse_request(content)
+        if subject is None:
+            self._scope = self._engine.scopes.content(invocation.INVOKE, content)
+            return self._opaque(content, "request")
+        scopes, pod, container = self._engine.scopes, subject.pod, subject.container
+        self._scope = (
+            scopes.pod(pod.id)
+            if container is None
+            else scopes.container(container.id, pod.id, container.name)
+        )
+        return self._json(content, "request", ids=("id", "sandboxID"))
+
+    def _json(self, content: bytes, place: str, *, ids: Sequence[str] = ()) -> bytes:
+        """Return a redacted JSON object; ``ids``: members with ids of pods and containers."""
         if not content:
             return content
         status = json_documents.parse_json(content)
         if not isinstance(status, dict):
-            return self._opaque(content, "reply")
+            return self._opaque(content, place)
         try:
-            redacted: Plain = status
+            kept = {key: self.id(str(status[key])) for key in ids if key in status}
+            redacted: Plain = {key: value for key, value in status.items() if key not in kept}
             self._engine.begin_message(is_part=True)
             with self._engine.within(self._scope):
                 json_documents.note_names(self._engine, status)
@@ -215,9 +236,11 @@ class Redactor:
                     )
                     if redacted == before:
                         break
+            if kept and isinstance(redacted, dict):
+                redacted = {**redacted, **kept}
             return content if redacted == status else json_documents.dump_json(redacted).encode()
         except (RecursionError, UnicodeEncodeError):
-            return self._opaque(content, "reply")
+            return self._opaque(content, place)
 
     def _opaque(self, content: bytes, place: str) -> bytes:
         if not content or not self._engine.is_on("unreadable"):

@@ -17,7 +17,6 @@ from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
-from nri_scope.events import Role
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 
@@ -82,7 +81,7 @@ def _session(recording: Recording, shown: ShownEvents) -> int | None:
     """Return the session of the first event to replay; None if all events are included."""
     if shown.selection.is_all:
         return None
-    sessions = {one.id for one in recording.sessions() if one.role != Role.CRI}
+    sessions = {one.id for one in recording.sessions() if one.is_connection}
     for number in shown.numbers[:_MAX_EXAMINED]:
         event = recording.event(number)
         if event is not None and event.session in sessions:

@@ -94,6 +94,8 @@ def of_session(session: Session) -> Iterator[StyledLine]:
         lasted = duration(max(0, session.ended_ns - session.started_ns))
         yield _fact("ended", _moment(session.ended_ns), f"  (after {lasted})")
         yield _fact("reason", session.end_reason or "unknown")
+    if not session.is_connection:
+        return
     yield _fact("deadlines", *_deadlines(session))
     mask = f"0x{session.mask:x}" if session.mask else "all events: the plugin set no mask"
     yield _fact("events", mask)

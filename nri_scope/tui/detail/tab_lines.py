@@ -12,10 +12,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nri_scope.events import Event
+from nri_scope.nri.invocation import is_invocation
 from nri_scope.nri.plain import MALFORMED, RAW, Plain
 from nri_scope.recording import lookup
 from nri_scope.recording.display import mark_words
-from nri_scope.recording.documents import reply_of, request_of
+from nri_scope.recording.plain_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.styled_text import spans_of
@@ -100,6 +101,10 @@ def _container(
         return
     request = request_of(event, recording.request(event.id))
     fields = request if isinstance(request, dict) else {}
+    if is_invocation(event.method, event.mark):
+        yield from _note("NRI 0.1 sends this part of the spec:")
+        yield from yaml_lines({"spec": fields.get("spec"), "labels": fields.get("labels")}, stop)
+        return
     for kind in ("container", "pod"):
         message = fields.get(kind)
         if not isinstance(message, dict) or (kind == "pod" and event.container_id):
@@ -179,7 +184,7 @@ def _raw(
         yield from yaml_lines(
             {"status": {"code": event.status_code, "message": event.status_message}}, stop
         )
-    else:
+    if reply or not event.status_code:
         yield from _message("reply", reply_of(event, reply), reply, stop)
 
 

@@ -141,7 +141,7 @@ class CallCounts:
         if self.where is not None:
             return False
         # Most recordings have a single passive connection, which shows no plugin's time.
-        chain = [session for session in self.sessions if session.role != Role.CRI]
+        chain = [session for session in self.sessions if session.is_connection]
         return any(session.role not in _PASSIVE for session in chain) or sessions_overlap(chain)
 
     def _assemble_rounds(self, recording: Recording) -> bool:

@@ -89,7 +89,7 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
     # Events left out of an extract were not lost; they have rows of their own.
     gaps = [gap for gap in look.gaps if not gap.is_left_out]
     # Prefer plugin connections: a CRI session does not show the NRI version.
-    newest = max(sessions, key=lambda one: (one.role != Role.CRI, one.id), default=None)
+    newest = max(sessions, key=lambda one: (one.is_connection, one.id), default=None)
     runtime = display.runtime(newest) if newest is not None else ""
     return Facts(
         path=path,

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from nri_scope.errors import NriScopeError
+from nri_scope.errors import NriScopeError, RpcError
 from tests.cri.driver import CriDriver
 
 from . import leftovers
@@ -69,7 +69,7 @@ class Containerd:
         process = await self._boot()
         self._process = process
         if self._cri is None:
-            self._cri = await CriDriver.connect(self.layout.cri_socket)
+            self._cri = await self._connect()
             await self._import_images()
         if not await self.cri.ready():
             raise self._failure("containerd serves, but reports that it is not ready")
@@ -111,7 +111,8 @@ class Containerd:
 
         :raises TestbedError: processes, mounts, cgroups or files are left behind.
         """
-        with contextlib.suppress(NriScopeError):  # remaining processes are killed below
+        # Remaining processes are killed below.
+        with contextlib.suppress(NriScopeError, TestbedError):
             if self._process is not None and self._process.returncode is None:
                 await self.remove_pods()
         await self.stop()
@@ -151,6 +152,17 @@ class Containerd:
                 await process.wait()
                 raise self._failure("containerd did not come up") from None
         return process
+
+    async def _connect(self) -> CriDriver:
+        # containerd 1.6 notifies before its CRI service is initialized.
+        async with asyncio.timeout(BOOT_TIMEOUT):
+            while True:
+                try:
+                    return await CriDriver.connect(self.layout.cri_socket)
+                except RpcError as error:
+                    if "not initialized" not in error.message:
+                        raise
+                await asyncio.sleep(0.01)
 
     async def _import_images(self) -> None:
         archive = self.layout.folder / "images.tar"

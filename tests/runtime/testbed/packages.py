@@ -22,6 +22,9 @@ from pathlib import Path
 SUITES = {"1.7": "trixie", "2.1": "sid"}
 """containerd series → Debian suite. The version in sid changes: 2.1 is best effort."""
 
+BEFORE_NRI = {"1.6": "bookworm"}
+"""The same for a series with NRI 0.1 only."""
+
 BEST_EFFORT = frozenset({"2.1"})
 
 NEEDED = {
@@ -93,8 +96,12 @@ def locked(name: str) -> Iterator[None]:
         yield
 
 
+def _suite(series: str) -> str:
+    return (SUITES | BEFORE_NRI)[series]
+
+
 def _fetch(series: str, folder: Path) -> None:
-    suite = SUITES[series]
+    suite = _suite(series)
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as name:
         work = Path(name)
         for part in ("lists/partial", "cache/archives/partial"):
@@ -139,7 +146,7 @@ def _apt(arguments: list[str], work: Path, series: str) -> None:
         complaints = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W:"))]
         reason = complaints[0] if complaints else f"exit status {done.returncode}"
         raise SeriesUnavailable(
-            f"no containerd {series} from Debian {SUITES[series]}: apt-get {arguments[0]}: {reason}"
+            f"no containerd {series} from Debian {_suite(series)}: apt-get {arguments[0]}: {reason}"
         )
 
 

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record the spool of NRI 0.1, which the recording plugin and wrapped plugins write.
+
+The spool has a folder for each plugin. An invocation is a group of files there: ``PID-N.in`` is the
+request, ``.out`` the result, and ``.err`` the plugin's standard error. ``.v1``, written last, makes
+the group complete; that of a wrapped plugin contains its exit status and times as JSON. 1 is the
+version of this format. The time of an invocation is that of its files. Each byte of ``lost`` is a
+request that was not spooled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, monotonic_ns, time_ns
+
+from nri_scope.errors import UsageError
+from nri_scope.events import CapturedCall, Role, SessionStart
+from nri_scope.nri import invocation
+from nri_scope.recorder.sink import PrintSink
+from nri_scope.recording.display import many
+
+POLL_S = 0.25
+"""Seconds between two looks into the spool."""
+TURN, TURN_BYTES = 256, 8 << 20
+"""Maximum number of invocations, and of their bytes, that are read at once."""
+AHEAD_BYTES = 8 << 20
+"""Bytes in the recorder's queue above which invocations stay in the spool."""
+STOP_S = 10.0
+"""Maximum time in seconds to record what is still in the spool at the end; the rest stays there."""
+PLUGINS_MAX = 100
+LOST_MAX = 1 << 30
+"""Maximum number of requests that one gap counts as lost."""
+NAMES_MAX = 20_000
+"""Maximum number of file names that are read in one plugin's folder; the recording plugin stops at
+fewer."""
+LINES_MAX = 1_000
+"""Maximum number of recorded lines of one invocation's standard error."""
+ABANDONED_NS = 2 * 10**9
+"""Age of an incomplete group above which its process is checked."""
+
+_UNUSABLE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EIO)
+_REQUEST, _RESULT, _ERRORS, _COMPLETE = ".in", ".out", ".err", ".v1"
+_LOST = "lost"
+FAILED = 2
+"""google.rpc.Code (UNKNOWN) of an invocation after which the client ends the chain."""
+NOT_SPOOLED = "the spool of NRI 0.1 was full, or could not be written"
+
+
+@dataclass(frozen=True, slots=True)
+class Invoked:
+    """An invocation from the spool."""
+
+    call: CapturedCall
+    stem: str
+    version: str
+    printed: tuple[str, ...]
+    """Lines of the plugin's standard error."""
+
+
+@dataclass(slots=True)
+class PluginSpool:
+    """The folder of one plugin. All files are opened relative to it, without following links."""
+
+    name: str
+    folder: int
+    foreign: int = 0
+    """Number of invocations in a format of another version."""
+    recorded: set[str] = field(default_factory=set)
+    """Names of recorded groups that could not be removed."""
+
+    def waiting(self) -> list[str]:
+        """Return the names, without suffix, of the groups to read, oldest first."""
+        names: set[str] = set()
+        with os.scandir(self.folder) as found:
+            for count, one in enumerate(found):
+                if count == NAMES_MAX:
+                    break
+                names.add(one.name)
+        self.foreign = sum(
+            name.rpartition(".v")[2].isdecimal() and not name.endswith(_COMPLETE) for name in names
+        )
+        ready: list[tuple[int, str]] = []
+        for name in names:
+            stem = name.removesuffix(_REQUEST)
+            if (
+                stem == name
+                or stem in self.recorded
+                or any(f"{stem}.v{n}" in names for n in range(2, 10))
+            ):
+                continue
+            at_ns = self._time(name)
+            if f"{stem}{_COMPLETE}" in names or self._is_abandoned(stem, at_ns):
+                ready.append((at_ns, stem))
+        return [stem for _, stem in sorted(ready)]
+
+    def read(self, stem: str) -> Invoked:
+        """Return a group."""
+        at_ns = self._time(stem + _REQUEST)
+        request, result = self._read(stem + _REQUEST), self._read(stem + _RESULT)
+        complete = self._read(stem + _COMPLETE)
+        facts = _facts(complete or b"")
+        took_ns = facts.get("took_ns")
+        if took_ns is None:
+            took_ns = max(0, self._time(stem + _COMPLETE) - at_ns) if complete is not None else 0
+        code, words = 0, ""
+        if request is None:
+            request, code, words = b"", FAILED, "the request is not a readable file"
+        elif complete is None:
+            code, words = FAILED, "the process ended before it had spooled the whole invocation"
+        else:
+            words = invocation.result_problem(result or b"")
+            code = FAILED if words else 0
+        subject = invocation.parse_request(request)
+        status = facts.get("status", 0)
+        call = CapturedCall(
+            wall_ns=facts.get("began_ns", at_ns),
+            mono_ns=max(0, monotonic_ns() - (time_ns() - at_ns)),
+            method=invocation.INVOKE if subject is None else subject.method,
+            request=request,
+            reply=result or b"",
+            status_code=code,
+            status_message=words,
+            took_ns=max(0, took_ns),
+            timeout_ns=0,
+            service=invocation.SERVICE,
+            held_ns=None if facts.get("held_ns") is None else max(0, facts["held_ns"]),
+            metadata=(("exit-status", str(status)),) if "status" in facts else (),
+        )
+        errors = (self._read(stem + _ERRORS) or b"").decode(errors="replace").splitlines()
+        version = subject.version if subject is not None else ""
+        return Invoked(call, stem, version, tuple(errors[:LINES_MAX]))
+
+    def remove(self, stem: str) -> None:
+        """Remove a recorded group. Raises OSError; the group is not read again."""
+        self.recorded.add(stem)
+        # The request last: without it, the other files would not belong to a group.
+        for suffix in (_RESULT, _ERRORS, _COMPLETE, _REQUEST):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(stem + suffix, dir_fd=self.folder)
+        self.recorded.discard(stem)
+
+    def take_lost(self) -> tuple[int, int, int] | None:
+        """Return how many requests were not spooled, and from when to when; None for none."""
+        # The requests are read even if this is not a file, or cannot be removed.
+        with contextlib.suppress(OSError):
+            status = os.stat(_LOST, dir_fd=self.folder, follow_symlinks=False)
+            # Renamed first: the recording plugin may be about to add a byte.
+            os.rename(_LOST, f"{_LOST}.read", src_dir_fd=self.folder, dst_dir_fd=self.folder)
+            count = os.stat(f"{_LOST}.read", dir_fd=self.folder, follow_symlinks=False).st_size
+            os.unlink(f"{_LOST}.read", dir_fd=self.folder)
+            if stat.S_ISREG(status.st_mode) and count:
+                return min(count, LOST_MAX), status.st_mtime_ns, time_ns()
+        return None
+
+    def close(self) -> None:
+        """Close the folder."""
+        os.close(self.folder)
+
+    def _time(self, name: str) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(name, dir_fd=self.folder, follow_symlinks=False).st_mtime_ns
+        return time_ns()
+
+    def _is_abandoned(self, stem: str, at_ns: int) -> bool:
+        """Return whether the process that should complete a group has ended."""
+        number = stem.partition("-")[0]
+        if time_ns() - at_ns < ABANDONED_NS:
+            return False
+        return not (number.isdecimal() and len(number) < 10 and Path(f"/proc/{number}").exists())
+
+    def _read(self, name: str) -> bytes | None:
+        """Return the content of a file; None if it is missing or not usable. Raises OSError for
+        conditions that may pass, such as too many open files.
+        """
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, dir_fd=self.folder)
+        except OSError as error:
+            if error.errno in _UNUSABLE:
+                return None
+            raise
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > invocation.REQUEST_MAX:
+            os.close(descriptor)
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(invocation.REQUEST_MAX)
+
+
+@dataclass(slots=True)
+class SpoolRecorder:
+    """Moves invocations from a spool to a recording, with one session for each plugin."""
+
+    path: Path
+    sink: PrintSink
+    say: Callable[[str], None]
+    waiting_bytes: Callable[[], int]
+    """Bytes in the queue of `sink`."""
+    sessions: int = 0
+    _plugins: dict[str, PluginSpool] = field(default_factory=dict)
+    _handles: dict[str, int] = field(default_factory=dict)
+    _said: set[str] = field(default_factory=set)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        """Make `run` record what is still in the spool, and return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Record until `stop`."""
+        until = float("inf")
+        while True:
+            is_last, more = self._stop.is_set(), self.waiting_bytes() > AHEAD_BYTES
+            if is_last:
+                until = min(until, monotonic() + STOP_S)
+            try:
+                if more:
+                    await asyncio.sleep(POLL_S)
+                else:
+                    more = self._record(await asyncio.to_thread(self._read))
+            except (OSError, UsageError) as error:
+                words = (
+                    str(error) if isinstance(error, UsageError) else error.strerror or str(error)
+                )
+                self._say_once(f"{self.path}: {words.lower()}")
+            if is_last and (not more or monotonic() > until):
+                break
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), 0 if more or is_last else POLL_S)
+        for handle in self._handles.values():
+            self.sink.end_session(handle, "the recorder stopped", time_ns())
+        for plugin in self._plugins.values():
+            plugin.close()
+
+    def _read(self) -> list[tuple[PluginSpool, list[Invoked], tuple[int, int, int] | None]]:
+        self._find_plugins()
+        found = []
+        for plugin in self._plugins.values():
+            invoked: list[Invoked] = []
+            size = 0
+            for stem in plugin.waiting()[:TURN]:
+                invoked.append(plugin.read(stem))
+                size += len(invoked[-1].call.request) + len(invoked[-1].call.reply)
+                if size > TURN_BYTES:
+                    break
+            found.append((plugin, invoked, plugin.take_lost()))
+        return found
+
+    def _find_plugins(self) -> None:
+        for name, plugin in list(self._plugins.items()):
+            if not os.fstat(plugin.folder).st_nlink:
+                # Removed with the recording plugin, which may be installed again.
+                plugin.close()
+                del self._plugins[name]
+        for name in sorted(os.listdir(self.path))[:PLUGINS_MAX]:  # noqa: PTH208
+            if name in self._plugins or not invocation.TYPE.fullmatch(name):
+                continue
+            with contextlib.suppress(NotADirectoryError, FileNotFoundError):
+                self._plugins[name] = PluginSpool(name, open_folder(self.path / name))
+
+    def _record(
+        self, found: list[tuple[PluginSpool, list[Invoked], tuple[int, int, int] | None]]
+    ) -> bool:
+        """Pass what was read to the recording; return whether more is waiting."""
+        for plugin, invoked, lost in found:
+            for one in invoked:
+                handle = self._session(plugin.name, one.call.wall_ns, one.version)
+                self.sink.capture(handle, one.call)
+                for line in one.printed:
+                    self.sink.printed(handle, one.call.wall_ns + one.call.took_ns, "stderr", line)
+                try:
+                    plugin.remove(one.stem)
+                except OSError as error:
+                    words = (error.strerror or str(error)).lower()
+                    self._say_once(f"{self.path}: recorded requests cannot be removed: {words}")
+            if lost is not None:
+                count, from_ns, to_ns = lost
+                handle = self._session(plugin.name, from_ns, "")
+                self.sink.note_gap(handle, from_ns, to_ns, NOT_SPOOLED, count)
+            if plugin.foreign:
+                self._say_once(
+                    f"{self.path / plugin.name}: {many(plugin.foreign, 'request')} spooled by "
+                    "another version of nri-scope; record them with that version"
+                )
+        return any(invoked for _, invoked, _ in found)
+
+    def _session(self, plugin: str, began_ns: int, version: str) -> int:
+        handle = self._handles.get(plugin)
+        if handle is None:
+            handle = self._handles[plugin] = self.sink.begin_session(
+                _start(plugin, began_ns, version or invocation.VERSION)
+            )
+            self.sessions += 1
+            self.say(f"recording requests of NRI 0.1 to {plugin}, from {self.path}")
+        return handle
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.say(f"warning: {text}")
+
+
+def open_folder(path: Path) -> int:
+    """Open a folder of a spool; return its descriptor.
+
+    Raises UsageError if other users can write to it, and OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        os.close(descriptor)
+        raise UsageError(
+            f"{path}: other users can write to this spool", "run chown root and chmod 700 on it"
+        )
+    return descriptor
+
+
+def check_spool(path: Path) -> None:
+    """Raise UsageError if ``path`` is not a spool, other users can write to it, or another version
+    has written to it.
+    """
+    try:
+        os.close(open_folder(path))
+        for name in _folders(path):
+            plugin = PluginSpool(name, open_folder(path / name))
+            plugin.waiting()
+            plugin.close()
+            if plugin.foreign:
+                raise UsageError(
+                    f"{path / name}: {many(plugin.foreign, 'request')} spooled by another version "
+                    "of nri-scope",
+                    "record them with that version, or name another --spool",
+                )
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise UsageError(f"{path}: {words}", "`v01 install` makes a spool") from error
+
+
+def _folders(path: Path) -> Iterator[str]:
+    with os.scandir(path) as found:
+        yield from (one.name for one in found if one.is_dir(follow_symlinks=False))
+
+
+def _facts(content: bytes) -> dict[str, int]:
+    """Return the numbers that a wrapped plugin's group has; {} for anything else."""
+    try:
+        found = json.loads(content) if content else {}
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    known = ("status", "began_ns", "took_ns", "held_ns")
+    return {
+        key: found[key]
+        for key in known
+        if type(found.get(key)) is int and -(2**31) < found[key] < 2**63
+    }
+
+
+def _start(plugin: str, began_ns: int, version: str) -> SessionStart:
+    return SessionStart(
+        role=Role.V01,
+        plugin_name=plugin,
+        plugin_index="",
+        # The request does not name the runtime.
+        runtime_name="",
+        runtime_version="",
+        nri_version=version,
+        nri_version_inferred=False,
+        mask=0,
+        registration_timeout_ms=0,
+        request_timeout_ms=0,
+        started_ns=began_ns,
+    )

@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI 0.1 from the command line: install, call, record, read, tap, replay, restore."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.nri.v01_conf import parse_conf
+from nri_scope.recording.reader import Recording
+from nri_scope.tap import v01_conf
+from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
+from nri_scope.tui.store.reader_thread import CancelFlag
+from nri_scope.tui.text.styled_line import text_of
+from tests.replay.recordings import RECORDING
+from tests.tui.detail.test_tab_lines import a_row
+
+SECRET = "hunter2-hunter2"
+PLUGIN = """\
+#!/bin/sh
+read -r request
+echo "called with $* and $VARIABLE" >&2
+case $request in
+    *c-fail*) echo '{"plugin": "konfine", "version": "0.1", "error": "no luck"}'; exit 3;;
+    *c-nonsense*) echo hello; exit 0;;
+    *c-flood*) head -c 5000000 /dev/zero; exit 0;;
+    *c-kill*) kill -9 $$;;
+    *c-hang*) echo $$ >"$PIDS"; exec sleep 1000;;
+esac
+echo '{"plugin": "konfine", "version": "0.1", "error": "", "metadata": {"k": "v"}}'
+exit 4
+"""
+
+
+def request(container: str = "c1", state: str = "create") -> bytes:
+    annotations = {
+        "io.kubernetes.cri.sandbox-name": "web",
+        "io.kubernetes.cri.sandbox-namespace": "shop",
+        "io.kubernetes.cri.container-name": "app",
+        "db-password": SECRET,
+    }
+    return json.dumps(
+        {
+            "version": "0.1",
+            "state": state,
+            "id": container,
+            "sandboxID": "p1",
+            "pid": 7,
+            "spec": {"resources": {}, "annotations": annotations},
+            "labels": {"app": "web", "example.org/token": SECRET},
+        }
+    ).encode()
+
+
+@pytest.fixture(autouse=True)
+def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(v01_conf, "QUIET_S", 0.0)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "a.nriscope.db"
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    path = tmp_path / "bin" / "konfine"
+    path.parent.mkdir()
+    path.write_text(PLUGIN)
+    path.chmod(0o755)
+    return path
+
+
+def call(
+    program: Path | str, content: bytes, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Execute a plugin as the runtime's client does."""
+    return subprocess.run(
+        [program, "invoke"], input=content, capture_output=True, env={**os.environ, **variables}
+    )
+
+
+def record(spool: Path, file: Path, *options: str) -> int:
+    arguments = ("--spool", spool, "-o", file, "--socket", file.parent / "none", *options)
+    return run(["record", *map(str, arguments), "--duration", "300ms"])
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    capsys.readouterr()
+    assert run([str(each) for each in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def error_line(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    capsys.readouterr()
+    assert run([str(each) for each in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    return line
+
+
+@pytest.fixture
+def recorded(spool: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A recording of a pod with one container, and of a malformed request."""
+    conf = tmp_path / "conf.json"
+    conf.write_text('{"plugins": []}')
+    assert run(["v01", "install", "--conf", str(conf), "--spool", str(spool)]) == 0
+    (program,) = parse_conf(conf.read_bytes()).types
+    for container, state in (("p1", "create"), ("c1", "create"), ("c1", "delete")):
+        call(program, request(container, state))
+    call(program, f'{{"password": "{SECRET}"'.encode())
+    assert record(spool, file) == 0
+    assert run(["v01", "uninstall", "--conf", str(conf)]) == 0
+    assert conf.read_text() == '{"plugins": []}'
+    assert not spool.exists()
+    return file
+
+
+def test_all_views_of_a_recording_show_the_calls(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "recorded 4 events in 1 session" in capsys.readouterr().err
+    text = printed(capsys, "log", recorded)
+    assert "session 1: nri-scope on unknown runtime, NRI 0.1" in text
+    assert "Invoke/delete        shop/web/app" in text
+    assert "Invoke                 malformed request, kept raw" in text
+    shown = json.loads(printed(capsys, "show", recorded, "2", "--format", "json"))
+    assert shown["request"] == json.loads(request("c1"))
+    assert shown["event"]["container"] == "app"
+    assert shown["reply"]["plugin"] == "nri-scope"
+    assert "Invoke/create" in printed(capsys, "stats", recorded)
+    query = "SELECT nri_json(e.id), s.role FROM event AS e, session AS s WHERE e.id = 2"
+    rows = printed(capsys, "sql", recorded, query)
+    assert '"id": "c1"' in rows
+    assert "v0.1" in rows
+    printed(capsys, "report", recorded, "-o", tmp_path / "r.md")
+    assert "| `nri-scope` | plugin of NRI 0.1 | 3 |" in (tmp_path / "r.md").read_text()
+    for form in ("jsonl", "otlp-json", "perfetto", "sqlite-expanded"):
+        printed(capsys, "export", recorded, "--format", form, "-o", tmp_path / form)
+        assert b"Invoke/create" in (tmp_path / form).read_bytes()
+    part = tmp_path / "part.nriscope.zip"
+    printed(capsys, "export", recorded, "--where", "event:Invoke/delete", "-o", part)
+    assert "Invoke/delete" in printed(capsys, "log", part)
+
+
+def test_the_terminal_interface_shows_the_spec(recorded: Path) -> None:
+    with Recording.open(recorded) as recording:
+        event = recording.event(2)
+        lines = [
+            text_of(line)
+            for tab in (Tab.CONTAINER, Tab.RAW, Tab.SUMMARY)
+            for line in detail(recording, TabRequest(a_row(event), tab, 80), CancelFlag())
+        ]
+    assert "spec:" in lines
+    assert "request:" in lines
+    assert any(line.startswith("plugin") and "(v0.1)" in line for line in lines)
+
+
+@pytest.mark.parametrize("at_source", [False, True])
+def test_secrets_are_redacted_and_ids_are_kept(
+    recorded: Path,
+    spool: Path,
+    plugin: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    at_source: bool,
+) -> None:
+    target = tmp_path / "b.nriscope.db"
+    if at_source:
+        assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+        call(plugin, request("p1"))
+        call(plugin, request("c1"))
+        assert record(spool, target, "--redact") == 0
+    else:
+        printed(capsys, "redact", recorded, "-o", target)
+    assert SECRET.encode() not in target.read_bytes()
+    shown = json.loads(printed(capsys, "show", target, "2", "--format", "json"))
+    assert (shown["request"]["id"], shown["request"]["sandboxID"]) == ("c1", "p1")
+    assert (shown["event"]["method"], shown["event"].get("mark")) == ("Invoke/create", None)
+    assert shown["event"]["container"] == "app"
+    annotations = shown["request"]["spec"]["annotations"]
+    assert annotations["db-password"].startswith("redacted-")
+    assert shown["request"]["labels"]["app"] == "web"
+    bundle = tmp_path / "c.nriscope.zip"
+    printed(capsys, "export", target, "--redact", "-o", bundle)
+
+
+def test_a_recording_of_calls_has_no_changes_and_is_not_replayed_as_nri(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "no events in which plugins can make changes" in error_line(capsys, "diff", recorded)
+    assert "contains only calls of NRI 0.1" in error_line(
+        capsys, "replay", recorded, "--", "/bin/true"
+    )
+
+
+def test_bad_lists_and_spools_are_one_line(
+    tmp_path: Path, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = tmp_path / "conf.json"
+    conf.write_text("{")
+    before = conf.stat()
+    install = ("v01", "install", "--conf", conf, "--spool", spool)
+    assert "it is not JSON" in error_line(capsys, *install)
+    assert conf.stat() == before
+    assert "has no recording plugin" in error_line(capsys, "v01", "uninstall", "--conf", conf)
+    assert "no effect" in error_line(capsys, "v01", "uninstall", "--conf", conf, "--spool", spool)
+    conf.write_text('{"plugins": []}')
+    assert run([str(each) for each in install]) == 0
+    conf.write_text('{"plugins": [] }')
+    assert "was changed" in error_line(capsys, "v01", "uninstall", "--conf", conf)
+    assert conf.read_text() == '{"plugins": [] }'
+    assert "`v01 install` makes a spool" in error_line(capsys, "record", "--spool", tmp_path / "no")
+    spool.chmod(0o777)
+    assert "other users can write" in error_line(capsys, "record", "--spool", spool)
+
+
+# -- tap --wrap -------------------------------------------------------------------------------
+
+
+def test_a_wrapped_plugin_answers_as_before_and_is_recorded(
+    plugin: Path, spool: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("c1", "c-fail", "c-nonsense", "c-kill", "c-flood")
+    plain = [call(plugin, request(name), VARIABLE="x") for name in names]
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    tapped = [call(plugin, request(name), VARIABLE="x") for name in names]
+    for before, after in zip(plain, tapped, strict=True):
+        assert (after.stdout, after.stderr) == (before.stdout, before.stderr)
+        assert after.returncode == before.returncode
+    assert record(spool, file) == 0
+    found = [
+        json.loads(printed(capsys, "show", file, str(n), "--format", "json")) for n in range(1, 6)
+    ]
+    assert [one["event"]["plugin"] for one in found] == ["konfine"] * 5
+    assert [one["tap"]["metadata"][0]["exit-status"] for one in found] == ["4", "3", "0", "-9", "0"]
+    assert [one["event"].get("status_message", "") for one in found] == [
+        *("", "no luck", "its output is not a JSON object", "it wrote no result"),
+        "its output is not a JSON object",
+    ]
+    assert found[0]["request"] == json.loads(request())
+    assert found[0]["reply"]["metadata"] == {"k": "v"}
+    assert found[0]["printed"][0]["text"] == "called with invoke and x"
+    assert found[0]["event"]["took_us"] > 0
+    assert run(["tap", "--unwrap", str(plugin)]) == 0
+    assert plugin.read_text() == PLUGIN
+    assert [one.name for one in plugin.parent.iterdir()] == ["konfine"]
+
+
+def test_a_killed_wrapper_takes_the_plugin_with_it(
+    plugin: Path, spool: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pids = tmp_path / "pids"
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    with subprocess.Popen(
+        [plugin, "invoke"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PIDS": str(pids)},
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(request("c-hang"))
+        process.stdin.close()
+        while not pids.exists() or not pids.read_text().endswith("\n"):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    number = int(pids.read_text())
+    while (
+        Path(f"/proc/{number}/stat").exists()
+        and " Z " not in Path(f"/proc/{number}/stat").read_text()
+    ):
+        time.sleep(0.01)
+    (entry,) = (spool / "konfine").glob("*.in")
+    os.utime(entry, ns=(10**18, 10**18))
+    assert record(spool, file) == 0
+    shown = json.loads(printed(capsys, "show", file, "1", "--format", "json"))
+    assert "before it had spooled the whole" in shown["event"]["status_message"]
+    assert shown["request"]["id"] == "c-hang"
+
+
+def test_a_wrapped_plugin_runs_without_a_usable_spool(plugin: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    before = call(plugin, request(), VARIABLE="x")
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(blocked)]) == 0
+    after = call(plugin, request(), VARIABLE="x")
+    assert (after.stdout, after.stderr, after.returncode) == (
+        *(before.stdout, before.stderr, before.returncode),
+    )
+
+
+def test_a_plugin_hidden_by_another_program_is_reported(
+    tmp_path: Path, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hidden = tmp_path / "sh"
+    hidden.write_text("#!/bin/sh\n")
+    hidden.chmod(0o755)
+    assert run(["tap", "--wrap", str(hidden), "--v01", str(spool)]) == 0
+    assert "bin/sh instead, which is earlier in its PATH" in capsys.readouterr().err
+
+
+def test_options_of_a_tap_are_refused_for_nri_0_1(
+    plugin: Path, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrap = ("tap", "--wrap", plugin, "--v01", spool)
+    assert "recorded by `record`" in error_line(capsys, *wrap, "--delay", "all=1s")
+    assert "--v01 is only valid with --wrap" in error_line(
+        capsys, "tap", "--v01", spool, "--", plugin
+    )
+    assert "not a name for a plugin file" in error_line(capsys, "tap", "--wrap", plugin)
+
+
+# -- replay -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tapped(plugin: Path, spool: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A recording of a wrapped plugin, which is no longer wrapped."""
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    for name in ("c1", "c-fail"):
+        call(plugin, request(name))
+    assert record(spool, file) == 0
+    assert run(["tap", "--unwrap", str(plugin)]) == 0
+    capsys.readouterr()
+    return file
+
+
+def test_a_plugin_is_not_invoked_unless_that_is_asked_for(
+    tapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "touches"
+    plugin.write_text(f"#!/bin/sh\n>{tmp_path}/touched\n")
+    plugin.chmod(0o755)
+    line = error_line(capsys, "replay", tapped, "--v01", "--", plugin)
+    assert "acts on this host" in line
+    assert "--on-this-host" in line
+    assert not (tmp_path / "touched").exists()
+
+
+def test_recorded_requests_are_replayed_and_compared_with_a_golden(
+    tapped: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    golden = tmp_path / "golden.json"
+    replay = ["replay", str(tapped), "--on-this-host", "--golden", str(golden)]
+    assert run([*replay, "--update-golden", "--", str(plugin)]) == 1
+    capsys.readouterr()
+    assert run([*replay, "--", str(plugin)]) == 0
+    out = capsys.readouterr().out
+    assert "! create  shop/web/app  exit status 3: no luck" in out
+    assert "all results match golden" in out
+    plugin.write_text(PLUGIN.replace("no luck", "bad luck"))
+    assert run([*replay, "--", str(plugin)]) == 1
+    assert 'expected {"error": "no luck"' in capsys.readouterr().out
+    assert run([*replay, "--format", "json", "--", str(plugin)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["well"] is False
+    assert [one["request"]["id"] for one in document["calls"]] == ["c1", "c-fail"]
+    assert len(document["golden"]["mismatches"]) == 1
+    golden.write_text("[]")
+    assert "not a golden of NRI 0.1" in error_line(capsys, *replay, "--", plugin)
+
+
+def test_requests_are_made_from_a_recording_of_nri(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "echo"
+    plugin.write_text(
+        f"#!/bin/sh\ncat >>{tmp_path}/requests; echo >>{tmp_path}/requests; echo '{{}}'"
+    )
+    plugin.chmod(0o755)
+    conf = tmp_path / "conf"
+    conf.write_text('{"a": [1]}')
+    options = ("--v01", "--on-this-host", "--config", conf, "--format", "json")
+    document = json.loads(printed(capsys, "replay", RECORDING, *options, "--", plugin))
+    sent = [json.loads(line) for line in (tmp_path / "requests").read_text().splitlines()]
+    assert [one["request"] for one in document["calls"]] == sent
+    with Recording.open(RECORDING) as recording:
+        session = min(one.id for one in recording.sessions())
+        expected = [
+            ("create" if event.event in ("RunPodSandbox", "StartContainer") else "delete", about)
+            for event in recording.events()
+            if event.session == session
+            and event.event
+            in ("RunPodSandbox", "StartContainer", "StopPodSandbox", "StopContainer")
+            for about in [event.container_id or event.pod_id]
+        ]
+    assert [(one["state"], one["id"]) for one in sent] == expected
+    assert all(one["conf"] == {"a": [1]} and one["version"] == "0.1" for one in sent)
+    first = sent[0]
+    assert first["id"] == first["sandboxID"]
+    assert {"cpu", "memory"} <= set(first["spec"]["resources"])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("sleep 1000", "it did not end within 0 s, and was killed"),
+        ("sleep 1000 & echo '{}'", "it did not end within 0 s, and was killed"),
+        ("yes", "it wrote more than 1024 KiB, and was killed"),
+        ("yes >&2", "it wrote more than 1024 KiB, and was killed"),
+        ("echo hello", "its output is not a JSON object"),
+        ("exit 1", "it wrote no result"),
+    ],
+)
+def test_a_plugin_that_hangs_floods_or_answers_nonsense_fails_its_call(
+    tapped: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    problem: str,
+) -> None:
+    monkeypatch.setattr("nri_scope.replay.v01.invoke.__defaults__", (0.4,))
+    plugin = tmp_path / "bad"
+    plugin.write_text(f"#!/bin/sh\n{text}\n")
+    plugin.chmod(0o755)
+    options = ["--on-this-host", "--to", "2", "--format", "json"]
+    assert run(["replay", str(tapped), *options, "--", str(plugin)]) == 1
+    (one,) = json.loads(capsys.readouterr().out)["calls"]
+    assert one["problem"] == problem
+
+
+def test_bad_arguments_of_such_a_replay_are_one_line(
+    tapped: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replay = ("replay", tapped, "--on-this-host")
+    (tmp_path / "bad.json").write_text("{")
+    for arguments, words in (
+        (("--", "/no/such"), "no such program"),
+        (("--index", "10", "--", plugin), "--index has no effect"),
+        (("--loop", "2", "--", plugin), "--loop has no effect"),
+        (("--golden", tmp_path / "no", "--", plugin), "--update-golden writes it"),
+        (("--config", tmp_path / "bad.json", "--", plugin), "not JSON"),
+        (("--where", "ns:none", "--", plugin), "no selected event"),
+        ((), "no plugin was given"),
+    ):
+        assert words in error_line(capsys, *replay, *arguments)
