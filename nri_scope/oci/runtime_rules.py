@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences between runtimes in calling plugins, applying merged replies and later events.
 
-Merging is upstream's and the same in all runtimes. Facts come from tests or source code; a runtime
-or a field without such a fact is "unknown", never assumed to be like another.
+Merging is upstream's and the same in all runtimes but iSulad. Facts come from tests or source code;
+a runtime or a field without such a fact is "unknown", never assumed to be like another.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from nri_scope.nri.merging import Creation, IsuladCreation, IsuladStopping, Stopping
+from nri_scope.nri.merging.isulad import UPDATE_CRASH
 from nri_scope.nri.versions import V0_12, NriVersion, runtime_title
 
 
@@ -39,8 +41,19 @@ class RuntimeRules:
     """One runtime's behaviour in calling plugins, applying merged replies and later events."""
 
     has_ordered_chain: bool = True
-    """Whether plugins are called in the order of their indices, up to the first error. iSulad calls
-    all plugins, in any order. Assumed if unknown.
+    """Whether plugins are called in the order of their indices, up to the first error, each with
+    the container as adjusted by the plugins before it. iSulad calls all plugins in random order,
+    each with the original container. Assumed if unknown.
+    """
+    creation: type[Creation] | type[IsuladCreation] = Creation
+    """Merging of the replies to CreateContainer."""
+    stopping: type[Stopping] = Stopping
+    """Merging of the replies to StopContainer."""
+    update_crash: str = ""
+    """Why the runtime would not survive an update that a plugin requests; "" if it does."""
+    reports_adjustments: bool = True
+    """Whether later events have the container as adjusted by the plugins. iSulad sends it without
+    most adjustments, and with its own additions to the CRI request. Assumed if unknown.
     """
     own_updates: UpdatePath = UpdatePath.UNKNOWN
     """Path for the container of an UpdateContainer event."""
@@ -55,6 +68,8 @@ class RuntimeRules:
     """Whether the runtime applies adjustments with upstream's generator, like `adjust`. iSulad does
     not.
     """
+    memory_as_is: bool = False
+    """Whether all memory settings of an adjustment are applied, see `adjust`."""
     ignores_evictions: bool = False
     """Whether the runtime ignores evictions. Tested on containerd 2.4-beta and CRI-O 1.37."""
     updates_stopped: bool = True
@@ -92,7 +107,14 @@ _RULES = {
         updates_stopped=False,
         reports_all_updates=False,
     ),
-    "iSulad": RuntimeRules(has_ordered_chain=False),
+    "iSulad": RuntimeRules(
+        has_ordered_chain=False,
+        creation=IsuladCreation,
+        stopping=IsuladStopping,
+        update_crash=UPDATE_CRASH,
+        reports_adjustments=False,
+        memory_as_is=True,
+    ),
 }
 
 

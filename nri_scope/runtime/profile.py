@@ -25,7 +25,7 @@ from nri_scope.nri.versions import (
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .dispatch_rules import DispatchRules, dispatch_rules_of
-from .lifecycle_rules import VERBATIM, LifecycleRules
+from .lifecycle_rules import VERBATIM, LifecycleRules, recorded_rules_of
 
 
 @cache
@@ -156,6 +156,7 @@ def recorded_profile(configure: ConfigureRequest) -> Profile:
     profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
     return replace(
         profile,
+        lifecycle_rules=recorded_rules_of(configure.runtime_name),
         registration_timeout_ms=(configure.registration_timeout or DEFAULT_REGISTRATION_TIMEOUT_MS),
         request_timeout_ms=configure.request_timeout or DEFAULT_REQUEST_TIMEOUT_MS,
     )

@@ -2,8 +2,8 @@
 """Group events into rounds: one event on its way through the chain, as seen by all connections.
 
 Runtimes dispatch under one lock, in index order, so all events of one round precede the next round
-(containerd/nri, pkg/adaptation). Ambiguous events become two rounds, which loses information but
-attributes nothing wrongly.
+(containerd/nri, pkg/adaptation); iSulad calls plugins in random order. Ambiguous events become two
+rounds, which loses information but attributes nothing wrongly.
 
 Time does not end a round: there may be any number of unobserved plugins, and each may use its whole
 deadline.
@@ -12,7 +12,7 @@ deadline.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nri_scope.events import Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
@@ -78,6 +78,11 @@ class ConnectionPart:
     def answered_ns(self) -> int:
         """Time of the reply, on the clock of `Event.mono_ns`."""
         return self.event.mono_ns + self.event.took_ns
+
+
+def is_ordered(station: ConnectionPart) -> bool:
+    """Return whether the connection's runtime calls plugins in the order of their indices."""
+    return runtime_rules_of(station.session.runtime_name).has_ordered_chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +207,20 @@ class Rounds:
     def _end(self, by: Event | None) -> Round | None:
         if not self._open:
             return None
-        ended = Round(tuple(self._open), by)
+        stations = tuple(self._open)
+        first = stations[0].event
+        if (
+            first.event == CREATE
+            and not first.container_id
+            and by is not None
+            and (by.pod_id, by.container) == (first.pod_id, first.container)
+        ):
+            # The recording was read before it had the id of a container in iSulad.
+            stations = tuple(
+                replace(one, event=replace(one.event, container_id=by.container_id))
+                for one in stations
+            )
+        ended = Round(stations, by)
         self._open.clear()
         self._bytes = 0
         return ended
@@ -296,9 +314,16 @@ class Rounds:
         return by.event == f"Post{one.name}" or (one.name == CREATE and by.event in _CREATED)
 
     def _behind(self, one: Round) -> list[Session]:
-        """Return the connections after the last one that saw the event, all of which missed it."""
-        last = one.stations[-1].index
-        return [session for session in self.missed_by(one) if session.plugin_index > last]
+        """Return the connections after the last one that saw the event, all of which missed it.
+
+        Without an order of calls, these may be all that missed it.
+        """
+        last = one.stations[-1]
+        return [
+            session
+            for session in self.missed_by(one)
+            if session.plugin_index > last.index or not is_ordered(last)
+        ]
 
     def _runtime(self, event: Event) -> str:
         session = self.sessions.get(event.session)
@@ -312,7 +337,7 @@ class Rounds:
             # A session sees each round once; CRI-O, for example, repeats an event on a retry.
             and all(station.session.id != event.session for station in self._open)
             # Indices ascend within one chain. Validators are asked in parallel.
-            and (last.index <= new.index or event.event == VALIDATE)
+            and (last.index <= new.index or event.event == VALIDATE or not is_ordered(new))
             and self._bytes <= ROUND_MAX
             # A connection that joined later was not part of that chain.
             and began_before(new.session, event, before)
@@ -329,7 +354,7 @@ class Rounds:
         A new attempt begins at the first connection that still exists. No container is created
         twice: a new attempt of a creation has another id.
         """
-        if new.event.event == CREATE and new.event.container_id:
+        if (new.event.event == CREATE and new.event.container_id) or not is_ordered(new):
             return True
         there = [one for one in self._open if self._was_there(one, new.event)]
         # A connection that was closed at its deadline ended in this same round.
