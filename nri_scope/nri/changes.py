@@ -212,7 +212,7 @@ def requested_fields(adjust: api.ContainerAdjustment) -> Iterator[tuple[str, obj
 def _fields(message: Message, paths: dict[str, str]) -> Iterator[tuple[str, object]]:
     for field, value in message.ListFields():
         if field.name in paths:
-            yield paths[field.name], value
+            yield paths[field.name], getattr(value, "value", value)
 
 
 def _resources(resources: api.LinuxResources) -> Iterator[tuple[str, object]]:

@@ -10,7 +10,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 
 from .events import PASSIVE_EVENTS, Event, events_in, mask_of
-from .versions import V0_11, V0_12, NriVersion, infer, runtime_title, valid_mask
+from .versions import V0_11, V0_12, NriVersion, infer, runtime_words, valid_mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,6 @@ def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, 
 
 
 def _describe(configure: api.ConfigureRequest, version: NriVersion | None, inferred: bool) -> str:
-    runtime = runtime_title(configure.runtime_name) or "this runtime"
+    runtime = runtime_words(configure.runtime_name, configure.runtime_version) or "this runtime"
     nri = "unknown" if version is None else f"{version}{', inferred' if inferred else ''}"
-    return f"{runtime} {configure.runtime_version} (NRI {nri})"
+    return f"{runtime} (NRI {nri})"

@@ -13,6 +13,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
+from nri_scope.nri.versions import runtime_words
 from nri_scope.oci import changes, runtime_rules_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.plugin_chain import event_of
@@ -57,7 +58,7 @@ class ReplayRun:
         self._judge = Judge()
         self._setup = SetUp(profile)
         self._rules = runtime_rules_of(profile.runtime_name)
-        self._runtime_words = f"{session.runtime_name} {session.runtime_version}".strip()
+        self._runtime_words = runtime_words(session.runtime_name, session.runtime_version)
         self._result = Replayed(
             source=f"session {session.id}, {session.plugin} on {self._runtime_words}",
             fingerprint="",

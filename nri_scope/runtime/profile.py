@@ -18,7 +18,7 @@ from nri_scope.nri.versions import (
     has_dedicated_rpcs,
     has_split_sync,
     has_timeouts,
-    runtime_title,
+    runtime_words,
     sends_nri_version,
     valid_mask,
 )
@@ -124,8 +124,8 @@ class Profile:
     @property
     def title(self) -> str:
         """The runtime for display: ``containerd 2.1.9 (NRI 0.8.0)``."""
-        runtime = f"{runtime_title(self.runtime_name) or 'this runtime'} {self.runtime_version}"
-        return f"{runtime.strip()} (NRI {self.nri_version or 'unknown'})"
+        runtime = runtime_words(self.runtime_name, self.runtime_version) or "this runtime"
+        return f"{runtime} (NRI {self.nri_version or 'unknown'})"
 
     def configure_request(self, config: str = "") -> ConfigureRequest:
         """Return the Configure request of this runtime.

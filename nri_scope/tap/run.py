@@ -13,7 +13,7 @@ from time import monotonic
 
 from nri_scope.errors import ConnectError
 from nri_scope.events import SessionStart, plugin_title
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.versions import runtime_words
 from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.child import keep_exit_statuses
@@ -79,7 +79,7 @@ class Tap:
         if start.nri_version_inferred:
             version += ", inferred"
         self.say(
-            f"tapping {plugin} at {runtime_title(start.runtime_name)} {start.runtime_version}"
+            f"tapping {plugin} at {runtime_words(start.runtime_name, start.runtime_version)}"
             f" (NRI {version}), to {self.settings.output}"
         )
 

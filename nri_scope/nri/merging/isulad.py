@@ -111,8 +111,8 @@ class IsuladCreation(ReplyMerging):
                 self.adjustment.annotations[key] = value
                 self.applied[-1][1].annotations[key] = value
                 del rest.annotations[key]
-        removed = api.ContainerAdjustment(annotations=rest.annotations)
-        self._drop(removed, plugin, _NO_REMOVAL)
+        for key in rest.annotations:
+            self._dropped(plugin, pointer("/annotations", key), key, _NO_REMOVAL)
         rest.annotations.clear()
 
     def _list(
