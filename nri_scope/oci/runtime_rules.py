@@ -36,6 +36,12 @@ class UpdatePath(Enum):
     UNKNOWN = "unknown"
 
 
+UNORDERED = (
+    "this runtime calls plugins in random order, and sends each the original container: changes by "
+    "plugins without a recorded connection are not visible"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeRules:
     """One runtime's behaviour in calling plugins, applying merged replies and later events."""
@@ -86,6 +92,11 @@ class RuntimeRules:
     """Whether StopContainer after a failed creation has a container without state and process, as
     in containerd.
     """
+
+    @property
+    def blind_spot(self) -> str:
+        """Which changes no passive connection can show; "" if each may be visible to one."""
+        return "" if self.has_ordered_chain else UNORDERED
 
 
 _UNKNOWN = RuntimeRules()

@@ -48,10 +48,6 @@ UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 """Paths whose owners are missing from the list of some runtime version."""
 UNLESS_ITS_OWN = "no effect if the value is the runtime's own, not a plugin's"
 """Note on a plugin's removal if the plugins before it were not observed."""
-UNORDERED = (
-    "this runtime calls plugins in random order, and sends each the original container: changes by "
-    "plugins without a recorded connection are not visible"
-)
 _SWAP = "/linux/resources/memory/swap"
 _ONLY_THE_LIMIT = "/linux/resources/memory/"
 
@@ -164,7 +160,7 @@ class _Creation:
         self.base = spec = {} if self.for_others else oci.spec_of(container)
         turn = merging.IsuladCreation(request, version=version_of(pairs[0][0]))
         if not self._is_replay():
-            self.found.note(UNORDERED)
+            self.found.note(runtime_rules_of(pairs[0][0]).blind_spot)
         for station, _ in pairs:
             event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
             if event.status_code:

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server that behaves on the wire as a built iSulad did, and dies of the same messages.
+
+It shares no protocol code with nri-scope, only the generated messages. Behaviour: frames of at most
+1,024 bytes, random order of external plugins, no Synchronize in parts, silence after a mask with
+unknown bits, an abort on a CreateContainer reply without ``adjust``, a crash on any update in a
+reply and on any UpdateContainers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.ttrpc import ttrpc_pb2 as ttrpc
+
+PLUGIN_CONNECTION, RUNTIME_CONNECTION = 1, 2
+PLUGIN_SERVICE = "nri.pkg.api.v1alpha1.Plugin"
+REQUEST, RESPONSE = 1, 2
+FRAME_MAX = 1_024
+MASK = 0x07FF
+TIMEOUT = 2.0
+
+
+@dataclass(eq=False)
+class Connection:
+    """One plugin's connection."""
+
+    isulad: FakeIsulad
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    key: str = field(default_factory=lambda: f"{random.getrandbits(64):016x}")
+    name: str = ""
+    mask: int = 0
+    ready: bool = False
+    """Whether it gets events."""
+    stream: int = 1
+    replies: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
+    received: dict[int, bytes] = field(default_factory=lambda: {1: b"", 2: b""})
+
+    def send(self, connection: int, stream: int, kind: int, payload: bytes) -> None:
+        message = struct.pack(">IIBB", len(payload), stream, kind, 0) + payload
+        for at in range(0, len(message), FRAME_MAX):
+            part = message[at : at + FRAME_MAX]
+            self.writer.write(struct.pack(">II", connection, len(part)) + part)
+
+    async def call(self, method: str, payload: bytes) -> bytes:
+        """Call the plugin. Raises TimeoutError, ConnectionError and RuntimeError."""
+        stream, self.stream = self.stream, self.stream + 2
+        request = ttrpc.Request(
+            service=PLUGIN_SERVICE, method=method, payload=payload, timeout_nano=int(TIMEOUT * 1e9)
+        )
+        self.replies[stream] = asyncio.get_running_loop().create_future()
+        self.send(PLUGIN_CONNECTION, stream, REQUEST, request.SerializeToString())
+        async with asyncio.timeout(TIMEOUT):
+            response = ttrpc.Response.FromString(await self.replies[stream])
+        if response.HasField("status") and response.status.code:
+            raise RuntimeError(response.status.message)
+        return response.payload
+
+    async def read(self) -> None:
+        try:
+            while True:
+                connection, size = struct.unpack(">II", await self.reader.readexactly(8))
+                part = await self.reader.readexactly(size)
+                self.received[connection] += part
+                self._messages(connection)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.ready = False
+            for reply in self.replies.values():
+                if not reply.done():
+                    reply.set_exception(ConnectionResetError("the plugin is gone"))
+            self.writer.close()
+
+    def _messages(self, connection: int) -> None:
+        while len(data := self.received[connection]) >= 10:
+            size, stream, kind, _ = struct.unpack(">IIBB", data[:10])
+            if len(data) < 10 + size:
+                return
+            self.received[connection] = data[10 + size :]
+            body = data[10 : 10 + size]
+            if connection == PLUGIN_CONNECTION:
+                assert kind == RESPONSE
+                reply = self.replies.pop(stream)
+                if not reply.done():
+                    reply.set_result(body)
+            else:
+                assert kind == REQUEST
+                self.isulad.asked(self, stream, ttrpc.Request.FromString(body))
+
+
+class FakeIsulad:
+    """One daemon with its external plugins."""
+
+    def __init__(self, socket: Path, state: bytes = b"", *, loses_registrations: int = 0) -> None:
+        """``state``: a Synchronize request. ``loses_registrations``: number of registrations that
+        get a reply and nothing else.
+        """
+        self.socket = socket
+        self.state = state
+        self.loses = loses_registrations
+        self.killed_by: list[str] = []
+        """The messages that killed it; it goes on so that one test can find several."""
+        self.connections: dict[str, Connection] = {}
+        self.registered: list[str] = []
+        self.failed: list[str] = []
+        """Plugins that were dropped, with the reason."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Condition()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self.socket.parent.mkdir(mode=0o700, exist_ok=True)
+        self._server = await asyncio.start_unix_server(self._accept, self.socket)
+        self.socket.chmod(0o600)
+
+    async def die(self) -> None:
+        """End all connections; the socket's file stays, as after a crash."""
+        if self._server is not None:
+            self._server.close()
+        for one in list(self.connections.values()):
+            one.writer.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def wait_for(self, names: set[str]) -> None:
+        """Wait until these plugins get events."""
+        async with asyncio.timeout(60), self._changed:
+            await self._changed.wait_for(
+                lambda: names <= {one.name for one in self.connections.values() if one.ready}
+            )
+
+    async def send(self, method: str, payload: bytes) -> list[str]:
+        """Send an event to all plugins that subscribe to it; return their names in call order."""
+        bit = _event_bit(method, payload)
+        called = []
+        # A std::map by key: random keys, sorted.
+        for _, one in sorted(self.connections.items()):
+            if not one.ready or (one.mask and not one.mask & bit):
+                continue
+            called.append(one.name)
+            try:
+                self.judge(one, method, await one.call(method, payload))
+            except (TimeoutError, ConnectionError, RuntimeError) as error:
+                self.failed.append(f"{one.name}: {method}: {error}")
+                one.ready = False
+                one.writer.close()
+        return called
+
+    def judge(self, one: Connection, method: str, payload: bytes) -> None:
+        if method == "CreateContainer":
+            create = api.CreateContainerResponse.FromString(payload)
+            if not create.HasField("adjust"):
+                self._kill(one, "abort: CreateContainer without adjust")
+            if create.update:
+                self._kill(one, "SIGSEGV: update in CreateContainer")
+        elif method == "StopContainer" and api.StopContainerResponse.FromString(payload).update:
+            self._kill(one, "SIGSEGV: update in StopContainer")
+        elif method == "Synchronize" and api.SynchronizeResponse.FromString(payload).update:
+            self._kill(one, "SIGSEGV: update in Synchronize")
+
+    def _kill(self, one: Connection, reason: str) -> None:
+        self.killed_by.append(f"{one.name}: {reason}")
+
+    def asked(self, one: Connection, stream: int, request: ttrpc.Request) -> None:
+        """Process a call by a plugin."""
+        if request.method == "UpdateContainers":
+            self._kill(one, "SIGSEGV: UpdateContainers")
+            return
+        assert request.method == "RegisterPlugin", request.method
+        register = api.RegisterPluginRequest.FromString(request.payload)
+        # The index is ignored.
+        one.name = register.plugin_name
+        self.registered.append(one.name)
+        one.send(RUNTIME_CONNECTION, stream, RESPONSE, ttrpc.Response().SerializeToString())
+        if self.loses:
+            self.loses -= 1
+            return
+        self._start(self._set_up(one))
+
+    async def _set_up(self, one: Connection) -> None:
+        try:
+            configure = api.ConfigureRequest(
+                runtime_name="v2", runtime_version="2.0.0-beta.2+unknown"
+            )
+            reply = api.ConfigureResponse.FromString(
+                await one.call("Configure", configure.SerializeToString())
+            )
+            if reply.events & ~MASK:
+                # No event and no disconnect.
+                return
+            one.mask = reply.events
+            self.judge(one, "Synchronize", await one.call("Synchronize", self.state))
+        except (TimeoutError, ConnectionError, RuntimeError) as error:
+            self.failed.append(f"{one.name}: {error}")
+            one.writer.close()
+            return
+        one.ready = True
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        one = Connection(self, reader, writer)
+        self.connections[one.key] = one
+        self._start(one.read())
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+_BITS = {"CreateContainer": 4, "UpdateContainer": 8, "StopContainer": 10}
+
+
+def _event_bit(method: str, payload: bytes) -> int:
+    if method == "StateChange":
+        return 1 << (api.StateChangeEvent.FromString(payload).event - 1)
+    return 1 << (_BITS[method] - 1)
