@@ -148,32 +148,33 @@ class FakeIsulad:
                 continue
             called.append(one.name)
             try:
-                self.judge(one, method, await one.call(method, payload))
+                self.judge(one.name, method, await one.call(method, payload))
             except (TimeoutError, ConnectionError, RuntimeError) as error:
                 self.failed.append(f"{one.name}: {method}: {error}")
                 one.ready = False
                 one.writer.close()
         return called
 
-    def judge(self, one: Connection, method: str, payload: bytes) -> None:
+    def judge(self, plugin: str, method: str, payload: bytes) -> None:
+        """Die of a reply like iSulad."""
         if method == "CreateContainer":
             create = api.CreateContainerResponse.FromString(payload)
             if not create.HasField("adjust"):
-                self._kill(one, "abort: CreateContainer without adjust")
+                self._kill(plugin, "abort: CreateContainer without adjust")
             if create.update:
-                self._kill(one, "SIGSEGV: update in CreateContainer")
+                self._kill(plugin, "SIGSEGV: update in CreateContainer")
         elif method == "StopContainer" and api.StopContainerResponse.FromString(payload).update:
-            self._kill(one, "SIGSEGV: update in StopContainer")
+            self._kill(plugin, "SIGSEGV: update in StopContainer")
         elif method == "Synchronize" and api.SynchronizeResponse.FromString(payload).update:
-            self._kill(one, "SIGSEGV: update in Synchronize")
+            self._kill(plugin, "SIGSEGV: update in Synchronize")
 
-    def _kill(self, one: Connection, reason: str) -> None:
-        self.killed_by.append(f"{one.name}: {reason}")
+    def _kill(self, plugin: str, reason: str) -> None:
+        self.killed_by.append(f"{plugin}: {reason}")
 
     def asked(self, one: Connection, stream: int, request: ttrpc.Request) -> None:
         """Process a call by a plugin."""
         if request.method == "UpdateContainers":
-            self._kill(one, "SIGSEGV: UpdateContainers")
+            self._kill(one.name, "SIGSEGV: UpdateContainers")
             return
         assert request.method == "RegisterPlugin", request.method
         register = api.RegisterPluginRequest.FromString(request.payload)
@@ -198,7 +199,7 @@ class FakeIsulad:
                 # No event and no disconnect.
                 return
             one.mask = reply.events
-            self.judge(one, "Synchronize", await one.call("Synchronize", self.state))
+            self.judge(one.name, "Synchronize", await one.call("Synchronize", self.state))
         except (TimeoutError, ConnectionError, RuntimeError) as error:
             self.failed.append(f"{one.name}: {error}")
             one.writer.close()

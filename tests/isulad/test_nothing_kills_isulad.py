@@ -190,9 +190,8 @@ async def test_the_server_dies_of_updates(
 
 def test_the_server_dies_of_an_empty_reply() -> None:
     fake = FakeIsulad(Path("unused"))
-    one = type("One", (), {"name": "empty"})()
-    fake.judge(one, "CreateContainer", b"")
-    fake.judge(one, "CreateContainer", b"\x0a\x00")
+    fake.judge("empty", "CreateContainer", b"")
+    fake.judge("empty", "CreateContainer", b"\x0a\x00")
     assert fake.killed_by == ["empty: abort: CreateContainer without adjust"]
 
 
