@@ -10,7 +10,10 @@ reply and on any UpdateContainers.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import random
+import socket
 import struct
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -36,6 +39,8 @@ class Connection:
     writer: asyncio.StreamWriter
     key: str = field(default_factory=lambda: f"{random.getrandbits(64):016x}")
     name: str = ""
+    config: str | None = None
+    """The configuration of a launched plugin, which gets no Synchronize."""
     mask: int = 0
     ready: bool = False
     """Whether it gets events."""
@@ -99,11 +104,11 @@ class Connection:
 class FakeIsulad:
     """One daemon with its external plugins."""
 
-    def __init__(self, socket: Path, state: bytes = b"", *, loses_registrations: int = 0) -> None:
+    def __init__(self, path: Path, state: bytes = b"", *, loses_registrations: int = 0) -> None:
         """``state``: a Synchronize request. ``loses_registrations``: number of registrations that
         get a reply and nothing else.
         """
-        self.socket = socket
+        self.socket = path
         self.state = state
         self.loses = loses_registrations
         self.killed_by: list[str] = []
@@ -120,6 +125,32 @@ class FakeIsulad:
         self.socket.parent.mkdir(mode=0o700, exist_ok=True)
         self._server = await asyncio.start_unix_server(self._accept, self.socket)
         self.socket.chmod(0o600)
+
+    async def launch(self, file: str, config: str, *command: str) -> asyncio.subprocess.Process:
+        """Launch a plugin as the file ``NN-name``, with the whole environment and a descriptor that
+        is not 3.
+        """
+        mine, theirs = socket.socketpair()
+        with theirs:
+            descriptor = fcntl.fcntl(theirs, fcntl.F_DUPFD, 22)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                pass_fds=[descriptor],
+                env={
+                    **os.environ,
+                    "NRI_PLUGIN_NAME": file,
+                    "NRI_PLUGIN_IDX": file[:2],
+                    "NRI_PLUGIN_SOCKET": str(descriptor),
+                },
+            )
+        finally:
+            os.close(descriptor)
+        one = Connection(self, *await asyncio.open_unix_connection(sock=mine))
+        one.name, one.config = file, config
+        self.connections[one.key] = one
+        self._start(one.read())
+        return process
 
     async def die(self) -> None:
         """End all connections; the socket's file stays, as after a crash."""
@@ -178,8 +209,8 @@ class FakeIsulad:
             return
         assert request.method == "RegisterPlugin", request.method
         register = api.RegisterPluginRequest.FromString(request.payload)
-        # The index is ignored.
-        one.name = register.plugin_name
+        # The index is ignored; a launched plugin has the name of its file.
+        one.name = one.name or register.plugin_name
         self.registered.append(one.name)
         one.send(RUNTIME_CONNECTION, stream, RESPONSE, ttrpc.Response().SerializeToString())
         if self.loses:
@@ -190,7 +221,9 @@ class FakeIsulad:
     async def _set_up(self, one: Connection) -> None:
         try:
             configure = api.ConfigureRequest(
-                runtime_name="v2", runtime_version="2.0.0-beta.2+unknown"
+                config=one.config or "",
+                runtime_name="v2",
+                runtime_version="2.0.0-beta.2+unknown",
             )
             reply = api.ConfigureResponse.FromString(
                 await one.call("Configure", configure.SerializeToString())
@@ -199,7 +232,8 @@ class FakeIsulad:
                 # No event and no disconnect.
                 return
             one.mask = reply.events
-            self.judge(one.name, "Synchronize", await one.call("Synchronize", self.state))
+            if one.config is None:
+                self.judge(one.name, "Synchronize", await one.call("Synchronize", self.state))
         except (TimeoutError, ConnectionError, RuntimeError) as error:
             self.failed.append(f"{one.name}: {error}")
             one.writer.close()

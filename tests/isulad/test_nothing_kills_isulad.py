@@ -116,6 +116,21 @@ async def test_tap(isulad: FakeIsulad, tmp_path: Path) -> None:
     assert events == ["CreateContainer", "StopContainer", "RemoveContainer"]
 
 
+async def test_a_launched_logger(isulad: FakeIsulad, tmp_path: Path) -> None:
+    file = tmp_path / "rec.nriscope.db"
+    program = sys.executable, "-m", "nri_scope"
+    logger = await isulad.launch("20-nri-scope", f"output: {file}\n", *program)
+    await isulad.wait_for({"20-nri-scope"})
+    await play(isulad)
+    await isulad.die()
+    async with asyncio.timeout(PATIENCE):
+        assert await logger.wait() == 0
+    # Without Synchronize, the older pod is known by its later events only.
+    check_recording(file, len(CAPTURED) - 1)
+    with Recording.open(file) as recording:
+        assert [one.plugin for one in recording.sessions()] == ["20-nri-scope"]
+
+
 async def test_doctor_registers_without_harm(isulad: FakeIsulad) -> None:
     async with running("doctor", "--socket", isulad.socket) as command:
         _, out, _ = await command.wait_for_exit()
