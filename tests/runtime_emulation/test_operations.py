@@ -382,14 +382,27 @@ async def test_isulad_hides_earlier_adjustments() -> None:
     assert outcome.merged.adjustment.annotations == {"first": "x", "key": "x"}
 
 
-async def test_a_reply_that_would_kill_isulad_fails_the_creation() -> None:
+def updating() -> api.CreateContainerResponse:
     reply = annotating("key")
     reply.update.add(container_id="other")
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (updating(), "this would kill iSulad 2.1: it crashes on any update"),
+        (api.CreateContainerResponse(), "this reply would kill iSulad 2.1: it aborts"),
+    ],
+)
+async def test_a_reply_that_would_kill_isulad_fails_the_creation(
+    reply: api.CreateContainerResponse, words: str
+) -> None:
     async with Runtime(ISULAD) as runtime:
         last = SmallPlugin("20-b")
         await joined(runtime, answering("10-a", CreateContainer=reply), last)
         outcome = await runtime.operate(Event.CreateContainer, CREATE)
-    assert outcome.failure.startswith("this would kill iSulad 2.1: it crashes on any update")
+    assert outcome.failure.startswith(words)
     assert (outcome.culprit, outcome.refused) == ("10-a", True)
     assert not last.messages("CreateContainer")
 

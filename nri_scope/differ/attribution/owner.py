@@ -54,6 +54,11 @@ class Owner:
         return self.who is OwnerKind.ONE_OF and not self.plugins and not self.first
 
     @property
+    def place(self) -> str:
+        """The place in the chain, as text for the time between two connections."""
+        return "unrecorded, if any" if self.is_unrecorded else self.index
+
+    @property
     def exact(self) -> bool:
         """Whether the owner is certain."""
         return self.who in (OwnerKind.PLUGIN, OwnerKind.RUNTIME, OwnerKind.REQUEST) and not (
