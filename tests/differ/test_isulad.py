@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.latency import latency
 from nri_scope.differ.render import wording
+from nri_scope.errors import UsageError
 from nri_scope.events import Container, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import CreationFate, Creations
@@ -123,3 +125,37 @@ def test_events_that_were_read_before_the_id_was_known_give_the_same_histories(
     assert early.histories.keys() == complete.histories.keys()
     for key, history in complete.histories.items():
         assert early.histories[key].steps == history.steps
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> Iterator[Recording]:
+    """The capture with a failed first attempt of a container: a plugin sets a variable."""
+    path = tmp_path / "failed.nriscope.db"
+    reply = api.CreateContainerResponse()
+    reply.adjust.env.add(key="A", value="1")
+    of_capture("isulad", path, first_attempt={"30-annotator": reply.SerializeToString()})
+    with Recording.open(path) as opened:
+        yield opened
+
+
+def test_a_failed_creation_is_another_container_without_an_id(failed: Recording) -> None:
+    attempts = [one for one in failed.containers() if lookup.container_name(one) == APP]
+    assert [len(one.id) for one in attempts] == [0, 64]
+    with pytest.raises(UsageError, match=r"use 17 \(container shop/web/app"):
+        lookup.find(failed, APP)
+    history, next_one = (recording_differ.blame(failed, one) for one in attempts)
+    assert history.name == APP
+    assert history.failure.startswith("30-annotator: iSulad fails a creation")
+    assert "PostCreateContainer did not follow" in history.failure
+    assert [(one.path, str(one.owner)) for one in history.asked] == [
+        ("/process/env/A", "30-annotator")
+    ]
+    assert not next_one.failure
+    assert {one.change.path: str(one.owner) for one in next_one.steps} == APPLIED
+    first, second = (
+        one
+        for one in recording_differ.rounds(failed)
+        if one.name == "CreateContainer" and one.event in (17, 22)
+    )
+    assert (first.container, second.container) == ("", attempts[1].id)
+    assert first.failure and not second.failure

@@ -213,6 +213,7 @@ class Rounds:
             first.event == CREATE
             and not first.container_id
             and by is not None
+            and by.event in _CREATED
             and (by.pod_id, by.container) == (first.pod_id, first.container)
         ):
             # The recording was read before it had the id of a container in iSulad.

@@ -29,6 +29,8 @@ UPDATE_EVENT_CRASH = (
 )
 _ENV = "iSulad fails a creation in which a plugin sets an environment variable"
 _CPU = "iSulad fails a creation in which plugins adjust the CPU but do not set both cpus and mems"
+REFUSALS = (_WITHOUT_ADJUST, UPDATE_CRASH, _ENV, _CPU)
+"""Reasons why a creation fails."""
 _IGNORED = "iSulad ignores it"
 _NO_REMOVAL = "iSulad ignores removals, except of what an earlier plugin added"
 _AFTER_HOOKS = "iSulad drops the hooks, the linux part and the rlimits of a reply with hooks"

@@ -13,6 +13,7 @@ from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording as words
 from nri_scope.differ.render.values import clipped
+from nri_scope.nri.merging.isulad import REFUSALS
 from nri_scope.recording.creation_outcomes import NO_POST, NO_STATE
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -38,6 +39,10 @@ _ERROR_ADVICE = (
 _REJECTED_ADVICE = (
     "A validator rejects containers on purpose. Its reason names the problem; `nri-scope blame` "
     "shows which plugin made that change."
+)
+_REFUSED_ADVICE = (
+    "Other runtimes may accept this reply. Leave out the setting, and try the plugin with "
+    "`nri-scope replay FILE --profile isulad`."
 )
 _ENDED_ADVICE = (
     "No connection observed the reason: an error or a conflict at a plugin in between, unless that "
@@ -128,6 +133,8 @@ def _finding(one: _Refused) -> Finding:
         kind, advice = FindingKind.CONFLICT, _CONFLICT_ADVICE
         title = f"Conflict: {one.words}"
         detail = f"{one.name} fails when two plugins set one field, and no plugin's changes apply."
+    elif any(reason in one.words for reason in REFUSALS):
+        detail, advice = "The runtime rejected the merged adjustments.", _REFUSED_ADVICE
     elif "rejected it" in one.words:
         detail, advice = "A validator rejected the adjusted container.", _REJECTED_ADVICE
     elif one.words.startswith((SEEMS, ENDED)):
