@@ -88,6 +88,10 @@ class RuntimeRules:
     """First NRI version with the container's rlimits in events after a creation; None: always, or
     unknown. containerd 2.3 sends them (``commonContainerToNRI``), 1.7.24 and 2.1.9 do not (tested).
     """
+    start_event: str = "StartContainer"
+    """First event that shows a started container. iSulad sends StartContainer also if the start
+    failed.
+    """
     clears_uncreated_state: bool = False
     """Whether StopContainer after a failed creation has a container without state and process, as
     in containerd.
@@ -125,8 +129,14 @@ _RULES = {
         update_crash=UPDATE_CRASH,
         reports_adjustments=False,
         memory_as_is=True,
+        start_event="PostStartContainer",
     ),
 }
+
+
+def shows_start(event: str, runtime_name: str) -> bool:
+    """Return whether an event of a runtime shows that its container was started."""
+    return event in ("PostStartContainer", runtime_rules_of(runtime_name).start_event)
 
 
 def runtime_rules_of(runtime_name: str) -> RuntimeRules:
