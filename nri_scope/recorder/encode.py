@@ -182,8 +182,8 @@ class Encoder:
                 pod_key = pod_row.key if pod_row is not None else None
                 pod_object = put_pod(self.objects, decoded.pod)
             if decoded.container is not None:
-                created_in = session.id if decoded.event == _CREATE else None
-                container_row = self.subjects.container(decoded.container, pod_row, created_in)
+                created = (session.id, event_id) if decoded.event == _CREATE else None
+                container_row = self.subjects.container(decoded.container, pod_row, created)
                 container_object = put_container(self.objects, decoded.container)
             if isinstance(message, SynchronizeRequest):
                 states = self._synchronize(session, event_id, item.wall_ns, message)

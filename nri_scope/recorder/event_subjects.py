@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of pods and containers, the subjects of events; each has one key per recording.
 
-iSulad assigns a container's id after CreateContainer. The row of such an event gets the id of the
-next event about the same name in the same pod.
+iSulad assigns a container's id after CreateContainer. The row of such an event has `NO_ID` with the
+event's number, until the next event about the same name in the same pod.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
+from nri_scope.events import NO_ID
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
 from nri_scope.recording.cache import RecentlyUsed
 from nri_scope.recording.row_limits import TableLimits
@@ -96,11 +97,11 @@ class _Rows(Generic[_Row]):
 
     def add(self, others: tuple[_Row, ...], row_id: str, *values: Any) -> _Row:
         """Create a row; ``others`` are the existing rows with the same id."""
-        row = self.add_without_id(*values, row_id=row_id)
+        row = self.add_unlisted(row_id, *values)
         self._known.put(row_id, (row, *others[: _MAX_SAME_ID - 1]))
         return row
 
-    def add_without_id(self, *values: Any, row_id: str = "") -> _Row:
+    def add_unlisted(self, row_id: str, *values: Any) -> _Row:
         """Create a row that `with_id` does not find."""
         self._limits.reserve(_length(row_id, *values))
         row = self._make(self._next, row_id, *values)
@@ -109,8 +110,8 @@ class _Rows(Generic[_Row]):
         return row
 
     def identify(self, row: _Row, row_id: str) -> None:
-        """Set the id of a row without one. Raises LimitReached."""
-        self.complete(row, _length(row_id))
+        """Replace the id of a row. Raises LimitReached."""
+        self.complete(row, max(0, _length(row_id) - _length(row.id)))
         row.id = row_id
         self._known.put(row_id, (row,))
 
@@ -171,12 +172,12 @@ class Subjects:
         )
 
     def container(
-        self, message: Container, pod: PodRow | None, created_in: int | None = None
+        self, message: Container, pod: PodRow | None, created: tuple[int, int] | None = None
     ) -> ContainerRow | None:
         """Return the row of a container, creating it if necessary; None without id and name.
 
-        ``pod``: the pod in the same message, if any. ``created_in``: for CreateContainer, the
-        session that received it.
+        ``pod``: the pod in the same message, if any. ``created``: for CreateContainer, the session
+        that received it, and the event's number.
         """
         container_id, name = named(message.id), named(name_of_container(message))
         if not container_id and not name:
@@ -184,8 +185,8 @@ class Subjects:
         if pod is None:
             pod = self._pod(named(message.pod_sandbox_id), "", "", "")
         pod_key = pod.key if pod else None
-        if not container_id and created_in is not None:
-            return self._begin_without_id(pod_key, name, created_in)
+        if not container_id and created is not None:
+            return self._begin_without_id(pod_key, name, *created)
         known = self._containers.with_id(container_id)
         if not known and container_id and (pod_key, name) in self._without_id:
             row, _ = self._without_id[pod_key, name]
@@ -246,7 +247,9 @@ class Subjects:
         self._pods.flush()
         self._containers.flush()
 
-    def _begin_without_id(self, pod: int | None, name: str, session: int) -> ContainerRow:
+    def _begin_without_id(
+        self, pod: int | None, name: str, session: int, event: int
+    ) -> ContainerRow:
         """Return the row of a container that gets its id later.
 
         A runtime calls each connection once per creation, so a second call is another creation.
@@ -255,7 +258,7 @@ class Subjects:
         if found is not None and session not in found[1]:
             found[1].add(session)
             return found[0]
-        row = self._containers.add_without_id(name, pod)
+        row = self._containers.add_unlisted(f"{NO_ID}{event}", name, pod)
         self._without_id.pop((pod, name), None)
         self._without_id[pod, name] = row, {session}
         if len(self._without_id) > _MAX_WITHOUT_ID:

@@ -89,9 +89,7 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
         kind = "pod" if isinstance(thing, Pod) else "container"
         seen = first_event_time(recording, thing)
         when = "" if seen is None else f" first seen {moment(seen)[:19]}"
-        # A container whose creation failed in iSulad has no id.
-        use = thing.id[:length] or next(iter(events_about(recording, thing)), "its number")
-        words.append(f"{use} ({kind} {subject_name(thing)}{when})")
+        words.append(f"{thing.id[:length]} ({kind} {subject_name(thing)}{when})")
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     return UsageError(
         f'"{what}" matches {len(found)} pods and containers', f"use {' or '.join(words)}{more}"

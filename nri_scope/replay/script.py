@@ -189,7 +189,7 @@ class Script:
         container = container_of(method.name, message)
         if container is not None and not container.id:
             # iSulad assigns it later; for the plugins, the profile removes it again.
-            container.id = recorded.container_id or f"without id, event {recorded.id}"
+            container.id = recorded.container_id
         return ReplayStep(recorded, method.event, message, request, selected=selected)
 
     def _check_only(self, only: str) -> None:

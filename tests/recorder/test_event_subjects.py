@@ -148,7 +148,7 @@ def test_a_creation_without_id_gets_the_id_and_keeps_the_name(
     pod = subjects.pod(
         PodSandbox(id="p1", namespace="shop", name="k8s_POD_web_shop_u1_0", uid="u1")
     )
-    created = [subjects.container(Container(name="app"), pod, session) for session in (1, 2)]
+    created = [subjects.container(Container(name="app"), pod, (session, 7)) for session in (1, 2)]
     subjects.flush()
     later = subjects.container(Container(id="c1", name=LONG), pod)
     assert created == [later, later]
@@ -163,12 +163,14 @@ def test_a_failed_creation_without_id_is_not_joined_with_the_next_attempt(
 ) -> None:
     subjects = Subjects(connection, empty=True)
     pod = subjects.pod(WEB)
-    subjects.container(Container(name="app"), pod, 1)
-    subjects.container(Container(name="app"), pod, 1)
+    subjects.container(Container(name="app"), pod, (1, 7))
+    subjects.container(Container(name="app"), pod, (1, 8))
     subjects.container(Container(id="c1", name=LONG), pod)
     subjects.container(Container(id="c2", name=LONG), pod)
     subjects.flush()
-    assert _containers(connection) == [("", "app", 1), ("c1", "app", 1), ("c2", "app", 1)]
+    assert _containers(connection) == [
+        ("no-id-7", "app", 1), ("c1", "app", 1), ("c2", "app", 1),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("session", [1, None])
@@ -177,11 +179,11 @@ def test_a_creation_before_a_gap_is_not_joined(
 ) -> None:
     subjects = Subjects(connection, empty=True)
     pod = subjects.pod(WEB)
-    subjects.container(Container(name="app"), pod, 1)
+    subjects.container(Container(name="app"), pod, (1, 7))
     subjects.forget_creations(session)
     subjects.container(Container(id="c1", name=LONG), pod)
     subjects.flush()
-    assert _containers(connection) == [("", "app", 1), ("c1", "app", 1)]
+    assert _containers(connection) == [("no-id-7", "app", 1), ("c1", "app", 1)]
 
 
 def test_a_creation_stays_joined_while_old_rows_are_removed(
@@ -190,7 +192,7 @@ def test_a_creation_stays_joined_while_old_rows_are_removed(
     subjects = Subjects(connection, empty=True)
     pod = subjects.pod(WEB)
     for name in ("app", "gone", "new"):
-        subjects.container(Container(name=name), pod, 1)
+        subjects.container(Container(name=name), pod, (1, 7))
         if name == "gone":
             subjects.flush()
             connection.execute("DELETE FROM container WHERE name = 'gone'")
@@ -210,8 +212,8 @@ def test_pending_creations_are_limited(
     subjects = Subjects(connection, empty=True)
     pod = subjects.pod(WEB)
     for name in "abc":
-        subjects.container(Container(name=name), pod, 1)
+        subjects.container(Container(name=name), pod, (1, 7))
     for name in "abc":
         subjects.container(Container(id=f"id-{name}", name=name), pod)
     subjects.flush()
-    assert [one[0] for one in _containers(connection)] == ["", "id-b", "id-c", "id-a"]
+    assert [one[0] for one in _containers(connection)] == ["no-id-7", "id-b", "id-c", "id-a"]

@@ -267,7 +267,7 @@ class Differ:
         found.created = sure and not found.failure and not found.doubt
         history = History(
             made.container.id,
-            self.name_of(made.container.id) or _name_in(whole.first),
+            self.name_of(made.container.id),
             made.base,
             made.base_owner,
             made.spec,
@@ -518,11 +518,6 @@ def _confirmed(failure: str, words: str) -> str:
     if failure.startswith(SEEMS):
         failure = f"{ENDED}{failure.removeprefix(SEEMS)}"
     return "; ".join(filter(None, (failure, words)))
-
-
-def _name_in(event: Event) -> str:
-    """Return ``ns/pod/container``, for a container without an id."""
-    return f"{event.namespace}/{event.pod}/{event.container}"
 
 
 def _owned(validation: Round) -> Owned | None:

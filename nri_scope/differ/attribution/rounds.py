@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from nri_scope.events import Event, Gap, Role, Session
+from nri_scope.events import NO_ID, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
@@ -208,19 +208,8 @@ class Rounds:
         if not self._open:
             return None
         stations = tuple(self._open)
-        first = stations[0].event
-        if (
-            first.event == CREATE
-            and not first.container_id
-            and by is not None
-            and by.event in _CREATED
-            and (by.pod_id, by.container) == (first.pod_id, first.container)
-        ):
-            # The recording was read before it had the id of a container in iSulad.
-            stations = tuple(
-                replace(one, event=replace(one.event, container_id=by.container_id))
-                for one in stations
-            )
+        if stations[0].event.container_id.startswith(NO_ID):
+            stations = _identified(stations, by)
         ended = Round(stations, by)
         self._open.clear()
         self._bytes = 0
@@ -395,6 +384,32 @@ def _is_same(one: Event, other: Event) -> bool:
     """Return whether both events have the same name and subject."""
     return (
         one.event == other.event
-        and one.container_id == other.container_id
+        and (one.container_id == other.container_id or _is_later_id(other, one))
         and one.pod_id == other.pod_id
     )
+
+
+def _is_later_id(early: Event, late: Event) -> bool:
+    """Return whether `late` may have the id of the container that `early` does not have yet.
+
+    A recording that is read while it grows gets the ids of iSulad's containers later.
+    """
+    return (
+        early.container_id.startswith(NO_ID)
+        and not late.container_id.startswith(NO_ID)
+        and bool(late.container_id)
+        and (early.pod_id, early.container) == (late.pod_id, late.container)
+    )
+
+
+def _identified(
+    stations: tuple[ConnectionPart, ...], by: Event | None
+) -> tuple[ConnectionPart, ...]:
+    """Return the parts of a round with the id that a later event shows, if any."""
+    first = stations[0].event
+    later = [one.event for one in stations]
+    later += [by] if by is not None and by.event in _CREATED else []
+    known = next((one.container_id for one in later if _is_later_id(first, one)), "")
+    if not known:
+        return stations
+    return tuple(replace(one, event=replace(one.event, container_id=known)) for one in stations)
