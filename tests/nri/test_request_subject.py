@@ -18,12 +18,12 @@ from nri_scope.nri.request_subject import (
     name_of_pod,
 )
 
-from .captures import NAMES, exchanges
+from .captures import ISULAD, NAMES, exchanges
 
 UNKNOWN_FIELD = b"\xfa\x3f\x01x"  # field 1023, a string
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *ISULAD])
 def test_requests_of_real_runtimes_round_trip(name: str) -> None:
     seen = set()
     for exchange in exchanges(name):
