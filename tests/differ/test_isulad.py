@@ -165,3 +165,19 @@ def test_a_failed_creation_is_another_container(failed: Recording) -> None:
     )
     assert (first.container, second.container) == ("no-id-17", attempts[1].id)
     assert first.failure and not second.failure
+
+
+@pytest.mark.parametrize("name", ["CreateContainer", "StopContainer", "PostStartContainer"])
+def test_an_error_of_a_plugin_ends_no_chain(recording: Recording, name: str) -> None:
+    differ = Differ(recording.sessions(), outcome=Creations(recording).outcome)
+    whole = []
+    for event, request, reply in recording.exchanges():
+        if event.event == name and event.plugin == "60-cpu-policy":
+            event, reply = replace(event, status_code=2, status_message="no"), b""
+        whole += differ.feed(event, request, reply)
+    whole += differ.flush()
+    failing = [one for one in whole if one.name == name]
+    assert failing and not any(one.failure for one in failing)
+    for one in failing:
+        remark = "60-cpu-policy returned an error: no; the runtime disconnected it, and continued"
+        assert remark in one.remarks or "60-cpu-policy" not in one.seen_by

@@ -41,7 +41,7 @@ from .findings import (
 )
 from .hidden_changes import BY_CHANCE, Hidden, is_back, is_hidden, newest_steps
 from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, OwnerKind, one_of, plugin
-from .rounds import ConnectionPart, is_ordered
+from .rounds import CONTINUED, GONE, ConnectionPart, is_ordered
 from .validator_owners import Owned
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
@@ -163,8 +163,8 @@ class _Creation:
             self.found.note(runtime_rules_of(pairs[0][0]).blind_spot)
         for station, _ in pairs:
             event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
-            if event.status_code:
-                self.found.note(f"{error_text(station)}; the creation continued without it")
+            if event.status_code not in (0, *GONE):
+                self.found.note(f"{error_text(station)}; {CONTINUED}")
             reply = cast("api.CreateContainerResponse | None", reply_of(station))
             if reply is None or (station.is_passive and is_empty_reply(reply)):
                 continue

@@ -45,6 +45,8 @@ ASIDE = SET_UP | _AT_ANY_TIME
 """Exchanges between the runtime and one connection, outside any chain. They can also happen during
 a round."""
 _CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
+CONTINUED = "the runtime disconnected it, and continued"
+"""What iSulad does after an error of a plugin."""
 GONE = (4, 14)
 """Status codes of a plugin that the runtime skips: it missed its deadline, or is disconnected."""
 
@@ -111,7 +113,12 @@ class Round:
         Only an error status ends it; the runtime skips a plugin that was late or disconnected.
         """
         last = self.stations[-1]
-        return last if last.event.status_code not in (0, *GONE) else None
+        return last if last in self.failing and is_ordered(last) else None
+
+    @property
+    def failing(self) -> tuple[ConnectionPart, ...]:
+        """The connections that returned an error. iSulad disconnects them and continues."""
+        return tuple(one for one in self.stations if one.event.status_code not in (0, *GONE))
 
 
 @dataclass(slots=True)

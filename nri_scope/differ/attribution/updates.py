@@ -32,7 +32,7 @@ from .findings import (
 )
 from .history import History
 from .owner import ASKED_BEFORE_ALL, REQUEST, Owner, OwnerKind, plugin
-from .rounds import GONE, ConnectionPart, Round
+from .rounds import GONE, ConnectionPart, Round, is_ordered
 
 UPDATES_MAX = 5_000
 """Maximum number of updates of other containers read in one round: more than a node has
@@ -171,7 +171,7 @@ def stop_refusal(stations: Iterable[ConnectionPart]) -> str:
     """
     turn: merging.Stopping | None = None
     for station in stations:
-        if station.event.status_code not in (0, *GONE):
+        if station.event.status_code not in (0, *GONE) and is_ordered(station):
             return error_text(station)
         request = cast("api.StopContainerRequest | None", request_of(station))
         reply = cast("api.StopContainerResponse | None", reply_of(station))
