@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.findings import Finding
 from benchmarks.recorder import Record
 from benchmarks.sustained import size_finding
-from benchmarks.traffic import CAPTURES, captured, repeated, write
+from benchmarks.traffic import CHAINS, captured, repeated, write
 from tests.interop.build import Variant
 from tests.interop.reference import ReferenceRuntime
 
@@ -20,7 +20,7 @@ _PLUGIN = "00-probe-a"
 async def measure(folder: Path, *, events: int) -> list[Finding]:
     """Feed the captured traffic of each runtime, repeated, to a separate `record`."""
     findings = []
-    for capture in sorted(CAPTURES.glob("*.jsonl.gz")):
+    for capture in CHAINS:
         findings.append(await _measure(folder, capture, events))
     return findings
 

@@ -19,6 +19,9 @@ from google.protobuf.message import Message
 from tests.interop.messages import parse
 
 CAPTURES = Path(__file__).parents[1] / "tests" / "data" / "captures"
+CHAINS = sorted(CAPTURES.glob("c*.jsonl.gz"))
+"""Captures of containerd and CRI-O, whose events the reference runtime can repeat. iSulad creates
+containers without an id, and its capture ends with its crash."""
 
 # Images keep their digests: the same images run again and again on a node.
 _ID = re.compile(

@@ -164,3 +164,7 @@ class AdjustmentRefused(NriScopeError):
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self.problem = problem
+
+
+class RuntimeKilled(AdjustmentRefused):
+    """A plugin's message on which a runtime would crash; ``problem`` says so."""

@@ -54,6 +54,11 @@ def plugin_title(index: str, name: str) -> str:
     return f"{index}-{name}" if index else name
 
 
+NO_ID = "no-id-"
+"""Prefix, before the number of its CreateContainer, that stands for a container's id as long as the
+runtime has not assigned it. iSulad does so after CreateContainer, if the creation succeeds."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """Properties of a plugin connection, complete once Configure is answered."""
@@ -159,6 +164,7 @@ class Event:
     container: str
     pod_id: str
     container_id: str
+    """The container's id; `NO_ID` with an event's number if the runtime assigns the id later."""
     took_ns: int
     timeout_ns: int
     size: int

@@ -17,6 +17,7 @@ from nri_scope.recorder.writer import Recorder
 FOLDER = Path(__file__).parent.parent / "tests" / "data" / "captures"
 
 ENDS = "the capture ends here"
+NEXT = "the plugin is launched again"
 
 
 class Line(TypedDict):
@@ -43,6 +44,8 @@ def record_capture(name: str, path: Path, *, ended: bool = True) -> None:
         request, reply = map(base64.b64decode, (line["request_b64"], line["reply_b64"]))
         at_ns = line["at_ns"]
         if line["method"] == "Configure":
+            if line["plugin"] in sessions:
+                recorder.end_session(sessions[line["plugin"]], NEXT, at_ns)
             sessions[line["plugin"]] = recorder.begin_session(_start(line, request, reply))
         recorder.capture(
             sessions[line["plugin"]],

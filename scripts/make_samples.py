@@ -41,13 +41,18 @@ from tests.runtime.testbed.workload import SECRET
 SIZE_MAX = 100_000
 """Maximum size of a bundle in bytes."""
 
-CAPTURES = {"containerd-2.4": "containerd-2.4-beta", "cri-o-1.37": "cri-o-1.37"}
-"""Bundles made from captures of other runtimes with five plugins, with the captures' names."""
-
 CHAIN = (
     "Requests of the runtime to five plugins: three passive ones, and two that adjust containers. "
-    "A sixth plugin, at index 20, was not captured."
 )
+WITHOUT_20 = f"{CHAIN}A sixth plugin, at index 20, was not captured."
+CRASH = f"{CHAIN}The recording ends with the crash of the runtime at UpdateContainer."
+
+CAPTURES = {
+    "containerd-2.4": ("containerd-2.4-beta", WITHOUT_20),
+    "cri-o-1.37": ("cri-o-1.37", WITHOUT_20),
+    "isulad-2.1": ("isulad", CRASH),
+}
+"""Bundles made from captures of other runtimes with five plugins: the capture's name, the note."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,9 @@ def samples() -> list[Sample]:
         for series in SUITES
         for name, scene in SCENES.items()
     ]
-    captures = [Sample(name, CHAIN, _converted(capture)) for name, capture in CAPTURES.items()]
+    captures = [
+        Sample(name, note, _converted(capture)) for name, (capture, note) in CAPTURES.items()
+    ]
     return [*scenes, *captures]
 
 

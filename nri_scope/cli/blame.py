@@ -163,19 +163,16 @@ def _container(recording: Recording, what: str) -> Container:
     """Return the container that `what` names. Raise UsageError."""
     from nri_scope.events import Container, Event, Pod
     from nri_scope.recording import lookup
+    from nri_scope.recording.subject_queries import container_of_event
 
     thing = lookup.find(recording, what)
     match thing:
         case Container():
             return thing
         case Event():
-            found = [
-                one
-                for one in recording.containers()
-                if thing.container_id and one.id == thing.container_id
-            ]
-            if found:
-                return found[0]
+            container = container_of_event(recording, thing.id)
+            if container is not None:
+                return container
             raise UsageError(
                 f"event {thing.id} ({thing.event}) does not concern a container",
                 "name a container, or an event about one",

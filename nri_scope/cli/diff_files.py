@@ -173,7 +173,13 @@ def _details(sessions: list[Session], gaps: GapStats) -> list[str]:
     found = [f"passive connections: {_listed(passive)}"] if passive else []
     found += [f"plugins with their answers: {_listed(answering)}"] if answering else []
     found += [f"runtime: {'; '.join(runtimes[:_RUNTIMES])}"] if runtimes else []
-    if len({*passive}) == 1 and len(plugins) == len(sessions) and not answering:
+    blind_spots = {oci.runtime_rules_of(session.runtime_name).blind_spot for session in plugins}
+    found += sorted(blind_spots - {""})
+    if (
+        len({*passive}) == 1
+        and len(plugins) == len(sessions)
+        and not (answering or any(blind_spots))
+    ):
         found.append("only one connection: changes by plugins are visible only in later events")
     if len(plugins) < len(sessions):
         found.append("CRI: the runtime was queried for the specs it used")

@@ -35,6 +35,7 @@ from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
 from nri_scope.nri.events import Event, events_in
+from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.process.signals import stop_signals
 from nri_scope.recording.reader import Recording
 from nri_scope.transport.loop import prepare_process, run
@@ -235,7 +236,8 @@ class _Run(ProbeListener):
         start = report.start
         events = events_in(start.mask)
         self._say(f"probe {start.plugin_index}-{start.plugin_name} at {report.runtime}")
-        for warning in report.warnings:
+        limit = runtime_rules_of(start.runtime_name).blind_spot
+        for warning in (*report.warnings, *filter(None, [limit])):
             if warning not in self._printed:
                 self._printed.add(warning)
                 self._say(f"warning: {warning}")

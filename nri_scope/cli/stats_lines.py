@@ -121,7 +121,7 @@ def _chain(times: Sequence[TimeIn], width: int | None) -> Iterator[str]:
         ("plugin", "count", "p50", "p99", "max", ">50%", ">100%", "between connections"),
         [
             (
-                entry.owner.index if entry.after else str(entry.owner),
+                entry.owner.place if entry.after else str(entry.owner),
                 f"{entry.count:,}",
                 *(duration(took) for took in (entry.took.p50, entry.took.p99, entry.took.max)),
                 f"{entry.over_half:,}" if entry.deadline_ns else "",

@@ -16,13 +16,13 @@ from nri_scope.recording.stats import ResponseTimes
 
 from .attribution.chain import Chain
 from .attribution.owner import Owner
-from .attribution.rounds import Round, Rounds
+from .attribution.rounds import Round, Rounds, is_ordered
 from .attribution.spans import spans
 
 _NAMES = frozenset(event.name for event in NriEvent)
 _PASSIVE = frozenset({Role.LOGGER, Role.PROBE})
-_NO_NAMES = Chain()
-"""Spans with index ranges: only messages contain the names of other plugins."""
+_NO_NAMES, _UNORDERED = Chain(), Chain(is_ordered=False)
+"""Spans with index ranges, or without: only messages contain the names of other plugins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Latency:
             return
         # In a replay nri-scope is the runtime, so no plugin is between two observed plugins.
         replayed = one.stations[0].session.role == Role.REPLAY
-        for span in spans(one, _NO_NAMES):
+        for span in spans(one, _NO_NAMES if is_ordered(one.stations[0]) else _UNORDERED):
             if span.after and replayed:
                 continue
             observed = "" if span.after else str(span.owner)

@@ -12,6 +12,7 @@ from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUE
 from nri_scope.nri.versions import SortKey, infer, runtime_title, sort_key
 
 from .check import Check, Status, fail, ok, unknown, warn
+from .isulad import known_defects
 from .processes import RuntimeProcess
 from .registration import Registration
 from .settings import NriConfig, Setting
@@ -69,7 +70,17 @@ def check_installation(installation: Installation) -> list[Check]:
         *settings,
         *_misplaced(f"{prefix}-keys", installation.config),
         *_restart(f"{prefix}-restart", installation),
+        *_defects(installation),
     ]
+
+
+def _defects(installation: Installation) -> list[Check]:
+    """Return warnings of what an iSulad with NRI does wrong."""
+    config = installation.config
+    is_on = config.enabled is not None and config.enabled.value is True
+    if config.runtime == "isulad" and (is_on or installation.registration is not None):
+        return known_defects()
+    return []
 
 
 def _as_unknown(check: Check, reason: str) -> Check:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""iSulad's configuration of NRI: keys in the top level of its JSON file.
+"""iSulad's configuration of NRI, keys in the top level of its JSON file, and its defects.
 
 The keys were tried with a built iSulad and have hyphens; its documentation has underscores. NRI is
-off by default, and the socket's path cannot be configured.
+off by default, and the socket's path cannot be configured. The defects are those of a built iSulad
+2.1.6.
 """
 
 from __future__ import annotations
@@ -10,10 +11,54 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from .check import Check, warn
 from .host import Host, words
-from .settings import NriConfig, Problem, Setting
+from .settings import Misplaced, NriConfig, Problem, Setting
 
 DEFAULT_CONFIG = "/etc/isulad/daemon.json"
+_KEYS = (
+    "nri-support",
+    "disable-connections",
+    "plugin-path",
+    "plugin-config-path",
+    "plugin-registration-timeout",
+    # The misspelt key is the one that worked in a built iSulad; newer sources spell it right.
+    "plugin-request-timeout",
+    "plugin-requst-timeout",
+)
+_SOCKET_KEYS = ("nri-socket-path", "socket-path", "nri_socket_path", "socket_path")
+_SOCKET_FIX = "remove it: the socket is always /var/run/nri/nri.sock"
+_TRY = "try each plugin with `nri-scope replay FILE --profile isulad` first"
+
+DEFECTS = (
+    (
+        "iSulad 2.1 aborts on a reply to CreateContainer without `adjust`, even an empty one, and "
+        "crashes on any update of a container that a plugin requests",
+        f"{_TRY}; nri-scope itself sends neither",
+    ),
+    (
+        "iSulad 2.1 crashes on any UpdateContainerResources request of the CRI, with or without "
+        "plugins",
+        "do not let the kubelet resize containers, and set its CPU manager policy to none",
+    ),
+    (
+        "iSulad 2.1 calls external plugins in random order, whatever their index, and sends each "
+        "the container as requested, without the adjustments of the others",
+        "use plugins that do not depend on each other; `nri-scope tap` shows what one requests",
+    ),
+    (
+        "iSulad 2.1 fails a creation in which a plugin sets an environment variable, or the CPU "
+        "without both cpus and mems; ignores args, the cgroups path, the OOM score and pids; and "
+        "swaps soft and hard rlimits",
+        _TRY,
+    ),
+)
+"""Defects with remedies, which concern plugins that work with other runtimes."""
+
+
+def known_defects() -> list[Check]:
+    """Return a warning for each of iSulad's defects that plugins meet."""
+    return [warn("isulad-defects", text, fix) for text, fix in DEFECTS]
 
 
 def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
@@ -52,15 +97,27 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
                 return Setting(value, path, f'"{key}"')
         return None
 
+    spellings = {key.replace("-", "_"): key for key in _KEYS}
+    misplaced = [
+        Misplaced(path, "the top level", f'"{key}"', f'"{spellings[key]}", with hyphens')
+        for key in table
+        if key in spellings
+    ]
+    refused = [
+        Problem(path, f'it sets "{key}", which iSulad refuses', False, _SOCKET_FIX)
+        for key in table
+        if key in _SOCKET_KEYS
+    ]
     return replace(
         config,
         files=(path,),
+        problems=tuple(refused),
+        misplaced=tuple(misplaced),
         changed_at=changed_at,
         enabled=setting("nri-support"),
         connections=setting("disable-connections", negated=True),
         plugin_path=setting("plugin-path"),
         plugin_config_path=setting("plugin-config-path"),
         registration_timeout=setting("plugin-registration-timeout"),
-        # The misspelt key is the one that worked in a built iSulad.
         request_timeout=setting("plugin-request-timeout", "plugin-requst-timeout"),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
@@ -128,10 +128,20 @@ def check_plugins(
     if names and off:
         checks.insert(0, ok("plugins", f"NRI is off: the plugins in {folder.path} are not started"))
     elif names and not any(check.status is Status.FAIL for check in checks):
-        checks.insert(0, ok("plugins", f"the runtime starts {', '.join(names)} in {folder.path}"))
+        listed = ", ".join(_one_of_each(names) if isulad else names)
+        checks.insert(0, ok("plugins", f"the runtime starts {listed} in {folder.path}"))
     elif not checks:
         checks.append(ok("plugins", f"{folder.path} has no plugins for the runtime to start"))
     return checks
+
+
+def _one_of_each(files: Iterable[str]) -> Iterator[str]:
+    """Yield the plugins that iSulad starts: of several with one name it starts one."""
+    by_name: dict[str, list[str]] = {}
+    for file in files:
+        by_name.setdefault(file.partition("-")[2], []).append(file)
+    for same in by_name.values():
+        yield same[0] if len(same) == 1 else f"one of {' and '.join(same)}"
 
 
 def _starts(folder: PluginFolder, plugin: PluginFile, isulad: bool) -> bool:

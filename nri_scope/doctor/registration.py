@@ -17,7 +17,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of, parse_state_part
-from nri_scope.nri.versions import runtime_remark, runtime_title
+from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
 from nri_scope.wire import RequestReceived
 
@@ -48,7 +48,7 @@ class Registration:
     @property
     def title(self) -> str:
         """The runtime with its version."""
-        return f"{runtime_title(self.runtime_name)} {self.runtime_version}".strip() or "the runtime"
+        return runtime_words(self.runtime_name, self.runtime_version) or "the runtime"
 
 
 class _RecordingPlugin:

@@ -17,7 +17,7 @@ import contextlib
 from nri_scope.errors import UsageError
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.versions import runtime_words
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.wire import RequestReceived
 from nri_scope.writer.messages import RecordingOptions
@@ -117,7 +117,7 @@ class LaunchedPlugin:
     def _report(self, report: SessionReport) -> None:
         start = report.start
         self._log.write(
-            f"connected to {runtime_title(start.runtime_name)} {start.runtime_version}, "
+            f"connected to {runtime_words(start.runtime_name, start.runtime_version)}, "
             f"NRI {start.nri_version or 'unknown'}"
         )
         for warning in report.warnings:

@@ -14,7 +14,7 @@ from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
-from nri_scope.nri.versions import CONSERVATIVE_MASK, runtime_remark, runtime_title
+from nri_scope.nri.versions import CONSERVATIVE_MASK, runtime_remark, runtime_words
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.sink import Sink
 from nri_scope.recorder.wall_clock import wall_offset
@@ -37,7 +37,7 @@ class SessionReport:
     @property
     def runtime(self) -> str:
         """Runtime for display, such as ``containerd v2.1.0 (NRI 0.8.0, inferred)``."""
-        title = f"{runtime_title(self.start.runtime_name)} {self.start.runtime_version}"
+        title = runtime_words(self.start.runtime_name, self.start.runtime_version)
         return f"{title} (NRI {self.nri_version}){runtime_remark(self.start.runtime_name)}"
 
 

@@ -242,7 +242,10 @@ class _Run:
 
     def _on_end(self, end: SessionEnd) -> None:
         if not self._stopped:
-            more = "" if self._options.once else "; waiting for the runtime to return"
+            more = (
+                "; waiting for the runtime to return" if end.configured else "; registering again"
+            )
+            more = "" if self._options.once else more
             self._say(f"session ended: {end.reason}{more}")
 
     def _on_wait(self, error: NriScopeError) -> None:

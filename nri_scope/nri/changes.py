@@ -111,9 +111,9 @@ def changes_of(method: str, request: Message | None, reply: Message | None, plug
     if isinstance(request, api.ValidateContainerAdjustmentRequest):
         return _owned_fields(request.owners)
     updates = updates_in(method, request, reply)
-    paths = {path for update in updates for path in _resource_paths(update.linux.resources)}
+    paths = {path for update in updates for path, _ in _resources(update.linux.resources)}
     if isinstance(reply, api.CreateContainerResponse):
-        paths.update(_adjustment_paths(reply.adjust))
+        paths.update(path for path, _ in requested_fields(reply.adjust))
     return (tuple(sorted(paths)), (plugin,)) if paths else NO_CHANGES
 
 
@@ -189,41 +189,44 @@ def path_of_field(number: int) -> str:
     return _BY_NUMBER.get(number) or f"/nri/{number}"
 
 
-def _field_paths(message: Message, paths: dict[str, str]) -> Iterator[str]:
-    return (paths[field.name] for field, _ in message.ListFields() if field.name in paths)
-
-
-def _adjustment_paths(adjust: api.ContainerAdjustment) -> Iterator[str]:
-    yield from (pointer("/annotations", key) for key in adjust.annotations)
-    yield from (pointer("/mounts", mount.destination) for mount in adjust.mounts)
-    yield from (pointer("/process/env", variable.key) for variable in adjust.env)
-    yield from _field_paths(adjust.hooks, _HOOKS)
-    yield from (pointer("/process/rlimits", rlimit.type) for rlimit in adjust.rlimits)
-    yield from (pointer("/cdiDevices", device.name) for device in adjust.CDI_devices)
+def requested_fields(adjust: api.ContainerAdjustment) -> Iterator[tuple[str, object]]:
+    """Yield the path and the value of each field that an adjustment sets or removes."""
+    yield from ((pointer("/annotations", key), value) for key, value in adjust.annotations.items())
+    yield from ((pointer("/mounts", mount.destination), mount) for mount in adjust.mounts)
+    yield from ((pointer("/process/env", one.key), one.value) for one in adjust.env)
+    yield from _fields(adjust.hooks, _HOOKS)
+    yield from ((pointer("/process/rlimits", rlimit.type), rlimit) for rlimit in adjust.rlimits)
+    yield from ((pointer("/cdiDevices", device.name), device.name) for device in adjust.CDI_devices)
     if adjust.args:
-        yield "/process/args"
+        yield "/process/args", " ".join(adjust.args)
     linux = adjust.linux
-    yield from (pointer("/linux/devices", device.path) for device in linux.devices)
-    yield from (pointer("/linux/namespaces", ns.type) for ns in linux.namespaces)
-    yield from (pointer("/linux/sysctl", key) for key in linux.sysctl)
-    yield from (pointer("/linux/netDevices", key) for key in linux.net_devices)
-    yield from _field_paths(linux, _LINUX)
-    yield from _field_paths(linux.rdt, _RDT)
-    yield from _resource_paths(linux.resources)
+    yield from ((pointer("/linux/devices", device.path), device) for device in linux.devices)
+    yield from ((pointer("/linux/namespaces", ns.type), ns.path) for ns in linux.namespaces)
+    yield from ((pointer("/linux/sysctl", key), value) for key, value in linux.sysctl.items())
+    yield from ((pointer("/linux/netDevices", key), one) for key, one in linux.net_devices.items())
+    yield from _fields(linux, _LINUX)
+    yield from _fields(linux.rdt, _RDT)
+    yield from _resources(linux.resources)
 
 
-def _resource_paths(resources: api.LinuxResources) -> Iterator[str]:
-    yield from _field_paths(resources.memory, _MEMORY)
-    yield from _field_paths(resources.cpu, _CPU)
+def _fields(message: Message, paths: dict[str, str]) -> Iterator[tuple[str, object]]:
+    for field, value in message.ListFields():
+        if field.name in paths:
+            yield paths[field.name], getattr(value, "value", value)
+
+
+def _resources(resources: api.LinuxResources) -> Iterator[tuple[str, object]]:
+    yield from _fields(resources.memory, _MEMORY)
+    yield from _fields(resources.cpu, _CPU)
     if resources.HasField("pids"):
-        yield f"{_RESOURCES}/pids/limit"
+        yield f"{_RESOURCES}/pids/limit", resources.pids.limit
     if resources.HasField("blockio_class"):
-        yield f"{_RESOURCES}/blockIO"
+        yield f"{_RESOURCES}/blockIO", resources.blockio_class.value
     if resources.HasField("rdt_class"):
-        yield _RDT["clos_id"]
+        yield _RDT["clos_id"], resources.rdt_class.value
     if resources.devices:
-        yield f"{_RESOURCES}/devices"
+        yield f"{_RESOURCES}/devices", resources.devices
     for limit in resources.hugepage_limits:
-        yield pointer(f"{_RESOURCES}/hugepageLimits", limit.page_size)
-    for key in resources.unified:
-        yield pointer(f"{_RESOURCES}/unified", key)
+        yield pointer(f"{_RESOURCES}/hugepageLimits", limit.page_size), limit.limit
+    for key, value in resources.unified.items():
+        yield pointer(f"{_RESOURCES}/unified", key), value

@@ -17,7 +17,7 @@ from .versions import (
     NriVersion,
     has_failure_policy,
     infer,
-    runtime_title,
+    runtime_words,
     valid_mask,
 )
 
@@ -106,6 +106,6 @@ def check_failure_policy(policy: FailurePolicy, configure: api.ConfigureRequest)
 
 
 def _describe(configure: api.ConfigureRequest, version: NriVersion | None, inferred: bool) -> str:
-    runtime = runtime_title(configure.runtime_name) or "this runtime"
+    runtime = runtime_words(configure.runtime_name, configure.runtime_version) or "this runtime"
     nri = "unknown" if version is None else f"{version}{', inferred' if inferred else ''}"
-    return f"{runtime} {configure.runtime_version} (NRI {nri})"
+    return f"{runtime} (NRI {nri})"

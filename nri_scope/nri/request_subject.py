@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Protocol, cast
 
 from google.protobuf.message import DecodeError, Message
@@ -17,6 +18,9 @@ MALFORMED = "malformed"
 UNKNOWN = "unknown"
 OVERSIZED = "oversized"
 
+_LONG_NAME = re.compile(r"k8s_([^_]+)_([^_]+)_([^_]+)_([^_]+)_[0-9]+")
+"""iSulad's names: ``k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT``, with the container POD for the pod
+itself. Names in Kubernetes have no underscore."""
 _EVENT_NAMES = {event.value: event.name for event in Event}
 _WITH_POD = frozenset(
     name for name, m in METHODS.items() if "pod" in m.request.DESCRIPTOR.fields_by_name
@@ -112,6 +116,27 @@ def container_of(method: str, message: Message) -> api.Container | None:
     if method in _WITH_CONTAINER and message.HasField("container"):
         return cast("_WithContainer", message).container
     return None
+
+
+def name_of_pod(pod: api.PodSandbox) -> str:
+    """Return the pod's name in Kubernetes. iSulad sends ``k8s_POD_web_shop_UID_0`` for ``web``."""
+    name = pod.name
+    if name.startswith("k8s_POD_") and (found := _LONG_NAME.fullmatch(name)) is not None:
+        _, short, namespace, uid = found.groups()
+        if pod.namespace in ("", namespace) and pod.uid in ("", uid):
+            return short
+    return name
+
+
+def name_of_container(container: api.Container) -> str:
+    """Return the container's name in Kubernetes.
+
+    iSulad sends ``app`` in CreateContainer, and ``k8s_app_web_shop_UID_0`` in all later events.
+    """
+    name = container.name
+    if name.startswith("k8s_") and (found := _LONG_NAME.fullmatch(name)) is not None:
+        return found[1]
+    return name
 
 
 def event_name(method: str, message: Message | None) -> str:

@@ -208,6 +208,17 @@ def runtime_remark(runtime_name: str) -> str:
     return "" if known else " (unknown, treated like containerd)"
 
 
+def runtime_words(runtime_name: str, runtime_version: str) -> str:
+    """Return a runtime with its version for display: ``containerd 2.1.9``; "" if both are empty.
+
+    iSulad's version is not its own, so it is shown as sent: ``iSulad ("v2 2.0.0-beta.2+unknown")``.
+    """
+    title = runtime_title(runtime_name)
+    if title == "iSulad":
+        return f'{title} ("{runtime_name} {runtime_version}")'
+    return f"{title} {runtime_version}".strip()
+
+
 def infer(runtime_name: str, runtime_version: str) -> NriVersion | None:
     """Return the NRI version of a runtime by its name and version; None if unknown.
 

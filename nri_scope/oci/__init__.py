@@ -29,6 +29,7 @@ from .remarks import remarks as remarks
 from .runtime_rules import RuntimeRules as RuntimeRules
 from .runtime_rules import UpdatePath as UpdatePath
 from .runtime_rules import runtime_rules_of as runtime_rules_of
+from .runtime_rules import shows_start as shows_start
 from .spec import ABSENT as ABSENT
 from .spec import Absent as Absent
 from .spec import Json as Json

@@ -43,11 +43,7 @@ def resources(message: api.LinuxResources) -> Spec:
     value: Spec = {}
     if message.devices:
         value["devices"] = [device_rule(rule) for rule in message.devices]
-    memory: Spec = {
-        MEMORY[field.name]: each.value
-        for field, each in message.memory.ListFields()
-        if field.name in MEMORY
-    }
+    memory = _memory(message.memory)
     if memory:
         value["memory"] = memory
     cpu = _cpu(message.cpu)
@@ -68,18 +64,32 @@ def resources(message: api.LinuxResources) -> Spec:
     return value
 
 
-def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
+def _memory(message: api.LinuxMemory) -> Spec:
+    return {
+        MEMORY[field.name]: each.value
+        for field, each in message.ListFields()
+        if field.name in MEMORY
+    }
+
+
+def adjust_resources(
+    linux: Spec, message: api.LinuxResources, *, memory_as_is: bool = False
+) -> None:
     """Apply an adjustment's resources to `linux`, which must be a copy.
 
     As in the generator of containerd/nri up to 0.12.5, only the limit of the memory settings is
     applied, which also sets the swap limit; 0 means no limit. `remarks` lists the other settings.
+    With ``memory_as_is``, each memory setting is applied, as in iSulad.
     """
     before = dict(linux)
     parts = copy_object(linux, "resources")
     cpu = _cpu(message.cpu)
     if cpu:
         copy_object(parts, "cpu").update(cpu)
-    _limit_memory(parts, message.memory.limit.value)
+    if memory_as_is and (memory := _memory(message.memory)):
+        copy_object(parts, "memory").update(memory)
+    elif not memory_as_is:
+        _limit_memory(parts, message.memory.limit.value)
     _set_hugepages_and_unified(parts, message)
     if message.HasField("pids"):
         pids = copy_object(parts, "pids")

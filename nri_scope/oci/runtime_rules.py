@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences between runtimes in calling plugins, applying merged replies and later events.
 
-Merging is upstream's and the same in all runtimes. Facts come from tests or source code; a runtime
-or a field without such a fact is "unknown", never assumed to be like another.
+Merging is upstream's and the same in all runtimes but iSulad. Facts come from tests or source code;
+a runtime or a field without such a fact is "unknown", never assumed to be like another.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from nri_scope.nri.merging import Creation, IsuladCreation, IsuladStopping, Stopping
+from nri_scope.nri.merging.isulad import UPDATE_CRASH
 from nri_scope.nri.versions import V0_12, NriVersion, runtime_title
 
 
@@ -34,13 +36,30 @@ class UpdatePath(Enum):
     UNKNOWN = "unknown"
 
 
+UNORDERED = (
+    "this runtime calls plugins in random order, and sends each the original container: changes by "
+    "plugins without a recorded connection are not visible"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeRules:
     """One runtime's behaviour in calling plugins, applying merged replies and later events."""
 
     has_ordered_chain: bool = True
-    """Whether plugins are called in the order of their indices, up to the first error. iSulad calls
-    all plugins, in any order. Assumed if unknown.
+    """Whether plugins are called in the order of their indices, up to the first error, each with
+    the container as adjusted by the plugins before it. iSulad calls all plugins in random order,
+    each with the original container. Assumed if unknown.
+    """
+    creation: type[Creation] | type[IsuladCreation] = Creation
+    """Merging of the replies to CreateContainer."""
+    stopping: type[Stopping] = Stopping
+    """Merging of the replies to StopContainer."""
+    update_crash: str = ""
+    """Why the runtime would not survive an update that a plugin requests; "" if it does."""
+    reports_adjustments: bool = True
+    """Whether later events have the container as adjusted by the plugins. iSulad sends it without
+    most adjustments, and with its own additions to the CRI request. Assumed if unknown.
     """
     own_updates: UpdatePath = UpdatePath.UNKNOWN
     """Path for the container of an UpdateContainer event."""
@@ -55,6 +74,8 @@ class RuntimeRules:
     """Whether the runtime applies adjustments with upstream's generator, like `adjust`. iSulad does
     not.
     """
+    memory_as_is: bool = False
+    """Whether all memory settings of an adjustment are applied, see `adjust`."""
     ignores_evictions: bool = False
     """Whether the runtime ignores evictions. Tested on containerd 2.4-beta and CRI-O 1.37."""
     updates_stopped: bool = True
@@ -67,10 +88,19 @@ class RuntimeRules:
     """First NRI version with the container's rlimits in events after a creation; None: always, or
     unknown. containerd 2.3 sends them (``commonContainerToNRI``), 1.7.24 and 2.1.9 do not (tested).
     """
+    start_event: str = "StartContainer"
+    """First event that shows a started container. iSulad sends StartContainer also if the start
+    failed.
+    """
     clears_uncreated_state: bool = False
     """Whether StopContainer after a failed creation has a container without state and process, as
     in containerd.
     """
+
+    @property
+    def blind_spot(self) -> str:
+        """Which changes no passive connection can show; "" if each may be visible to one."""
+        return "" if self.has_ordered_chain else UNORDERED
 
 
 _UNKNOWN = RuntimeRules()
@@ -92,8 +122,21 @@ _RULES = {
         updates_stopped=False,
         reports_all_updates=False,
     ),
-    "iSulad": RuntimeRules(has_ordered_chain=False),
+    "iSulad": RuntimeRules(
+        has_ordered_chain=False,
+        creation=IsuladCreation,
+        stopping=IsuladStopping,
+        update_crash=UPDATE_CRASH,
+        reports_adjustments=False,
+        memory_as_is=True,
+        start_event="PostStartContainer",
+    ),
 }
+
+
+def shows_start(event: str, runtime_name: str) -> bool:
+    """Return whether an event of a runtime shows that its container was started."""
+    return event in ("PostStartContainer", runtime_rules_of(runtime_name).start_event)
 
 
 def runtime_rules_of(runtime_name: str) -> RuntimeRules:

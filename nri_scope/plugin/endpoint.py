@@ -72,4 +72,5 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
     # The runtime uses the file name of a launched plugin and ignores what it registers.
     name = environment.get("NRI_PLUGIN_NAME") or "nri-scope"
     index = environment.get("NRI_PLUGIN_IDX") or "00"
-    return Launched(int(text), Identity(name=name, index=index))
+    # iSulad sets it to NN-name.
+    return Launched(int(text), Identity(name=name.removeprefix(f"{index}-") or name, index=index))

@@ -18,7 +18,7 @@ from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.versions import runtime_words
 from nri_scope.wire import Code, RequestReceived
 
 from .endpoint import Connect, Identity
@@ -122,9 +122,8 @@ class HandlerSession:
         negotiated = negotiate(request, events or {QUIET}, validate=validate)
         runtime = introduction_of(request)
         log.info(
-            "connected to %s %s, NRI %s",
-            runtime_title(runtime.runtime_name),
-            runtime.runtime_version,
+            "connected to %s, NRI %s",
+            runtime_words(runtime.runtime_name, runtime.runtime_version),
             runtime.version or "unknown",
         )
         for warning in negotiated.warnings:

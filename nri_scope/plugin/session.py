@@ -217,7 +217,10 @@ class PluginSession:
 
     def _give_up(self, link: Link) -> None:
         if not self._configuring:
-            link.close(f"the runtime sent no Configure within {CONFIGURE_TIMEOUT:g} s")
+            link.close(
+                "registered, but never configured: the runtime sent no Configure within "
+                f"{CONFIGURE_TIMEOUT:g} s"
+            )
 
     def _on_request(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
         code, message, reply = 0, "", b""

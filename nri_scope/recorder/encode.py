@@ -29,6 +29,8 @@ from nri_scope.nri.request_subject import (
     decode_reply,
     decode_request,
     is_plugins_call,
+    name_of_container,
+    name_of_pod,
 )
 from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.cri_answers import requested_container_id
@@ -51,6 +53,7 @@ _CHANGING_METHODS = frozenset(
         "ValidateContainerAdjustment",
     }
 )
+_CREATE = "CreateContainer"
 # Rows have all columns, in schema order.
 _COLUMNS = next(len(table.columns) for table in TABLES if table.name == "event")
 INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * _COLUMNS)})"
@@ -182,7 +185,8 @@ class Encoder:
                 pod_key = pod_row.key if pod_row is not None else None
                 pod_object = put_pod(self.objects, decoded.pod)
             if decoded.container is not None:
-                container_row = self.subjects.container(decoded.container, pod_row)
+                created = (session.id, event_id) if decoded.event == _CREATE else None
+                container_row = self.subjects.container(decoded.container, pod_row, created)
                 container_object = put_container(self.objects, decoded.container)
             if isinstance(message, SynchronizeRequest):
                 states = self._synchronize(session, event_id, item.wall_ns, message)
@@ -312,13 +316,14 @@ class Encoder:
         namespace = pod_name = pod_id = container_name = container_id = ""
         if decoded.pod is not None:
             pod = decoded.pod
-            namespace, pod_name, pod_id = pod.namespace, pod.name, pod.id
+            namespace, pod_name, pod_id = pod.namespace, name_of_pod(pod), pod.id
             if pod_id and not (namespace and pod_name):
                 known = self.subjects.known_pod(pod_id)
                 if known is not None:
                     namespace, pod_name = namespace or known.namespace, pod_name or known.name
         if decoded.container is not None:
-            container_name, container_id = decoded.container.name, decoded.container.id
+            container_id = decoded.container.id
+            container_name = name_of_container(decoded.container)
         if decoded.message is None and container_id and not container_name:
             container_name, known = self.subjects.known_names(container_id)
             if known is not None:
@@ -390,14 +395,14 @@ def _changes(
 def put_pod(objects: ObjectStore, pod: PodSandbox) -> int:
     """Store a pod; return its object id."""
     # Pods of one workload share a prefix: web-7d9f8b6c5-x2x7k.
-    like = f"{pod.namespace}/{pod.name.partition('-')[0]}"
+    like = f"{pod.namespace}/{name_of_pod(pod).partition('-')[0]}"
     return objects.put(ObjectKind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
 
 
 def put_container(objects: ObjectStore, container: Container) -> int:
     """Store a container; return its object id."""
     content = container.SerializeToString(deterministic=True)
-    return objects.put(ObjectKind.CONTAINER, content, container.id, container.name)
+    return objects.put(ObjectKind.CONTAINER, content, container.id, name_of_container(container))
 
 
 def rest_of(decoded: Decoded, message: Message) -> bytes:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of pods and containers, the subjects of events; each has one key per recording."""
+"""Rows of pods and containers, the subjects of events; each has one key per recording.
+
+iSulad assigns a container's id after CreateContainer. The row of such an event has `NO_ID` with the
+event's number, until the next event about the same name in the same pod.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
+from nri_scope.events import NO_ID
+from nri_scope.nri.request_subject import name_of_container, name_of_pod
 from nri_scope.recording.cache import RecentlyUsed
 from nri_scope.recording.row_limits import TableLimits
 from nri_scope.recording.sqlite_text import named
@@ -17,6 +23,8 @@ _MAX_CACHED = 4_096
 """Number of ids whose rows are cached."""
 _MAX_SAME_ID = 8
 """Number of rows with the same id that are kept distinct. Only a faulty peer reuses ids."""
+_MAX_WITHOUT_ID = 256
+"""Number of creations without id that wait for it. iSulad assigns it some milliseconds later."""
 
 
 @dataclass(slots=True)
@@ -51,14 +59,15 @@ class _Rows(Generic[_Row]):
     ) -> None:
         columns = [column.name for column in fields(make)]
         self._connection = connection
+        self._table = table
         self._make = make
         self._values = attrgetter(*columns)
-        self._changes = attrgetter(*columns[2:], "key")
+        self._changes = attrgetter(*columns[1:], "key")
         self._select = (
             f"SELECT {', '.join(columns)} FROM {table} WHERE id = ? ORDER BY key DESC LIMIT ?"
         )
         self._insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})"
-        changes = ", ".join(f"{column} = ?" for column in columns[2:])
+        changes = ", ".join(f"{column} = ?" for column in columns[1:])
         self._update = f"UPDATE {table} SET {changes} WHERE key = ?"
         self._limits = TableLimits.of_names(
             connection, table, [column.name for column in fields(make) if column.type == "str"]
@@ -88,12 +97,30 @@ class _Rows(Generic[_Row]):
 
     def add(self, others: tuple[_Row, ...], row_id: str, *values: Any) -> _Row:
         """Create a row; ``others`` are the existing rows with the same id."""
+        row = self.add_unlisted(row_id, *values)
+        self._known.put(row_id, (row, *others[: _MAX_SAME_ID - 1]))
+        return row
+
+    def add_unlisted(self, row_id: str, *values: Any) -> _Row:
+        """Create a row that `with_id` does not find."""
         self._limits.reserve(_length(row_id, *values))
         row = self._make(self._next, row_id, *values)
         self._next += 1
         self._new.append(row)
-        self._known.put(row_id, (row, *others[: _MAX_SAME_ID - 1]))
         return row
+
+    def identify(self, row: _Row, row_id: str) -> None:
+        """Replace the id of a row. Raises LimitReached."""
+        self.complete(row, max(0, _length(row_id) - _length(row.id)))
+        row.id = row_id
+        self._known.put(row_id, (row,))
+
+    def has(self, row: _Row) -> bool:
+        """Return whether the row is in the file, or will be."""
+        if any(row is one for one in self._new):
+            return True
+        query = f"SELECT 1 FROM {self._table} WHERE key = ?"
+        return self._connection.execute(query, (row.key,)).fetchone() is not None
 
     def complete(self, row: _Row, grown: int) -> None:
         """Mark a row for an update that adds ``grown`` characters. Raises LimitReached."""
@@ -129,27 +156,43 @@ class Subjects:
         self._connection = connection
         self._pods = _Rows(connection, "pod", PodRow, empty=empty)
         self._containers = _Rows(connection, "container", ContainerRow, empty=empty)
+        self._without_id: dict[tuple[int | None, str], tuple[ContainerRow, set[int]]] = {}
+        """Containers whose id is still unknown, by pod and name, each with the sessions that
+        received CreateContainer."""
 
     def pod(self, message: PodSandbox) -> PodRow | None:
         """Return the row of a pod, creating it if necessary; None for a message without id and
         name.
         """
         return self._pod(
-            named(message.id), named(message.namespace), named(message.name), named(message.uid)
+            named(message.id),
+            named(message.namespace),
+            named(name_of_pod(message)),
+            named(message.uid),
         )
 
-    def container(self, message: Container, pod: PodRow | None) -> ContainerRow | None:
+    def container(
+        self, message: Container, pod: PodRow | None, created: tuple[int, int] | None = None
+    ) -> ContainerRow | None:
         """Return the row of a container, creating it if necessary; None without id and name.
 
-        ``pod``: the pod in the same message, if any.
+        ``pod``: the pod in the same message, if any. ``created``: for CreateContainer, the session
+        that received it, and the event's number.
         """
-        container_id, name = named(message.id), named(message.name)
+        container_id, name = named(message.id), named(name_of_container(message))
         if not container_id and not name:
             return None
         if pod is None:
             pod = self._pod(named(message.pod_sandbox_id), "", "", "")
         pod_key = pod.key if pod else None
+        if not container_id and created is not None:
+            return self._begin_without_id(pod_key, name, *created)
         known = self._containers.with_id(container_id)
+        if not known and container_id and (pod_key, name) in self._without_id:
+            row, _ = self._without_id[pod_key, name]
+            self._containers.identify(row, container_id)
+            del self._without_id[pod_key, name]
+            return row
         for row in known:
             if row.name == name and row.pod == pod_key:
                 return row
@@ -163,6 +206,15 @@ class Subjects:
                 row.name, row.pod = row.name or name, pod_key if row.pod is None else row.pod
             return row
         return self._containers.add(known, container_id, name, pod_key)
+
+    def forget_creations(self, session: int | None) -> None:
+        """Keep the containers without id of a session that lost events or ended apart from later
+        ones. None: of all sessions.
+        """
+        for key, (_, sessions) in list(self._without_id.items()):
+            sessions.discard(-1 if session is None else session)
+            if session is None or not sessions:
+                del self._without_id[key]
 
     def known_pod(self, pod_id: str) -> PodRow | None:
         """Return the cached row with this id if there is exactly one; create no row."""
@@ -186,11 +238,32 @@ class Subjects:
         """Clear the caches after rows were removed from the file."""
         self._pods.invalidate()
         self._containers.invalidate()
+        self._without_id = {
+            key: found for key, found in self._without_id.items() if self._containers.has(found[0])
+        }
 
     def flush(self) -> None:
         """Write new and completed rows. Raises sqlite3.Error."""
         self._pods.flush()
         self._containers.flush()
+
+    def _begin_without_id(
+        self, pod: int | None, name: str, session: int, event: int
+    ) -> ContainerRow:
+        """Return the row of a container that gets its id later.
+
+        A runtime calls each connection once per creation, so a second call is another creation.
+        """
+        found = self._without_id.get((pod, name))
+        if found is not None and session not in found[1]:
+            found[1].add(session)
+            return found[0]
+        row = self._containers.add_unlisted(f"{NO_ID}{event}", name, pod)
+        self._without_id.pop((pod, name), None)
+        self._without_id[pod, name] = row, {session}
+        if len(self._without_id) > _MAX_WITHOUT_ID:
+            del self._without_id[next(iter(self._without_id))]
+        return row
 
     def _pod(self, pod_id: str, namespace: str, name: str, uid: str) -> PodRow | None:
         if not pod_id and not name:

@@ -352,6 +352,7 @@ class TransactionWriter:
             case End(number, reason, at_ns):
                 self._sessions.pop(number, None)
                 self._starts.pop(number, None)
+                encoder.subjects.forget_creations(number)
                 written.ended.append(number)
                 connection.execute(
                     "UPDATE session SET ended_ns = ?, end_reason = ?, last_event = ? WHERE id = ?",
@@ -365,6 +366,7 @@ class TransactionWriter:
                 if not self._limits.reserve("gap", min(len(reason), WORDS_MAX)):
                     self._refuse(TOO_MANY_GAPS, from_ns, to_ns, lost_here, written)
                     return
+                encoder.subjects.forget_creations(number)
                 written.gaps += 1
                 written.lost += lost_here
                 connection.execute(

@@ -128,9 +128,6 @@ class Creations:
 
     def outcome(self, event: Event) -> Outcome:
         """Return the outcome of the creation to which ``event`` belongs, from all connections."""
-        if not event.container_id:
-            # iSulad sends no id, so the container cannot be identified later.
-            return UNKNOWN
         asked: list[_Row] = []
         later: list[_Row] = []
         for most in (_FEW, _ROWS_MAX):
@@ -272,10 +269,13 @@ class Creations:
         return self._sessions.get(number)
 
     def _index(self, number: int) -> str:
-        """Return the plugin index of a session: two digits, or ""."""
+        """Return the plugin index of a session: two digits, or "" if it shows no order."""
         if number not in self._indices:
             session = self._session(number)
-            self._indices[number] = "" if session is None else session.plugin_index
+            is_ordered = (
+                session is not None and runtime_rules_of(session.runtime_name).has_ordered_chain
+            )
+            self._indices[number] = session.plugin_index if session and is_ordered else ""
         return self._indices[number]
 
     def _rows(self, condition: str, values: Sequence[int | str]) -> list[_Row]:

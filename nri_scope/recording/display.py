@@ -7,7 +7,7 @@ import time
 from functools import lru_cache
 
 from nri_scope.events import Event, Role, Session
-from nri_scope.nri.versions import runtime_remark
+from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.text.escape import safe
 
 SHORT_ID = 12
@@ -139,7 +139,7 @@ def runtime(session: Session) -> str:
     """Return a session's runtime: ``containerd 1.7.24, NRI 0.6.1 (inferred)``; without the NRI
     version for a CRI session. An unknown runtime has a remark.
     """
-    text = safe(f"{session.runtime_name} {session.runtime_version}".strip()) or "unknown runtime"
+    text = safe(runtime_words(session.runtime_name, session.runtime_version)) or "unknown runtime"
     if session.role == Role.CRI:
         return text
     if not session.nri_version:

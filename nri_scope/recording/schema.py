@@ -168,7 +168,7 @@ TABLES = (
         "Containers by name.",
         (
             Column("key", _ID, "ascending"),
-            Column("id", _TEXT, ""),
+            Column("id", _TEXT, "no-id- and an event's number if none was assigned (iSulad)"),
             Column("name", _TEXT, ""),
             Column("pod", "INTEGER REFERENCES pod(key)", ""),
         ),

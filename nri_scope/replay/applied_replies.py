@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.nri.merging import Creation, Dropped, Updating, unsolicited
+from nri_scope.nri.merging import Creation, Dropped, IsuladCreation, Updating, unsolicited
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.nri.versions import NriVersion
 from nri_scope.runtime import Outcome
@@ -107,7 +107,9 @@ class Effects:
         pod = pod_of(Event.CreateContainer.name, request)
         wanted = list(_adjusting(outcome))
         adjustment = None
-        if not outcome.failure and isinstance(outcome.merged, Creation):
+        if isinstance(outcome.merged, IsuladCreation):
+            wanted = outcome.merged.applied
+        if not outcome.failure and isinstance(outcome.merged, Creation | IsuladCreation):
             adjustment = outcome.merged.adjustment
             world.happened(Event.CreateContainer, request)
             world.created(container, adjustment)
@@ -118,7 +120,7 @@ class Effects:
             played.changes += ledger.created(
                 container, pod, wanted, adjustment, failure=outcome.failure
             )
-            if wanted and adjustment is not None:
+            if wanted and adjustment is not None and isinstance(outcome.merged, Creation):
                 played.dropped += ledger.remarks(container, pod, wanted)
 
         return rest

@@ -59,12 +59,12 @@ class Ledger:
                 # A runtime sorts all mounts if one is adjusted; that is not the plugin's change.
                 spec = oci.sort_mounts(spec)
                 result.before = oci.sort_mounts(result.before)
-            after = oci.adjust(spec, adjustment)
+            after = oci.adjust(spec, adjustment, memory_as_is=self._rules.memory_as_is)
             changes += self._attribute(result, plugin, spec, after)
             spec = after
         result.created, result.failure = merged is not None, failure
         if merged is not None:
-            result.spec = oci.adjust(result.before, merged)
+            result.spec = oci.adjust(result.before, merged, memory_as_is=self._rules.memory_as_is)
         else:
             self._by_id.pop(container.id, None)
         return changes

@@ -18,8 +18,8 @@ class SetUp(ProfileSetUp):
     world: World = field(default_factory=World)
 
     def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
-        """Return the world's pods and containers."""
-        return self.world.state()
+        """Return the world's pods and containers, as the runtime sends them."""
+        return self.profile.lifecycle_rules.adapted_state(*self.world.state())
 
 
 def size_of(world: World) -> int:

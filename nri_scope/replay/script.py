@@ -20,7 +20,7 @@ from nri_scope.nri.methods import (
     DEFAULT_REQUEST_TIMEOUT_MS,
     METHODS,
 )
-from nri_scope.nri.request_subject import decode_request, is_plugins_call
+from nri_scope.nri.request_subject import container_of, decode_request, is_plugins_call
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile
 from nri_scope.runtime.state_change import own_request
@@ -186,6 +186,10 @@ class Script:
         message = decoded.message
         if isinstance(message, api.StateChangeEvent):
             message = own_request(method.request, message)
+        container = container_of(method.name, message)
+        if container is not None and not container.id:
+            # iSulad assigns it later; for the plugins, the profile removes it again.
+            container.id = recorded.container_id
         return ReplayStep(recorded, method.event, message, request, selected=selected)
 
     def _check_only(self, only: str) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from time import monotonic_ns
 
@@ -14,7 +14,7 @@ from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolErro
 from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
-from nri_scope.nri.versions import runtime_remark
+from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.oci import changes, runtime_rules_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.plugin_chain import event_of
@@ -58,7 +58,8 @@ class ReplayRun:
         self._keep = keep
         self._judge = Judge()
         self._setup = SetUp(profile)
-        self._runtime_words = f"{session.runtime_name} {session.runtime_version}".strip()
+        self._rules = runtime_rules_of(profile.runtime_name)
+        self._runtime_words = runtime_words(session.runtime_name, session.runtime_version)
         self._result = Replayed(
             source=f"session {session.id}, {session.plugin} on {self._runtime_words}",
             fingerprint="",
@@ -129,7 +130,7 @@ class ReplayRun:
         world = World.of(
             self._script.pods,
             self._script.containers,
-            effects=playback.effects,
+            effects=playback.effects and self._rules.reports_adjustments,
             shows_rlimits=self._setup.profile.shows_rlimits,
         )
         for step in self._script.before():
@@ -142,10 +143,8 @@ class ReplayRun:
         self._effects = self._new_effects()
 
     def _new_effects(self) -> Effects:
-        profile = self._setup.profile
-        rules = runtime_rules_of(profile.runtime_name)
-        ledger = Ledger(self._world, self._result.containers, rules, keep=self._keep)
-        return Effects(self._world, ledger, profile.version)
+        ledger = Ledger(self._world, self._result.containers, self._rules, keep=self._keep)
+        return Effects(self._world, ledger, self._setup.profile.version)
 
     async def _again(self, number: int) -> None:
         self._prepare()
@@ -232,15 +231,25 @@ class ReplayRun:
         self._progress.settle()
         played.replies.append(self._judge.reply(answer, 0, played.event, "", lost=lost))
         if isinstance(answer.reply, api.SynchronizeResponse) and answer.error is None:
-            self._effects.apply_updates(played, answer.plugin, answer.reply.update)
+            self._update(played, answer.plugin, answer.reply.update)
         self._progress.tell(played)
+
+    def _update(
+        self, played: PlayedEvent, plugin: str, updates: Collection[api.ContainerUpdate]
+    ) -> None:
+        """Apply updates outside of the chain, or record that the runtime would crash on them."""
+        if updates and self._rules.update_crash:
+            played.failure = self._rules.update_crash
+            self._result.tally.fail(f"{played.event} of {plugin}: {played.failure}")
+            return
+        self._effects.apply_updates(played, plugin, updates)
 
     def _unsolicited(
         self, plugin: Plugin, request: api.UpdateContainersRequest
     ) -> api.UpdateContainersResponse:
         self._progress.settle()
         played = PlayedEvent(0, "UpdateContainers", "", 0)
-        self._effects.apply_updates(played, plugin.id, request.update)
+        self._update(played, plugin.id, request.update)
         for eviction in request.evict:
             reason = "runtimes ignore evictions"
             played.dropped.append(

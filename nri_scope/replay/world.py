@@ -19,7 +19,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import adjusted, with_resources
-from nri_scope.nri.request_subject import container_of, pod_of
+from nri_scope.nri.request_subject import (
+    container_of,
+    name_of_container,
+    name_of_pod,
+    pod_of,
+)
 
 ADJUSTABLE = ("annotations", "args", "env", "mounts", "hooks", "linux", "rlimits", "CDI_devices")
 """Fields of a Container that an adjustment or an update can change."""
@@ -124,8 +129,10 @@ class World:
 
     def _named(self, container: api.Container) -> None:
         pod = self.pods.get(container.pod_sandbox_id)
-        prefix = f"{pod.namespace}/{pod.name}" if pod is not None else container.pod_sandbox_id
-        self._names[container.id] = f"{prefix}/{container.name}"
+        prefix = container.pod_sandbox_id
+        if pod is not None:
+            prefix = f"{pod.namespace}/{name_of_pod(pod)}"
+        self._names[container.id] = f"{prefix}/{name_of_container(container)}"
 
     # -- events -------------------------------------------------------------------------------
 

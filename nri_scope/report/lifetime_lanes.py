@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import NameOf
 from nri_scope.events import Event, Gap, Session
+from nri_scope.oci.runtime_rules import shows_start
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
 from .report_data import Lane, Mark, Presence, Timeline
 
 _BEGINS = ("CreateContainer", "RunPodSandbox")
 _ENDS = ("RemoveContainer", "RemovePodSandbox")
-_STARTS = ("StartContainer", "PostStartContainer", "RunPodSandbox")
 _STOPS = ("StopContainer", "StopPodSandbox")
 _WEIGHT = {Mark.CALM: 0, Mark.CHANGED: 2, Mark.SLOW: 3, Mark.FAILED: 3}
 
@@ -69,7 +69,8 @@ class Lanes:
         if lifetime is None:
             return
         lifetime.last = place
-        if event.event in _STARTS and lifetime.ran is None:
+        starts = event.event == "RunPodSandbox" or shows_start(event.event, event.runtime)
+        if starts and lifetime.ran is None:
             lifetime.ran = place
         elif event.event in _STOPS:
             lifetime.stopped = place

@@ -13,12 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.changes import path_of_field
 from nri_scope.nri.events import Event
 from nri_scope.nri.versions import runtime_title
-
-from .ignored_fields import IgnoredField
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +30,12 @@ class DispatchRules:
     """Whether an error status only closes the connection: the chain and the request continue."""
     shows_adjustments: bool = True
     """Whether each plugin sees the container as adjusted by the plugins before it."""
-    conflicts_fail: bool = True
-    """Whether the request fails if two plugins set one field; otherwise the second plugin's reply
-    is dropped. (iSulad keeps the fields of that reply that it merged before the conflict; here the
-    whole reply is dropped.)"""
     orders_by_name: bool = False
     """Whether plugins are ordered by name instead of index."""
     synchronizes_launched: bool = True
     """Whether plugins that the runtime launches get Synchronize (with NRI 0.7 and later)."""
     keeps_unsynchronized: bool = False
     """Whether a plugin gets events even if its Synchronize failed."""
-    ignored_fields: tuple[IgnoredField, ...] = ()
-    """Fields that plugins may set but the runtime ignores."""
 
 
 CONTAINERD = DispatchRules(
@@ -94,37 +84,21 @@ CRI_O = DispatchRules(
     ),
 )
 
-_NO_HOOK = "iSulad's OCI runtime has no such hook"
-
 ISULAD = DispatchRules(
-    # nri_adaption.cc: the request continues whatever plugins reply.
-    failure_prefixes=MappingProxyType({}),
+    # nri_adaption.cc: the request continues after any error of a plugin. These fail if the merged
+    # reply is unusable, or makes iSulad crash.
+    failure_prefixes=MappingProxyType(
+        dict.fromkeys((Event.CreateContainer, Event.StopContainer), "")
+    ),
     closes_on_error=True,
-    # All plugins get the original request; a conflict reported by pluginResult::Apply is ignored.
+    # All plugins get the original request.
     shows_adjustments=False,
-    conflicts_fail=False,
     # m_storeMap has launched plugins by name and external ones by a random key, so the order of
     # external plugins is undefined; here they are also ordered by name.
     orders_by_name=True,
     synchronizes_launched=False,
     # NewExternalPlugin adds the plugin first, and removes it only if its registration fails.
     keeps_unsynchronized=True,
-    # nri_spec.c.
-    ignored_fields=(
-        IgnoredField("hooks.create_runtime", "/hooks/createRuntime", _NO_HOOK),
-        IgnoredField("hooks.create_container", "/hooks/createContainer", _NO_HOOK),
-        IgnoredField("hooks.start_container", "/hooks/startContainer", _NO_HOOK),
-        IgnoredField(
-            "linux.resources.blockio_class",
-            path_of_field(api.BlockioClass),
-            "iSulad does not support block I/O classes",
-        ),
-        IgnoredField(
-            "linux.resources.rdt_class",
-            path_of_field(api.RdtClass),
-            "iSulad does not support Intel RDT",
-        ),
-    ),
 )
 
 _RULES = {"CRI-O": CRI_O, "iSulad": ISULAD}

@@ -9,25 +9,26 @@ runtime sends an event when it happens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.nri.request_subject import container_of
+from nri_scope.nri.request_subject import (
+    container_of,
+    name_of_container,
+    name_of_pod,
+    pod_of,
+)
+from nri_scope.nri.versions import runtime_title
 
 _State = api.ContainerState
 _RECORDED_STATES: Mapping[Event, api.ContainerState.ValueType] = MappingProxyType({})
 M = TypeVar("M", bound=Message)
-
-
-class _WithContainer(Protocol):
-    @property
-    def container(self) -> api.Container: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ class LifecycleRules:
     """Whether StopContainer after RemovePodSandbox has only the pod's id."""
     creates_without_id: bool = False
     """Whether CreateContainer has no container id, because the runtime assigns it later."""
+    long_names: bool = False
+    """Whether names are those of iSulad: ``k8s_POD_web_shop_UID_0`` for the pod ``shop/web``, and
+    ``k8s_app_web_shop_UID_0`` for its container ``app``, but ``app`` in CreateContainer."""
     states: Mapping[Event, api.ContainerState.ValueType] = field(
         default_factory=lambda: _RECORDED_STATES
     )
@@ -52,20 +56,56 @@ class LifecycleRules:
 
     def adapted(self, event: Event, request: M) -> M:
         """Return ``request`` as this runtime sends it; the same object if nothing differs."""
-        container = container_of(event.name, request)
-        if container is None:
-            return request
-        state = self.states.get(event, container.state)
+        container, pod = container_of(event.name, request), pod_of(event.name, request)
+        state = container and self.states.get(event, container.state)
         omits_id = self.creates_without_id and event is Event.CreateContainer
-        if state == container.state and not omits_id:
+        if (container is None or (state == container.state and not omits_id)) and not (
+            self.long_names and pod is not None
+        ):
             return request
         adapted = type(request)()
         adapted.CopyFrom(request)
-        copy = cast("_WithContainer", adapted).container
-        copy.state = state
-        if omits_id:
-            copy.ClearField("id")
+        container, pod = container_of(event.name, adapted), pod_of(event.name, adapted)
+        if container is not None and state is not None:
+            container.state = state
+            if omits_id:
+                container.ClearField("id")
+        if self.long_names and pod is not None:
+            if container is not None and event is not Event.CreateContainer:
+                _lengthen(container, pod)
+            _lengthen(pod, pod)
         return adapted
+
+    def adapted_state(
+        self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
+    ) -> tuple[list[api.PodSandbox], list[api.Container]]:
+        """Return the pods and containers of Synchronize as this runtime sends them."""
+        if not self.long_names:
+            return list(pods), list(containers)
+        copies = [api.PodSandbox.FromString(pod.SerializeToString()) for pod in pods]
+        known = {pod.id: pod for pod in pods}
+        for pod in copies:
+            _lengthen(pod, pod)
+        own = [api.Container.FromString(one.SerializeToString()) for one in containers]
+        for container in own:
+            if container.pod_sandbox_id in known:
+                _lengthen(container, known[container.pod_sandbox_id])
+        return copies, own
+
+
+def _lengthen(subject: api.PodSandbox | api.Container, pod: api.PodSandbox) -> None:
+    """Give a pod or its container the name that iSulad sends, unless it has one."""
+    if isinstance(subject, api.PodSandbox):
+        short, middle = name_of_pod(subject), "POD"
+    else:
+        short = middle = name_of_container(subject)
+    if short == subject.name:
+        subject.name = f"k8s_{middle}_{name_of_pod(pod)}_{pod.namespace}_{pod.uid}_0"
+
+
+def recorded_rules_of(runtime_name: str) -> LifecycleRules:
+    """Return the rules for replaying the events of a runtime as they were recorded."""
+    return ISULAD_RECORDED if runtime_title(runtime_name) == "iSulad" else VERBATIM
 
 
 _COMMON = {
@@ -78,6 +118,8 @@ _COMMON = {
 }
 
 VERBATIM = LifecycleRules()
+# The id of a later event is also that of the creation.
+ISULAD_RECORDED = LifecycleRules(creates_without_id=True)
 
 CONTAINERD = LifecycleRules(
     tracks_containers=True,
@@ -124,5 +166,6 @@ CRI_O = LifecycleRules(
 
 ISULAD = LifecycleRules(
     creates_without_id=True,
-    states=MappingProxyType({Event.CreateContainer: _State.CONTAINER_UNKNOWN}),
+    long_names=True,
+    states=MappingProxyType(dict.fromkeys(Event, _State.CONTAINER_UNKNOWN)),
 )

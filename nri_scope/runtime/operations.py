@@ -17,23 +17,33 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri.events import Event
-from nri_scope.nri.merging import Creation, Dropped, Stopping, Updating
-from nri_scope.nri.request_subject import container_of
+from nri_scope.nri.merging import Creation, IsuladCreation, Updating
+from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
+from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .answer import Answer
 from .error_wording import go_wording
-from .ignored_fields import Reply, without
 from .outcome import Merged, Outcome
 from .plugin import Plugin
 from .plugin_chain import Chain, request_for
 from .profile import Profile
 
-MERGING: dict[Event, Callable[..., Merged]] = {
-    Event.CreateContainer: Creation,
-    Event.UpdateContainer: Updating,
-    Event.StopContainer: Stopping,
-}
-"""Events whose replies may request changes. (The reply to UpdatePodSandbox is ignored.)"""
+Reply = api.CreateContainerResponse | api.UpdateContainerResponse | api.StopContainerResponse
+"""A reply that may request changes."""
+
+
+def merging_of(profile: Profile, event: Event) -> Callable[..., Merged] | None:
+    """Return the merging of an event's replies; None if they cannot request changes.
+
+    (The reply to UpdatePodSandbox is ignored.)
+    """
+    rules = runtime_rules_of(profile.runtime_name)
+    kinds: dict[Event, Callable[..., Merged]] = {
+        Event.CreateContainer: rules.creation,
+        Event.UpdateContainer: Updating,
+        Event.StopContainer: rules.stopping,
+    }
+    return kinds.get(event)
 
 
 class Operation:
@@ -52,7 +62,6 @@ class Operation:
         # If plugins do not see adjustments, they do not see the merged container: it keeps its id.
         self._merged_into = self._request if self._rules.shows_adjustments else request
         self._timeout_ns = timeout_ns
-        self._accepted: list[tuple[Reply, str]] = []
         self.outcome = Outcome(event)
 
     async def perform(self) -> Outcome:
@@ -63,12 +72,14 @@ class Operation:
             outcome.skipped = "it is sent as part of CreateContainer, with the replies merged here"
         if outcome.skipped:
             return outcome
-        merging = MERGING.get(event)
+        merging = merging_of(self._profile, event)
         if merging is not None:
             outcome.merged = merging(self._merged_into, version=self._profile.version)
         async with self._chain.lock:
             plugins = self._chain.plugins
             await self._ask_in_turn(plugins)
+            if not outcome.failure:
+                self._check_merged()
             if event is Event.CreateContainer and not outcome.failure:
                 await self._validate(plugins)
         return outcome
@@ -121,32 +132,28 @@ class Operation:
     # -- merging ------------------------------------------------------------------------------
 
     def _merge(self, reply: Reply, plugin: str) -> bool:
-        """Merge a plugin's reply; return False if a conflict ends the operation."""
-        container = container_of(self._event.name, self._merged_into)
-        about = container.id if container is not None else ""
-        reply, dropped = without(self._rules.ignored_fields, reply, plugin, about)
+        """Merge a plugin's reply; return False if it ends the operation."""
         try:
-            self._apply(reply, plugin)
+            # The type of the reply belongs to that of the merging.
+            cast("Any", self.outcome.merged).apply(reply, plugin)
         except AdjustmentRefused as refused:
-            if self._rules.conflicts_fail:
-                self._fail(plugin, str(refused), refused=True)
-                return False
-            # The partly merged result is unusable: merge again, without this reply.
-            self.outcome.merged = MERGING[self._event](
-                self._merged_into, version=self._profile.version
-            )
-            for before, its_plugin in self._accepted:
-                self._apply(before, its_plugin)
-            reason = f"{self._profile.title} drops the reply: {refused}"
-            dropped.append(Dropped(plugin, about, "", "", reason))
-        else:
-            self._accepted.append((reply, plugin))
-        self.outcome.left_out += dropped
+            self._fail(plugin, str(refused), refused=True)
+            return False
         return True
 
-    def _apply(self, reply: Reply, plugin: str) -> None:
-        # The type of the reply belongs to that of the merging.
-        cast("Any", self.outcome.merged).apply(reply, plugin)
+    def _check_merged(self) -> None:
+        """Fail a creation whose merged replies iSulad cannot apply, and any of its updates."""
+        merged = self.outcome.merged
+        if isinstance(merged, IsuladCreation):
+            failure, plugin = merged.failure
+            if failure:
+                self._fail(plugin, failure, refused=True)
+        elif (
+            isinstance(merged, Updating)
+            and self.outcome.answers
+            and runtime_rules_of(self._profile.runtime_name).update_crash
+        ):
+            self.outcome.error = UPDATE_EVENT_CRASH
 
     # -- validation ---------------------------------------------------------------------------
 

@@ -9,12 +9,12 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.nri.merging import Creation, Dropped, Stopping, Updating
+from nri_scope.nri.merging import Creation, Dropped, IsuladCreation, Stopping, Updating
 
 from .answer import Answer
 from .dispatch_rules import DispatchRules
 
-Merged = Creation | Updating | Stopping
+Merged = Creation | IsuladCreation | Updating | Stopping
 """The merged replies to one event whose replies may request changes."""
 
 
@@ -41,8 +41,6 @@ class Outcome:
     has the replies before the failure, which are not applied."""
     skipped: str = ""
     """Why this runtime did not send the event; "" if it did."""
-    left_out: list[Dropped] = field(default_factory=list)
-    """Requested changes of fields that this runtime ignores, dropped before merging."""
 
     def fail(self, rules: DispatchRules, words: str) -> None:
         """End the operation with an error, which fails the CRI request or is only logged."""
@@ -67,7 +65,7 @@ class Outcome:
     @property
     def dropped(self) -> list[Dropped]:
         """All changes that were requested, and that this runtime dropped."""
-        return [*self.left_out, *(self.merged.dropped if self.merged is not None else ())]
+        return list(self.merged.dropped) if self.merged is not None else []
 
     @property
     def request(self) -> Message | None:

@@ -18,14 +18,14 @@ from nri_scope.nri.versions import (
     has_dedicated_rpcs,
     has_split_sync,
     has_timeouts,
-    runtime_title,
+    runtime_words,
     sends_nri_version,
     valid_mask,
 )
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .dispatch_rules import DispatchRules, dispatch_rules_of
-from .lifecycle_rules import VERBATIM, LifecycleRules
+from .lifecycle_rules import VERBATIM, LifecycleRules, recorded_rules_of
 
 
 @cache
@@ -124,8 +124,8 @@ class Profile:
     @property
     def title(self) -> str:
         """The runtime for display: ``containerd 2.1.9 (NRI 0.8.0)``."""
-        runtime = f"{runtime_title(self.runtime_name) or 'this runtime'} {self.runtime_version}"
-        return f"{runtime.strip()} (NRI {self.nri_version or 'unknown'})"
+        runtime = runtime_words(self.runtime_name, self.runtime_version) or "this runtime"
+        return f"{runtime} (NRI {self.nri_version or 'unknown'})"
 
     def configure_request(self, config: str = "") -> ConfigureRequest:
         """Return the Configure request of this runtime.
@@ -156,6 +156,7 @@ def recorded_profile(configure: ConfigureRequest) -> Profile:
     profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
     return replace(
         profile,
+        lifecycle_rules=recorded_rules_of(configure.runtime_name),
         registration_timeout_ms=(configure.registration_timeout or DEFAULT_REGISTRATION_TIMEOUT_MS),
         request_timeout_ms=configure.request_timeout or DEFAULT_REQUEST_TIMEOUT_MS,
     )

@@ -13,7 +13,7 @@ from time import monotonic
 from nri_scope.errors import ConnectError, RecordingError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
-from nri_scope.nri.versions import NriVersion, has_failure_policy, runtime_remark, runtime_title
+from nri_scope.nri.versions import NriVersion, has_failure_policy, runtime_remark, runtime_words
 from nri_scope.plugin import ABSENT_POLL, Identity
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
@@ -82,7 +82,7 @@ class Tap:
         if start.nri_version_inferred:
             version += ", inferred"
         self.say(
-            f"tapping {plugin} at {runtime_title(start.runtime_name)} {start.runtime_version}"
+            f"tapping {plugin} at {runtime_words(start.runtime_name, start.runtime_version)}"
             f" (NRI {version}){runtime_remark(start.runtime_name)}, to {self.settings.output}"
         )
         if policy != NO_POLICY:

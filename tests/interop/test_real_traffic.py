@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from google.protobuf.text_format import MessageToString
 
-from benchmarks.traffic import CAPTURES, Sent, captured, repeated
+from benchmarks.traffic import CHAINS, Sent, captured, repeated
 
-CAPTURE_FILES = sorted(CAPTURES.glob("*.jsonl.gz"))
 IDENTITY = re.compile(
     r"(?<!sha256:)(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 )
@@ -21,7 +20,7 @@ def identities(stream: list[Sent]) -> set[str]:
     return {found for _, message in stream for found in IDENTITY.findall(MessageToString(message))}
 
 
-@pytest.fixture(params=CAPTURE_FILES, ids=lambda file: file.name.removesuffix(".jsonl.gz"))
+@pytest.fixture(params=CHAINS, ids=lambda file: file.name.removesuffix(".jsonl.gz"))
 def stream(request: pytest.FixtureRequest) -> list[Sent]:
     file: Path = request.param
     return captured(file, "00-probe-a")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "data" / "captures"
 NAMES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
+ISULAD = ("isulad", "isulad-launched")
 
 
 @dataclass(frozen=True, slots=True)

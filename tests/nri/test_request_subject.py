@@ -14,14 +14,16 @@ from nri_scope.nri.request_subject import (
     decode_request,
     event_name,
     is_plugins_call,
+    name_of_container,
+    name_of_pod,
 )
 
-from .captures import NAMES, exchanges
+from .captures import ISULAD, NAMES, exchanges
 
 UNKNOWN_FIELD = b"\xfa\x3f\x01x"  # field 1023, a string
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *ISULAD])
 def test_requests_of_real_runtimes_round_trip(name: str) -> None:
     seen = set()
     for exchange in exchanges(name):
@@ -116,3 +118,33 @@ def test_a_plugins_calls_are_distinguished_from_the_runtimes() -> None:
     # UNKNOWN: a method of this name in another service.
     assert not is_plugins_call("UpdateContainers", UNKNOWN)
     assert not is_plugins_call("Hibernate", UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("k8s_app_web_shop_u-1_0", "app"),
+        ("app", "app"),
+        ("k8s_app_web_shop_u-1", "k8s_app_web_shop_u-1"),
+        ("k8s_app_web_shop_u-1_x", "k8s_app_web_shop_u-1_x"),
+        ("k8s_app_we_b_shop_u-1_0", "k8s_app_we_b_shop_u-1_0"),
+        ("", ""),
+    ],
+)
+def test_the_name_of_a_container_is_that_of_kubernetes(name: str, plain: str) -> None:
+    assert name_of_container(api.Container(name=name)) == plain
+
+
+@pytest.mark.parametrize(
+    ("pod", "plain"),
+    [
+        (api.PodSandbox(name="k8s_POD_web_shop_u-1_0", namespace="shop", uid="u-1"), "web"),
+        (api.PodSandbox(name="k8s_POD_web_shop_u-1_0"), "web"),
+        (api.PodSandbox(name="k8s_POD_web_shop_u-1_0", uid="u-2"), "k8s_POD_web_shop_u-1_0"),
+        (api.PodSandbox(name="k8s_POD_web_shop_u-1_0", namespace="x"), "k8s_POD_web_shop_u-1_0"),
+        (api.PodSandbox(name="k8s_app_web_shop_u-1_0"), "k8s_app_web_shop_u-1_0"),
+        (api.PodSandbox(name="web"), "web"),
+    ],
+)
+def test_the_name_of_a_pod_is_that_of_kubernetes(pod: api.PodSandbox, plain: str) -> None:
+    assert name_of_pod(pod) == plain

@@ -233,6 +233,14 @@ async def test_inherited_descriptor_is_used_as_the_connection() -> None:
         await run
 
 
+def test_isulad_sets_the_name_of_a_launched_plugin_to_its_file_name() -> None:
+    launch = launched(
+        {"NRI_PLUGIN_SOCKET": "22", "NRI_PLUGIN_NAME": "20-labels", "NRI_PLUGIN_IDX": "20"}
+    )
+    assert launch is not None
+    assert (launch.descriptor, launch.identity) == (22, Identity(name="labels", index="20"))
+
+
 def test_environment_identifies_a_launched_plugin() -> None:
     assert launched({}) is None
     with pytest.raises(UsageError, match="not a descriptor number"):

@@ -134,3 +134,86 @@ def test_invalidate_clears_cached_subjects(
     assert row is not None
     assert row.key == 2
     assert _pods(connection) == [("p1", "shop", "web", "u1")]
+
+
+# -- iSulad: the id follows after CreateContainer, with a longer name ------------------------------
+
+LONG = "k8s_app_web_shop_u1_0"
+
+
+def test_a_creation_without_id_gets_the_id_and_keeps_the_name(
+    connection: sqlite3.Connection,
+) -> None:
+    subjects = Subjects(connection, empty=True)
+    pod = subjects.pod(
+        PodSandbox(id="p1", namespace="shop", name="k8s_POD_web_shop_u1_0", uid="u1")
+    )
+    created = [subjects.container(Container(name="app"), pod, (session, 7)) for session in (1, 2)]
+    subjects.flush()
+    later = subjects.container(Container(id="c1", name=LONG), pod)
+    assert created == [later, later]
+    assert subjects.container(Container(id="c1", name=LONG), pod) is later
+    subjects.flush()
+    assert _pods(connection) == [("p1", "shop", "web", "u1")]
+    assert _containers(connection) == [("c1", "app", 1)]
+
+
+def test_a_failed_creation_without_id_is_not_joined_with_the_next_attempt(
+    connection: sqlite3.Connection,
+) -> None:
+    subjects = Subjects(connection, empty=True)
+    pod = subjects.pod(WEB)
+    subjects.container(Container(name="app"), pod, (1, 7))
+    subjects.container(Container(name="app"), pod, (1, 8))
+    subjects.container(Container(id="c1", name=LONG), pod)
+    subjects.container(Container(id="c2", name=LONG), pod)
+    subjects.flush()
+    assert _containers(connection) == [
+        ("no-id-7", "app", 1), ("c1", "app", 1), ("c2", "app", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("session", [1, None])
+def test_a_creation_before_a_gap_is_not_joined(
+    connection: sqlite3.Connection, session: int | None
+) -> None:
+    subjects = Subjects(connection, empty=True)
+    pod = subjects.pod(WEB)
+    subjects.container(Container(name="app"), pod, (1, 7))
+    subjects.forget_creations(session)
+    subjects.container(Container(id="c1", name=LONG), pod)
+    subjects.flush()
+    assert _containers(connection) == [("no-id-7", "app", 1), ("c1", "app", 1)]
+
+
+def test_a_creation_stays_joined_while_old_rows_are_removed(
+    connection: sqlite3.Connection,
+) -> None:
+    subjects = Subjects(connection, empty=True)
+    pod = subjects.pod(WEB)
+    for name in ("app", "gone", "new"):
+        subjects.container(Container(name=name), pod, (1, 7))
+        if name == "gone":
+            subjects.flush()
+            connection.execute("DELETE FROM container WHERE name = 'gone'")
+    subjects.invalidate()
+    for name in ("app", "gone", "new"):
+        subjects.container(Container(id=f"id-{name}", name=name), pod)
+    subjects.flush()
+    assert [(one[0], one[1]) for one in _containers(connection)] == [
+        ("id-app", "app"), ("id-new", "new"), ("id-gone", "gone"),
+    ]  # fmt: skip
+
+
+def test_pending_creations_are_limited(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MAX_WITHOUT_ID", 2)
+    subjects = Subjects(connection, empty=True)
+    pod = subjects.pod(WEB)
+    for name in "abc":
+        subjects.container(Container(name=name), pod, (1, 7))
+    for name in "abc":
+        subjects.container(Container(id=f"id-{name}", name=name), pod)
+    subjects.flush()
+    assert [one[0] for one in _containers(connection)] == ["no-id-7", "id-b", "id-c", "id-a"]

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from google.protobuf.message import Message
@@ -115,11 +116,21 @@ def write_session(
     recorder.end_session(session, "closed", START_NS + 3600 * 10**9)
 
 
-def of_capture(name: str, path: Path) -> Path:
-    """Write a capture as a recording with one session for each of its plugins."""
+def of_capture(name: str, path: Path, *, first_attempt: Mapping[str, bytes] | None = None) -> Path:
+    """Write a capture as a recording with one session for each of its plugins.
+
+    With ``first_attempt``, its first creation has an earlier attempt with these replies of plugins.
+    """
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
-    for stored, reply in exchanges(name):
+    captured = list(exchanges(name))
+    if first_attempt is not None:
+        at = next(n for n, one in enumerate(captured) if one.stored.method == "CreateContainer")
+        creation = takewhile(lambda one: one.stored.method == "CreateContainer", captured[at:])
+        captured[at:at] = [
+            one._replace(reply=first_attempt.get(one.stored.plugin, one.reply)) for one in creation
+        ]
+    for stored, reply in captured:
         if stored.method == "Configure":
             configure = api.ConfigureRequest.FromString(stored.request)
             version, _ = nri_version_of(configure)

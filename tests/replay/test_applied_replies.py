@@ -261,7 +261,7 @@ def test_a_second_container_with_the_same_name_is_numbered(tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("profile", ["containerd-1.7", "containerd-2.1", "cri-o", "isulad"])
+@pytest.mark.parametrize("profile", ["containerd-1.7", "containerd-2.1", "cri-o"])
 def test_every_profile_plays_the_bundled_recording(profile: str) -> None:
     replayed = played(RECORDING, {"10-a": Adding("A"), "20-w": Watching()}, profile=profile)
     assert replayed.ok

@@ -136,6 +136,14 @@ class Watching:
         return [Update("other-id").set_cpu(shares=7)]
 
 
+class Passive(Watching):
+    """Stores its events and requests nothing."""
+
+    def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+        self.received.append("stop_container")
+        return []
+
+
 def storing(name: str) -> Callable[..., None]:
     return lambda self, *arguments: self.received.append(name)
 
@@ -188,7 +196,8 @@ def test_an_injected_error_has_the_effects_of_a_plugins_error(
     def fail(*_: object) -> None:
         raise RpcError(Code.UNKNOWN, INJECTED)
 
-    theirs, ours = Watching(), Watching()
+    # iSulad crashes on any update.
+    theirs, ours = (Passive(), Passive()) if profile == "isulad" else (Watching(), Watching())
     failing = type(
         "Failing", (), {EVENT_HANDLERS[event]: lambda self, *arguments: fail(*arguments)}
     )()
@@ -203,21 +212,18 @@ def test_an_injected_error_has_the_effects_of_a_plugins_error(
     assert injected.ok
 
 
-@pytest.mark.parametrize(("profile", "shares"), [("containerd-2.3", 0), ("isulad", 7)])
-def test_a_logged_error_discards_the_chains_updates_except_on_isulad(
-    all_events: tuple[Path, list[str]], profile: str, shares: int
-) -> None:
+def test_a_logged_error_discards_the_chains_updates(all_events: tuple[Path, list[str]]) -> None:
     path, names = all_events
     faults = [
         "error:StopContainer",
         f"restart-runtime:after={names.index('StopContainer') + 1}",
     ]
     watching = Watching()
-    played(path, {"10-w": watching}, faults=faults, profile=profile)
+    played(path, {"10-w": watching}, faults=faults, profile="containerd-2.3")
     # The stopped container is not in Synchronize.
     unknown = api.ContainerState.CONTAINER_UNKNOWN
     synchronized = [one for one in watching.received if isinstance(one, tuple)]
-    assert synchronized[-1] == (["web"], [("other", unknown, shares)])
+    assert synchronized[-1] == (["web"], [("other", unknown, 0)])
 
 
 def test_an_error_is_reported_as_a_failure_or_as_logged(one_life: Path) -> None:

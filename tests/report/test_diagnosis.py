@@ -57,6 +57,13 @@ def test_healthy_chains_of_real_runtimes_have_no_other_findings(
     assert [one.title for one in findings] == expected
 
 
+def test_no_container_of_isulad_is_unknown(tmp_path: Path) -> None:
+    # It gets its id after CreateContainer; iSulad sends no StopContainer for a removed container.
+    (finding,) = found(of_capture("isulad", tmp_path / "capture.nriscope.db"))
+    assert finding.title == "A container was removed without having been stopped"
+    assert finding.containers == ("jobs/batch/job",)
+
+
 SLOW = [(FindingKind.DEADLINE, Level.PROBLEM), (FindingKind.DISCONNECTED, Level.WARNING)]
 
 

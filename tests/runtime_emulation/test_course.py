@@ -13,6 +13,7 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.runtime import PROFILES, LifecycleState, Profile
 from nri_scope.runtime.lifecycle import LifecycleStep
+from nri_scope.runtime.profile import recorded_profile
 
 from .captures import exchanges
 
@@ -274,8 +275,34 @@ def test_isulad_creates_containers_without_an_id() -> None:
     assert request.container == APP
 
 
+def test_isulad_sends_long_names_except_of_a_container_in_its_creation() -> None:
+    pod = api.PodSandbox(id="pod", name="web", namespace="shop", uid="u-1")
+    container = api.Container(id="app", name="app", pod_sandbox_id="pod")
+    rules = ISULAD.lifecycle_rules
+    create = rules.adapted(
+        Event.CreateContainer, api.CreateContainerRequest(pod=pod, container=container)
+    )
+    assert (create.pod.name, create.container.name) == ("k8s_POD_web_shop_u-1_0", "app")
+    stop = rules.adapted(
+        Event.StopContainer, api.StopContainerRequest(pod=pod, container=container)
+    )
+    assert stop.container.name == "k8s_app_web_shop_u-1_0"
+    assert rules.adapted(Event.StopContainer, stop) == stop
+    pods, containers = rules.adapted_state([pod], [container])
+    assert (pods, containers) == ([stop.pod], [stop.container])
+
+
+def test_a_recorded_isulad_creates_containers_without_an_id() -> None:
+    recorded = recorded_profile(api.ConfigureRequest(runtime_name="v2"))
+    request = api.CreateContainerRequest(pod=POD, container=APP)
+    sent = recorded.lifecycle_rules.adapted(Event.CreateContainer, request)
+    assert (sent.container.id, sent.container.name, sent.pod) == ("", "app", POD)
+
+
 def test_unchanged_request_is_not_copied() -> None:
     for profile in PROFILES.values():
+        if profile is ISULAD:
+            continue
         request = about(Event.CreateContainer, api.Container(name="app"))
         assert profile.lifecycle_rules.adapted(Event.RunPodSandbox, request) is request
     request = about(Event.StopContainer)

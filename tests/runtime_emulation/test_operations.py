@@ -10,9 +10,8 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, RpcError
-from nri_scope.nri.changes import path_of_field
 from nri_scope.nri.events import PASSIVE_EVENTS, Event
-from nri_scope.nri.merging import Creation, Updating
+from nri_scope.nri.merging import Creation, IsuladCreation, Updating
 from nri_scope.runtime import PROFILES, Profile, Runtime
 from nri_scope.wire import RequestReceived
 
@@ -368,50 +367,56 @@ async def test_isulad_disconnects_a_failing_plugin_and_continues() -> None:
         assert "closes the connection on any error" in runtime.former[0].end_reason
 
 
-async def test_isulad_hides_earlier_adjustments_and_ignores_conflicts() -> None:
+async def test_isulad_hides_earlier_adjustments() -> None:
     async with Runtime(ISULAD) as runtime:
-        kept = api.CreateContainerResponse()
-        kept.adjust.linux.resources.cpu.shares.value = 1
-        other = api.CreateContainerResponse()
-        other.adjust.linux.resources.cpu.shares.value = 2
         plugins = [
-            answering("10-a", CreateContainer=kept),
-            answering("20-b", CreateContainer=other),
+            answering("10-a", CreateContainer=annotating("first")),
             answering("30-c", CreateContainer=annotating("key")),
         ]
         await joined(runtime, *plugins)
         outcome = await runtime.operate(Event.CreateContainer, CREATE)
-        for plugin in plugins:
-            (seen,) = plugin.messages("CreateContainer")
-            assert seen == api.CreateContainerRequest(
-                pod=POD, container=api.Container(pod_sandbox_id="pod", name="app")
-            )
-        assert isinstance(outcome.merged, Creation) and not outcome.failure
-        assert outcome.merged.adjustment.linux.resources.cpu.shares.value == 1
-        assert outcome.merged.adjustment.annotations == {"key": "x"}
-        (dropped,) = outcome.dropped
-        assert (dropped.plugin, dropped.container_id) == ("20-b", CONTAINER.id)
-        assert '"20-b" and "10-a" both tried to set CPU shares' in dropped.reason
+    (first, second) = (plugin.messages("CreateContainer")[0] for plugin in plugins)
+    assert first == second
+    assert not first.container.id  # type: ignore[attr-defined]
+    assert isinstance(outcome.merged, IsuladCreation) and not outcome.failure
+    assert outcome.merged.adjustment.annotations == {"first": "x", "key": "x"}
 
 
-async def test_isulad_drops_new_hooks_and_classes() -> None:
-    reply = api.CreateContainerResponse()
-    reply.adjust.hooks.create_runtime.add(path="/bin/hook")
-    reply.adjust.hooks.poststop.add(path="/bin/last")
-    reply.adjust.linux.resources.blockio_class.value = "gold"
-    reply.update.add(container_id="other").linux.resources.rdt_class.value = "silver"
+def updating() -> api.CreateContainerResponse:
+    reply = annotating("key")
+    reply.update.add(container_id="other")
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (updating(), "this would kill iSulad 2.1: it crashes on any update"),
+        (api.CreateContainerResponse(), "this reply would kill iSulad 2.1: it aborts"),
+    ],
+)
+async def test_a_reply_that_would_kill_isulad_fails_the_creation(
+    reply: api.CreateContainerResponse, words: str
+) -> None:
     async with Runtime(ISULAD) as runtime:
-        await joined(runtime, answering("10-a", CreateContainer=reply))
+        last = SmallPlugin("20-b")
+        await joined(runtime, answering("10-a", CreateContainer=reply), last)
         outcome = await runtime.operate(Event.CreateContainer, CREATE)
-    assert isinstance(outcome.merged, Creation)
-    hooks = outcome.merged.adjustment.hooks
-    assert not hooks.create_runtime and [hook.path for hook in hooks.poststop] == ["/bin/last"]
-    assert [(one.container_id, one.path, one.value) for one in outcome.dropped] == [
-        (CONTAINER.id, "/hooks/createRuntime", "/bin/hook"),
-        (CONTAINER.id, path_of_field(api.BlockioClass), "gold"),
-        ("other", path_of_field(api.RdtClass), "silver"),
-    ]
-    assert outcome.updates[0].linux.resources.rdt_class.value == ""
+    assert outcome.failure.startswith(words)
+    assert (outcome.culprit, outcome.refused) == ("10-a", True)
+    assert not last.messages("CreateContainer")
+
+
+async def test_isulad_fails_a_creation_with_an_environment_variable_after_the_chain() -> None:
+    reply = api.CreateContainerResponse()
+    reply.adjust.env.add(key="A", value="1")
+    async with Runtime(ISULAD) as runtime:
+        last = answering("20-b", CreateContainer=annotating("key"))
+        await joined(runtime, answering("10-a", CreateContainer=reply), last)
+        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+    assert "sets an environment variable" in outcome.failure
+    assert outcome.culprit == "10-a"
+    assert last.messages("CreateContainer")
 
 
 async def test_isulad_calls_plugins_in_order_of_names() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -14,9 +15,17 @@ from nri_scope.errors import (
     UsageError,
 )
 from nri_scope.nri.events import Event
-from nri_scope.nri.request_subject import decode_request
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.request_subject import (
+    container_of,
+    decode_request,
+    name_of_container,
+    name_of_pod,
+    pod_of,
+)
 from nri_scope.runtime import PROFILES, Profile, profile_named
 from nri_scope.runtime.error_wording import go_wording
+from nri_scope.runtime.state_change import own_request
 
 from .captures import exchanges
 
@@ -135,3 +144,30 @@ def test_profiles_that_show_rlimits() -> None:
     assert shown == {
         "containerd-2.3", "containerd-2.4", "nri-0.12.5", "cri-o", "isulad",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("capture", ["isulad", "isulad-launched"])
+def test_isulads_requests_match_captures(capture: str) -> None:
+    """Check names, ids and states: a request in Kubernetes' terms becomes the captured one."""
+    rules = PROFILES["isulad"].lifecycle_rules
+    checked = 0
+    for one in exchanges(capture):
+        decoded = decode_request(one.stored.method, one.stored.request)
+        message = decoded.message
+        method = METHODS[decoded.event]
+        if message is None or method.event is None:
+            continue
+        if isinstance(message, api.StateChangeEvent):
+            message = own_request(method.request, message)
+        plain = type(message).FromString(message.SerializeToString())
+        pod, container = pod_of(method.name, plain), container_of(method.name, plain)
+        assert pod is not None
+        pod.name = name_of_pod(pod)
+        if container is not None:
+            container.name = name_of_container(container)
+            container.id = container.id or "assigned later"
+            container.state = api.ContainerState.CONTAINER_RUNNING
+        assert rules.adapted(method.event, plain) == message
+        assert pod.name in ("web", "batch", "old", "last", "t1")
+        checked += 1
+    assert checked > 15

@@ -88,14 +88,15 @@ def test_no_bundle_contains_a_secret(bundle: Path, tmp_path: Path) -> None:
 def test_a_bundle_can_be_replayed(bundle: Path) -> None:
     class Plugin:
         def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-            return Adjustment().add_env("REPLAYED", "yes")
+            # iSulad would fail the creation if it were a variable.
+            return Adjustment().add_annotation("replayed", "yes")
 
     result = played(bundle, {"10-mine": Plugin()})
     assert list(result.failures()) == []
     assert result.tally.events >= 5
     created = [one for one in result.containers.values() if one.changes]
     assert created
-    assert all("REPLAYED=yes" in one.spec["process"]["env"] for one in created)  # type: ignore[operator,index,call-overload]
+    assert all(one.spec["annotations"]["replayed"] == "yes" for one in created)  # type: ignore[index,call-overload]
 
 
 # -- scenes -----------------------------------------------------------------------------------
@@ -171,3 +172,11 @@ def test_captures_have_plugins_with_their_replies(name: str) -> None:
     assert str(app.owner_of("/linux/resources/pids/limit")[0]) == "60-cpu-policy"
     # This plugin was not captured: the owner is known from the validator's request.
     assert str(app.owner_of("/linux/devices/~1dev~1nri-null")[0]) == "20-device-injector"
+
+
+def test_isulads_capture_has_joined_containers_and_exact_owners() -> None:
+    app = history(FOLDER / "isulad-2.1.nriscope.zip", "shop/web/app")
+    assert app.created and len(app.id) == 64
+    assert str(app.owner_of("/linux/resources/memory/limit")[0]) == "60-cpu-policy"
+    names = [event.event for event in events(FOLDER / "isulad-2.1.nriscope.zip")]
+    assert names[-1] == "UpdateContainer"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins between two observed connections."""
+"""The plugins between two observed connections.
+
+Without an order of calls, as in iSulad, these can be any plugins.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .owner import UNKNOWN, Owner, OwnerKind, one_of
-from .rounds import ConnectionPart
+from .rounds import ConnectionPart, is_ordered
 
 LOWEST, HIGHEST = "00", "99"
 
@@ -21,11 +24,15 @@ class Chain:
     """All plugins (``NN-name``), if the runtime sent them to a validator; () otherwise."""
     seen: frozenset[str] = frozenset()
     """Plugins whose connections were observed; their changes are known from their replies."""
+    is_ordered: bool = True
+    """Whether plugins are called in the order of their indices."""
 
     @classmethod
     def of(cls, stations: Iterable[ConnectionPart], plugins: Iterable[str] = ()) -> Chain:
         """Return the chain of one round."""
-        return cls(tuple(plugins), frozenset(station.plugin for station in stations))
+        stations = tuple(stations)
+        seen = frozenset(station.plugin for station in stations)
+        return cls(tuple(plugins), seen, all(map(is_ordered, stations)))
 
     def between(
         self,
@@ -35,6 +42,8 @@ class Chain:
         or_runtime: bool = False,
     ) -> Owner:
         """Return the plugins between two connections; None for the chain's beginning or end."""
+        if not self.is_ordered:
+            return Owner(OwnerKind.ONE_OF, or_runtime=or_runtime)
         named = self._named(after, before)
         if named is None:
             return _by_index(after, before, or_runtime=or_runtime)

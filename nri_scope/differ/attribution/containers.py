@@ -9,6 +9,7 @@ from typing import cast
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
+from nri_scope.nri.request_subject import name_of_container, name_of_pod
 from nri_scope.oci import Spec
 from nri_scope.recording.display import SHORT_ID
 
@@ -25,6 +26,12 @@ STOPPED = "the container was already stopped; the runtime drops updates of stopp
 NOT_CREATED = "the container was not created; runtimes drop updates of unknown containers"
 GONE_MAX = 100_000
 """Maximum number of ids stored of stopped containers, and of removed containers."""
+
+
+NOT_REPORTED = (
+    "this runtime's later events do not contain the plugins' changes, so they do not show what was "
+    "applied"
+)
 
 
 class Containers:
@@ -63,7 +70,7 @@ class Containers:
 
     def learn_pod(self, pod: api.PodSandbox) -> None:
         """Store the name of a pod, to which its containers refer by id."""
-        self._pods[pod.id] = f"{pod.namespace}/{pod.name}"
+        self._pods[pod.id] = f"{pod.namespace}/{name_of_pod(pod)}"
 
     def name_of(self, container_id: str) -> str:
         """Return ``ns/pod/container``; the beginning of the id if the name is unknown."""
@@ -76,7 +83,7 @@ class Containers:
         history = self.histories.get(container.id)
         if history is None:
             pod = self._pods.get(container.pod_sandbox_id)
-            name = name or (f"{pod}/{container.name}" if pod else "")
+            name = name or (f"{pod}/{name_of_container(container)}" if pod else "")
             self._names.setdefault(container.id, name)
             spec = oci.spec_of(container)
             history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
@@ -179,6 +186,10 @@ class Containers:
         if history is not None and history.failure:
             # A container with further events was created; the evidence of failure was a lost event.
             history.failure = ""
+        if history is not None and not rules.reports_adjustments:
+            history.created = True
+            history.add_remark(NOT_REPORTED)
+            return [], []
         # An unchanged state is new evidence if steps were added since the last event.
         done = 0 if history is None else len(history.steps)
         mark = later_changes.fingerprint(container), done

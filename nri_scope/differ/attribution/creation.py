@@ -8,7 +8,7 @@ runtime's own list of owners, if there is one, is compared last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -18,6 +18,7 @@ from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import Event, Role
 from nri_scope.nri import merging
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
+from nri_scope.nri.merging.isulad import SWAPPED
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Change, Json, Spec
@@ -40,7 +41,7 @@ from .findings import (
 )
 from .hidden_changes import BY_CHANCE, Hidden, is_back, is_hidden, newest_steps
 from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, OwnerKind, one_of, plugin
-from .rounds import ConnectionPart
+from .rounds import CONTINUED, GONE, ConnectionPart, is_ordered
 from .validator_owners import Owned
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
@@ -105,6 +106,8 @@ class _Creation:
         ]
         if not pairs and self.owned is None:
             return None
+        if pairs and not is_ordered(pairs[0][0]):
+            return self._look_unordered(pairs)
         first = pairs[0][0] if pairs else None
         if self.owned is not None:
             container, base_owner = self.owned.request.container, RUNTIME
@@ -146,6 +149,61 @@ class _Creation:
         if spec.get("mounts") != base.get("mounts"):
             spec = oci.sort_mounts(spec)
         return Created(container, self.chain, base, base_owner, spec, self.found, tail)
+
+    def _look_unordered(
+        self, pairs: Sequence[tuple[ConnectionPart, api.CreateContainerRequest]]
+    ) -> Created:
+        """Evaluate replies of plugins that all received the original container, as in iSulad."""
+        request = pairs[0][1]
+        container = request.container
+        self.id = container.id
+        self.base = spec = {} if self.for_others else oci.spec_of(container)
+        turn = merging.IsuladCreation(request, version=version_of(pairs[0][0]))
+        if not self._is_replay():
+            self.found.note(runtime_rules_of(pairs[0][0]).blind_spot)
+        for station, _ in pairs:
+            event, owner, evidence = station.event, plugin(station.plugin), evidence_of(station)
+            if event.status_code not in (0, *GONE):
+                self.found.note(f"{error_text(station)}; {CONTINUED}")
+            reply = cast("api.CreateContainerResponse | None", reply_of(station))
+            if reply is None or (station.is_passive and is_empty_reply(reply)):
+                continue
+            known = len(turn.dropped)
+            try:
+                turn.apply(reply, station.plugin)
+            except AdjustmentRefused as error:
+                self.found.fail(f"{station.plugin}: {error.problem}")
+                break
+            if self.for_others:
+                continue
+            after = oci.adjust(spec, turn.applied[-1][1], memory_as_is=True)
+            notes = self._dropped_by_isulad(turn.dropped[known:], owner, evidence, event)
+            for change in changes_of_chain(spec, after):
+                note = notes.get(change.path, "")
+                self.found.steps.append(step(self.id, change, owner, evidence, event, note))
+            spec = after
+        failure, culprit = turn.failure
+        if failure:
+            self.found.fail(f"{culprit}: {failure}")
+        if spec.get("mounts") != self.base.get("mounts"):
+            spec = oci.sort_mounts(spec)
+        return Created(container, self.chain, self.base, RUNTIME, spec, self.found, UNKNOWN)
+
+    def _dropped_by_isulad(
+        self, dropped: Iterable[Dropped], owner: Owner, evidence: Evidence, event: Event
+    ) -> dict[str, str]:
+        """Add the requests that iSulad drops; return notes on the ones that it changes, by path."""
+        notes: dict[str, str] = {}
+        for gone in dropped:
+            if gone.reason == SWAPPED:
+                notes[gone.path] = gone.reason
+            else:
+                asked = PluginRequest(
+                    gone.container_id or self.id, owner, gone.path, gone.value, gone.reason,
+                    evidence, event.id,
+                )  # fmt: skip
+                self.found.ask(asked)
+        return notes
 
     def _is_replay(self) -> bool:
         """Return whether nri-scope was the runtime, and so observed every plugin."""
@@ -532,6 +590,6 @@ def may_be(owner: Owner, name: str) -> bool:
     """Return whether `owner` may be the plugin `name` (``NN-name``)."""
     if owner.plugins:
         return name in owner.plugins
-    if owner.who is OwnerKind.ONE_OF:
+    if owner.who is OwnerKind.ONE_OF and owner.first:
         return owner.first <= name[:2] <= owner.last or name[:2] in owner.ties
-    return owner.who is OwnerKind.UNKNOWN
+    return owner.who in (OwnerKind.UNKNOWN, OwnerKind.ONE_OF)

@@ -33,6 +33,7 @@ from .owner import plugin
 from .rounds import (
     ASIDE,
     CONTAINER_STATUS,
+    CONTINUED,
     CREATE,
     ENDED,
     SEEMS,
@@ -45,6 +46,7 @@ from .rounds import (
     ConnectionPart,
     Round,
     Rounds,
+    is_ordered,
 )
 from .spans import spans
 from .validator_owners import Owned
@@ -397,6 +399,9 @@ class Differ:
         elif one.stopped_at is not None:
             at = one.stopped_at
             found.fail(error_text(at))
+        if not is_ordered(one.stations[0]):
+            for failing in one.failing:
+                found.note(f"{error_text(failing)}; {CONTINUED}")
         if one.name == "RemoveContainer":
             self._containers.removed(one.first.container_id)
             if not self._keep:

@@ -112,7 +112,11 @@ def request_of(station: ConnectionPart) -> Message | None:
     known = METHODS.get(station.event.method)
     if known is None or station.event.mark:
         return None
-    return _decode(known.request, station.request)
+    request = _decode(known.request, station.request)
+    if isinstance(request, api.CreateContainerRequest) and not request.container.id:
+        # iSulad assigns the id later.
+        request.container.id = station.event.container_id
+    return request
 
 
 def reply_of(station: ConnectionPart) -> Message | None:

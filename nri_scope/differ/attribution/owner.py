@@ -13,7 +13,8 @@ class OwnerKind(StrEnum):
     PLUGIN = "plugin"
     """Exactly the plugin in ``plugins``; several plugins for hooks, which runtimes concatenate."""
     ONE_OF = "one of"
-    """One or more of ``plugins``; if that is empty, one or more plugins between two indices."""
+    """One or more of ``plugins``; if that is empty, one or more plugins between two indices, or any
+    unrecorded plugin."""
     RUNTIME = "runtime"
     """Not a plugin: the runtime, or the request that created the container."""
     REQUEST = "request"
@@ -48,6 +49,16 @@ class Owner:
         return between(self.first, self.last) if self.first else ""
 
     @property
+    def is_unrecorded(self) -> bool:
+        """Whether any plugin without a recorded connection may be the owner."""
+        return self.who is OwnerKind.ONE_OF and not self.plugins and not self.first
+
+    @property
+    def place(self) -> str:
+        """The place in the chain, as text for the time between two connections."""
+        return "unrecorded, if any" if self.is_unrecorded else self.index
+
+    @property
     def exact(self) -> bool:
         """Whether the owner is certain."""
         return self.who in (OwnerKind.PLUGIN, OwnerKind.RUNTIME, OwnerKind.REQUEST) and not (
@@ -60,6 +71,8 @@ class Owner:
                 text = ", ".join(self.plugins)
             case OwnerKind.ONE_OF if self.plugins:
                 text = f"one of {', '.join(self.plugins)}"
+            case OwnerKind.ONE_OF if self.is_unrecorded:
+                text = "an unrecorded plugin"
             case OwnerKind.ONE_OF if self.first == self.last:
                 text = f"a plugin at {self.first}"
             case OwnerKind.ONE_OF:

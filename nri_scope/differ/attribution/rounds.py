@@ -2,8 +2,8 @@
 """Group events into rounds: one event on its way through the chain, as seen by all connections.
 
 Runtimes dispatch under one lock, in index order, so all events of one round precede the next round
-(containerd/nri, pkg/adaptation). Ambiguous events become two rounds, which loses information but
-attributes nothing wrongly.
+(containerd/nri, pkg/adaptation); iSulad calls plugins in random order. Ambiguous events become two
+rounds, which loses information but attributes nothing wrongly.
 
 Time does not end a round: there may be any number of unobserved plugins, and each may use its whole
 deadline.
@@ -12,9 +12,9 @@ deadline.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from nri_scope.events import RUNTIME_CLOSED, Event, Gap, Role, Session
+from nri_scope.events import NO_ID, RUNTIME_CLOSED, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.wire.status import Code
@@ -46,6 +46,8 @@ ASIDE = SET_UP | _AT_ANY_TIME
 """Exchanges between the runtime and one connection, outside any chain. They can also happen during
 a round."""
 _CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
+CONTINUED = "the runtime disconnected it, and continued"
+"""What iSulad does after an error of a plugin."""
 GONE = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE)
 """Status codes of a plugin that the runtime skips, unless its failure policy fails the request: it
 missed its deadline, or is disconnected."""
@@ -94,6 +96,11 @@ class ConnectionPart:
         return self.event.mono_ns + self.event.took_ns
 
 
+def is_ordered(station: ConnectionPart) -> bool:
+    """Return whether the connection's runtime calls plugins in the order of their indices."""
+    return runtime_rules_of(station.session.runtime_name).has_ordered_chain
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """One event on its way through the chain, as seen by at least one connection."""
@@ -117,7 +124,12 @@ class Round:
     def stopped_at(self) -> ConnectionPart | None:
         """The connection whose error ended the chain; None for no error."""
         last = self.stations[-1]
-        return last if last.is_error else None
+        return last if last in self.failing and is_ordered(last) else None
+
+    @property
+    def failing(self) -> tuple[ConnectionPart, ...]:
+        """The connections that returned an error. iSulad disconnects them and continues."""
+        return tuple(one for one in self.stations if one.is_error)
 
 
 @dataclass(slots=True)
@@ -214,7 +226,10 @@ class Rounds:
     def _end(self, by: Event | None) -> Round | None:
         if not self._open:
             return None
-        ended = Round(tuple(self._open), by)
+        stations = tuple(self._open)
+        if stations[0].event.container_id.startswith(NO_ID):
+            stations = _identified(stations, by)
+        ended = Round(stations, by)
         self._open.clear()
         self._bytes = 0
         return ended
@@ -308,9 +323,16 @@ class Rounds:
         return by.event == f"Post{one.name}" or (one.name == CREATE and by.event in _CREATED)
 
     def _behind(self, one: Round) -> list[Session]:
-        """Return the connections after the last one that saw the event, all of which missed it."""
-        last = one.stations[-1].index
-        return [session for session in self.missed_by(one) if session.plugin_index > last]
+        """Return the connections after the last one that saw the event, all of which missed it.
+
+        Without an order of calls, these may be all that missed it.
+        """
+        last = one.stations[-1]
+        return [
+            session
+            for session in self.missed_by(one)
+            if session.plugin_index > last.index or not is_ordered(last)
+        ]
 
     def _runtime(self, event: Event) -> str:
         session = self.sessions.get(event.session)
@@ -324,7 +346,7 @@ class Rounds:
             # A session sees each round once; CRI-O, for example, repeats an event on a retry.
             and all(station.session.id != event.session for station in self._open)
             # Indices ascend within one chain. Validators are asked in parallel.
-            and (last.index <= new.index or event.event == VALIDATE)
+            and (last.index <= new.index or event.event == VALIDATE or not is_ordered(new))
             and self._bytes <= ROUND_MAX
             # A connection that joined later was not part of that chain.
             and began_before(new.session, event, before)
@@ -341,7 +363,7 @@ class Rounds:
         A new attempt begins at the first connection that still exists. No container is created
         twice: a new attempt of a creation has another id.
         """
-        if new.event.event == CREATE and new.event.container_id:
+        if (new.event.event == CREATE and new.event.container_id) or not is_ordered(new):
             return True
         there = [one for one in self._open if self._was_there(one, new.event)]
         # A connection that was closed at its deadline ended in this same round.
@@ -381,6 +403,32 @@ def _is_same(one: Event, other: Event) -> bool:
     """Return whether both events have the same name and subject."""
     return (
         one.event == other.event
-        and one.container_id == other.container_id
+        and (one.container_id == other.container_id or _is_later_id(other, one))
         and one.pod_id == other.pod_id
     )
+
+
+def _is_later_id(early: Event, late: Event) -> bool:
+    """Return whether `late` may have the id of the container that `early` does not have yet.
+
+    A recording that is read while it grows gets the ids of iSulad's containers later.
+    """
+    return (
+        early.container_id.startswith(NO_ID)
+        and not late.container_id.startswith(NO_ID)
+        and bool(late.container_id)
+        and (early.pod_id, early.container) == (late.pod_id, late.container)
+    )
+
+
+def _identified(
+    stations: tuple[ConnectionPart, ...], by: Event | None
+) -> tuple[ConnectionPart, ...]:
+    """Return the parts of a round with the id that a later event shows, if any."""
+    first = stations[0].event
+    later = [one.event for one in stations]
+    later += [by] if by is not None and by.event in _CREATED else []
+    known = next((one.container_id for one in later if _is_later_id(first, one)), "")
+    if not known:
+        return stations
+    return tuple(replace(one, event=replace(one.event, container_id=known)) for one in stations)

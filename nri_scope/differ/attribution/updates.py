@@ -13,6 +13,7 @@ from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import Event
 from nri_scope.nri import merging
 from nri_scope.nri.merging import Dropped
+from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import Json, Spec
 
@@ -30,8 +31,8 @@ from .findings import (
     version_of,
 )
 from .history import History
-from .owner import ASKED_BEFORE_ALL, Owner, OwnerKind, plugin
-from .rounds import ConnectionPart, Round
+from .owner import ASKED_BEFORE_ALL, REQUEST, Owner, OwnerKind, plugin
+from .rounds import ConnectionPart, Round, is_ordered
 
 UPDATES_MAX = 5_000
 """Maximum number of updates of other containers read in one round: more than a node has
@@ -60,6 +61,8 @@ class _Updating:
 
     def look(self, failure: str) -> tuple[Findings, Spec]:
         spec, after = self.before, None
+        if runtime_rules_of(self.round.stations[0]).update_crash:
+            self.found.note(UPDATE_EVENT_CRASH)
         known: set[oci.Remark] = set()
         for station in self.round.stations:
             request = cast("api.UpdateContainerRequest | None", request_of(station))
@@ -87,6 +90,8 @@ class _Updating:
         return self.found, spec
 
     def _who(self, after: ConnectionPart | None, station: ConnectionPart) -> tuple[Owner, Evidence]:
+        if not self.chain.is_ordered:
+            return REQUEST, Evidence.REQUEST
         if after is not None:
             return self.chain.between(after, station), Evidence.PROBES
         if station.index == LOWEST:
@@ -166,7 +171,7 @@ def stop_refusal(stations: Iterable[ConnectionPart]) -> str:
     """
     turn: merging.Stopping | None = None
     for station in stations:
-        if station.is_error:
+        if station.is_error and is_ordered(station):
             return error_text(station)
         request = cast("api.StopContainerRequest | None", request_of(station))
         reply = cast("api.StopContainerResponse | None", reply_of(station))

@@ -37,10 +37,9 @@ class Legend:
             return
         if who.plugins:
             self._choice = self._choice or str(who)
-        else:
+        elif who.index and (not self._range or (self._later and not who.or_runtime)):
             # Prefer a range between two connections as the example to one from later events.
-            if not self._range or (self._later and not who.or_runtime):
-                self._range, self._later = f"one of {who.index}", who.or_runtime
+            self._range, self._later = f"one of {who.index}", who.or_runtime
 
     def lines(self) -> list[str]:
         """Return the explanations; [] for none."""

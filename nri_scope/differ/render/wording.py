@@ -203,7 +203,9 @@ def slow_span(one: Span) -> str:
     """Describe a slow span: its plugins, their total time, and the deadline."""
     plugins = one.owner.plugins
     who = all_of(plugins) if plugins else f"plugins at {one.owner.index}"
-    if not plugins and not one.owner.index:
+    if one.owner.is_unrecorded:
+        who = "unrecorded plugins"
+    elif not plugins and not one.owner.index:
         who = "the runtime"
     if one.after and one.before:
         who = f"{who} (between {one.after} and {one.before})"
@@ -236,6 +238,8 @@ def times(spans: Sequence[Span]) -> str:
 def _whereabouts(who: Owner) -> str:
     if who.plugins:
         return f"in {all_of(who.plugins)}"
+    if who.is_unrecorded:
+        return "between connections"
     return f"in {who.index}" if who.index else _NO_PLUGIN
 
 

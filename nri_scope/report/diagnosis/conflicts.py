@@ -14,6 +14,7 @@ from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording as words
 from nri_scope.differ.render.values import clipped
+from nri_scope.nri.merging.isulad import REFUSALS
 from nri_scope.recording.creation_outcomes import NO_POST, NO_STATE
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -44,6 +45,10 @@ _POLICY_ADVICE = (
     "The plugin requested this: without fail_request in its failure policy, the runtime continues "
     "without the plugin. Find out why it did not answer: its own log, or "
     "`nri-scope replay FILE -- ./plugin`."
+)
+_REFUSED_ADVICE = (
+    "Other runtimes may accept this reply. Leave out the setting, and try the plugin with "
+    "`nri-scope replay FILE --profile isulad`."
 )
 _ENDED_ADVICE = (
     "No connection observed the reason: an error or a conflict at a plugin in between, unless that "
@@ -136,6 +141,8 @@ def _finding(one: _Refused) -> Finding:
         detail = f"{one.name} fails when two plugins set one field, and no plugin's changes apply."
     elif BY_POLICY in one.words:
         advice = _POLICY_ADVICE
+    elif any(reason in one.words for reason in REFUSALS):
+        detail, advice = "The runtime rejected the merged adjustments.", _REFUSED_ADVICE
     elif "rejected it" in one.words:
         detail, advice = "A validator rejected the adjusted container.", _REJECTED_ADVICE
     elif one.words.startswith((SEEMS, ENDED)):

@@ -118,6 +118,8 @@ def _title(span: Span) -> str:
     plugins, between = span.owner.plugins, f"between {span.after} and {span.before}"
     if len(plugins) == 1:
         return f"{plugins[0]} ({between})"
+    if span.owner.is_unrecorded:
+        return f"Unrecorded plugins ({between})"
     return f"Plugins at {span.owner.index or '?'} ({between})"
 
 

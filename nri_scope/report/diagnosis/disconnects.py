@@ -128,7 +128,11 @@ class Vanished(Detector):
             if span.deadline_ns <= 0 or len(self._closed_cases) >= CASES_MAX:
                 continue
             plugins = span.owner.plugins
-            who = plugins[0] if len(plugins) == 1 else f"A plugin at {span.owner.index or '?'}"
+            who = f"A plugin at {span.owner.index or '?'}"
+            if span.owner.is_unrecorded:
+                who = "An unrecorded plugin"
+            elif len(plugins) == 1:
+                who = plugins[0]
             took, deadline = duration(span.ns), wording.deadline(span.deadline_ns)
             why = (
                 f"probably did not reply in time: {diff.name} took {took} of {deadline} "

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from nri_scope.events import Event, Gap, Note, Session
+from nri_scope.oci.runtime_rules import shows_start
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_text import HIGHEST
@@ -137,6 +138,8 @@ class _Subject:
 
     def update(self, packets: Packets, event: Event) -> None:
         state = _STATES.get(event.event)
+        if state == "running" and event.container and not shows_start(event.event, event.runtime):
+            state = self.state
         if state is None:
             state = _UNOBSERVED if self.state is None else self.state
         if state == self.state:

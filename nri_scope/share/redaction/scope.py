@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from nri_scope._gen.nri.api_pb2 import Container
+from nri_scope.nri.request_subject import name_of_container
 from nri_scope.recording.cache import RecentlyUsed
 
 from . import tokens
@@ -53,9 +55,8 @@ class Scopes:
             if known is not None:
                 return known
         # iSulad has no id when a container is being created, and changes the name afterwards.
-        is_isulad = name.startswith("k8s_")
-        if (is_isulad or not container) and pod and name:
-            bare = name.split("_")[1] if is_isulad else name
+        bare = name_of_container(Container(name=name))
+        if (bare != name or not container) and pod and name:
             unit = f"container {bare} of {self._name('pod', pod)}"
         else:
             unit = self._name("container", container)

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from nri_scope.oci.runtime_rules import shows_start
 from nri_scope.recording.display import duration
 from nri_scope.recording.event_scan import EventScan, SubjectEvent, name_of
 from nri_scope.recording.reader import Recording
@@ -61,6 +62,16 @@ STAGES: dict[str, tuple[Stage, bool]] = {
     "RemoveContainer": (Stage.REMOVED, True),
 }
 """Stage reached by each event, and whether it is a container's stage."""
+
+
+def stage_of(recording: Recording, event: str) -> tuple[Stage | None, bool]:
+    """Return the stage that an event shows, if any, and whether it is a container's stage."""
+    stage, of_container = STAGES.get(event, (None, True))
+    if stage is Stage.STARTED and of_container:
+        runtimes = {session.runtime_name for session in recording.sessions()}
+        if not all(shows_start(event, runtime) for runtime in runtimes):
+            return None, True
+    return stage, of_container
 
 
 class Life(NamedTuple):
@@ -284,7 +295,7 @@ class Census:
                 self.pods.set_listed(pod, object_key, at_ns)
         events = self._scan.subject_events(recording, STEP)
         for name in {event[2] for event in events} - self._stages.keys():
-            self._stages[name] = STAGES.get(name_of(recording, name), (None, True))
+            self._stages[name] = stage_of(recording, name_of(recording, name))
         for event in events:
             self._add(event)
         return len(events) == STEP

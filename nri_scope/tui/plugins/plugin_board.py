@@ -133,7 +133,7 @@ def _connection(
 def _between(time: TimeIn) -> ChainPlace:
     return ChainPlace(
         ChainPlaceKind.BETWEEN,
-        time.owner.index or str(time.owner),
+        time.owner.place or str(time.owner),
         time.count,
         time.took,
         time.deadline_ns,

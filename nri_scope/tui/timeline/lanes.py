@@ -13,7 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import points_between
 from nri_scope.text.escape import safe
 
-from ..containers.census import NEVER_ENDS, STAGES, Census, EventSpan, Life, Stage, life_words
+from ..containers.census import NEVER_ENDS, Census, EventSpan, Life, Stage, life_words, stage_of
 from ..containers.census_board import SubjectFilter
 from ..containers.outline import Node
 from ..containers.outline_lines import Subject
@@ -87,11 +87,12 @@ def _between(
     found = points_between(
         recording, (lane.pod, lane.container), (window.from_ns, window.to_ns), span, where, most
     )
+    stages = {name: stage_of(recording, name)[0] for name in {one.name for one in found}}
     return [
         LanePoint(
             one.at_ns,
             one.event,
-            kind_of(STAGES.get(one.name, (None,))[0], ok=one.ok, changed=one.changed),
+            kind_of(stages[one.name], ok=one.ok, changed=one.changed),
             one.name,
         )
         for one in found

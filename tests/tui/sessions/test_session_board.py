@@ -61,7 +61,7 @@ async def test_shows_runtimes_sessions_reconnects_and_gaps(path: Path) -> None:
         assert lines[2][:2] == ["░", "gap"] and "7 events lost" in " ".join(lines[2])
         assert "interrupted; reconnected after 5.00s" in " ".join(lines[3])
         assert "for 10.0s: no session was recorded after session 2" in " ".join(lines[4])
-        assert lines[5][0] == "cri-o"
+        assert lines[5][0] == "CRI-O"
         assert "its end was not recorded; reconnected after 10.0s" in " ".join(lines[6])
 
 

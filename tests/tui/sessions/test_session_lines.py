@@ -45,7 +45,7 @@ def test_runtime_precedes_its_first_session() -> None:
         session(4, 60, 70),
     ]
     assert entry_names(sessions, []) == [
-        "containerd", "1", "2 after 1", "cri-o", "3 after 2", "containerd", "4 after 3",
+        "containerd", "1", "2 after 1", "CRI-O", "3 after 2", "containerd", "4 after 3",
     ]  # fmt: skip
 
 
