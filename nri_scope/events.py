@@ -49,6 +49,22 @@ class Status(StrEnum):
     TIMEOUT = "timeout"
 
 
+class Problem(StrEnum):
+    """Problem of an event, by its name in filters."""
+
+    FAILED = "failed"
+    """The plugin returned an error or missed its deadline, or the operation failed."""
+    SLOW = "slow"
+    """The reply took more than half of the deadline, or the time before this event did."""
+
+
+def problem_of(status_code: int, took_ns: int, timeout_ns: int) -> str:
+    """Return the `Problem` that an event shows by itself; "" for none."""
+    if status_code:
+        return Problem.FAILED
+    return Problem.SLOW if 0 < timeout_ns < 2 * took_ns else ""
+
+
 def plugin_title(index: str, name: str) -> str:
     """Return ``NN-name``, or the name alone for a plugin without an index, outside any chain."""
     return f"{index}-{name}" if index else name
@@ -174,6 +190,9 @@ class Event:
     status_message: str
     mark: str
     """"malformed", "unknown" or "oversized" for an event that is stored raw, otherwise ""."""
+    problem: str = ""
+    """A `Problem`; "" for none. Problems that only several events show are known after
+    `Recording.attach`."""
     changed: tuple[str, ...] = ()
     """OCI paths that plugins changed, according to this event."""
     owners: tuple[str, ...] = ()

@@ -30,6 +30,12 @@ intervals that were not observed, are rows of the list. While a recording grows,
 of three states: *following* scrolls to new events; *scrolled* keeps the position and counts new
 events; *paused* does not change. Recording continues in all of them.
 
+A separate process with low priority reads the whole recording, and the first line shows its
+progress, then the number of findings of `report --diagnose`, which the view *Findings* lists. The
+same pass finds changes and problems that only several events show: the changes between two probes,
+the time that plugins between two connections took, and failed operations. When it is complete, all
+views, filters and searches include them, but not before. While a recording grows, it is repeated.
+
 {heads}
 The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab completes
 fields and values. A search finds text in names, ids, changes and comments, and hides

@@ -50,6 +50,8 @@ class TimeIn(Timing):
     """The connection (``NN-name``) before the plugins; "" if ``owner`` is an observed plugin."""
     before: str
     """The connection after the plugins; "" if there is none."""
+    slowest: int
+    """Id of the event that took longest: the one after this time, if there is one."""
 
     @property
     def deadline_ms(self) -> int | None:
@@ -78,17 +80,20 @@ class Times:
 
     _took: array[int] = field(default_factory=lambda: array("q"))
     _deadline_ns: int = 0
+    _longest_ns: int = -1
     over_half: int = 0
     _over: int = 0
 
-    def add(self, ns: int, deadline_ns: int) -> None:
-        """Add a duration and its deadline (0: none), in ns."""
+    def add(self, ns: int, deadline_ns: int) -> bool:
+        """Add a duration and its deadline (0: none), in ns; return whether it is the longest."""
         self._took.append(ns)
+        is_longest, self._longest_ns = ns > self._longest_ns, max(ns, self._longest_ns)
         if deadline_ns > 0:
             if deadline_ns < self._deadline_ns or not self._deadline_ns:
                 self._deadline_ns = deadline_ns
             self.over_half += 2 * ns > deadline_ns
             self._over += ns > deadline_ns
+        return is_longest
 
     def figures(self) -> tuple[int, ResponseTimes, int, int, int]:
         """Return the fields of a `Timing`. Needs at least one time."""
@@ -103,6 +108,7 @@ class Latency:
     def __init__(self) -> None:
         # Keys: the connections at both ends ("" for none), and the plugin if it was observed.
         self._times: dict[tuple[str, str, str], tuple[Owner, Times]] = {}
+        self._slowest: dict[tuple[str, str, str], int] = {}
 
     def feed(self, one: Round) -> None:
         """Add the spans of a round, if its event is sent through the chain."""
@@ -116,13 +122,16 @@ class Latency:
             observed = "" if span.after else str(span.owner)
             key = (span.after, span.before, observed)
             _, times = self._times.setdefault(key, (span.owner, Times()))
-            times.add(span.ns, span.deadline_ns)
+            if times.add(span.ns, span.deadline_ns):
+                there = span.before or observed
+                seen = (one.event.id for one in one.stations if one.plugin == there)
+                self._slowest[key] = next(seen, one.stations[-1].event.id)
 
     def result(self) -> tuple[TimeIn, ...]:
         """Return the statistics in call order."""
         return tuple(
-            TimeIn(*times.figures(), owner, after, before)
-            for (after, before, _), (owner, times) in sorted(self._times.items(), key=_call_order)
+            TimeIn(*times.figures(), owner, key[0], key[1], self._slowest.get(key, 0))
+            for key, (owner, times) in sorted(self._times.items(), key=_call_order)
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from nri_scope.events import CONTAINER_STATUS, Status
+from nri_scope.events import CONTAINER_STATUS, Problem, Status
 from nri_scope.nri.invocation import INVOKE
 from nri_scope.nri.invocation import METHODS as INVOCATIONS
 from nri_scope.nri.methods import METHODS
@@ -21,8 +21,8 @@ class FieldKind(Enum):
     """Exact; ``*`` matches any text."""
     WORD = "word"
     """Like a name, but case-insensitive."""
-    STATUS = "status"
-    """One of the values of ``Status``."""
+    CHOICE = "choice"
+    """One of the field's known values."""
     PLUGIN = "plugin"
     """A name with or without its index: ``00-probe`` or ``probe``."""
     ID = "id"
@@ -125,11 +125,21 @@ FIELDS: tuple[Field, ...] = (
     Field("session", FieldKind.NUMBER, ("session",), "number of the session", "session:2"),
     Field(
         "status",
-        FieldKind.STATUS,
+        FieldKind.CHOICE,
         ("status",),
         "outcome of the event: " + ", ".join(Status),
         "-status:ok",
         wrong_names=("result", "error"),
+        known=tuple(Status),
+    ),
+    Field(
+        "problem",
+        FieldKind.CHOICE,
+        ("problem",),
+        "failed (error, late reply, failed operation), or slow (over half of the deadline)",
+        "problem:slow",
+        wrong_names=("trouble", "finding"),
+        known=tuple(Problem),
     ),
     Field(
         "took",

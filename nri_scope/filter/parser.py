@@ -21,7 +21,6 @@ import re
 from typing import NamedTuple
 
 from nri_scope.errors import FilterError
-from nri_scope.events import Status
 
 from .fields import BY_NAME, NUMERIC, Field, FieldKind, nearest, nearest_field
 from .quantity import LARGEST, duration_unit, size_unit, split_quantity
@@ -231,12 +230,12 @@ class _Parser:
             return self.between(field, "")
         value = self.state_change(field) or self.value(f"a value for {field.name}")
         text = value.text
-        if field.kind is FieldKind.STATUS:
-            known = tuple(Status)
+        if field.kind is FieldKind.CHOICE:
+            known = field.known
             if text.lower() not in known:
                 raise self.fail(
                     value.at,
-                    f'no status "{text[:40]}"{_nearest_is(nearest(text, known))}',
+                    f'no {field.name} "{text[:40]}"{_nearest_is(nearest(text, known))}',
                     "use one of " + " ".join(known),
                 )
             return Is(field, text.lower(), wild=False)

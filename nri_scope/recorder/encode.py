@@ -19,6 +19,7 @@ from nri_scope.events import (
     SessionStart,
     Status,
     plugin_title,
+    problem_of,
 )
 from nri_scope.nri import invocation
 from nri_scope.nri.changes import changes_of, targets_of
@@ -350,6 +351,7 @@ class Encoder:
             status_code=item.status_code,
             status_message=storable(item.status_message),
             mark=decoded.mark,
+            problem=problem_of(item.status_code, item.took_ns, item.timeout_ns),
             changed=changed,
             owners=owners,
         )

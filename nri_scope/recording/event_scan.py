@@ -48,8 +48,9 @@ class EventScan:
         self.newest = 0
         """Id of the newest event that was read."""
         self.outdated = False
-        """Whether the ring has removed events since, so that the scan must be restarted."""
-        self._oldest = 0
+        """Whether the scan must be restarted: the ring has removed events since, or the changes of
+        events have changed (`Recording.attach`)."""
+        self._state: tuple[int, int] | None = None
         self._newest_state = (0, 0, -1)
 
     def subject_events(self, recording: Recording, most: int) -> list[SubjectEvent]:
@@ -57,8 +58,9 @@ class EventScan:
         return self._read(
             recording,
             _subject_event,
-            "SELECT id, at_ns, event, pod, container, status_code, changed IS NOT NULL "
-            f"FROM event WHERE id > ? ORDER BY id LIMIT {most}",
+            "SELECT e.id, e.at_ns, e.event, e.pod, e.container, c.problem = 'failed', "
+            "c.changed IS NOT NULL FROM event AS e JOIN changes AS c ON c.id = e.id "
+            f"WHERE e.id > ? ORDER BY e.id LIMIT {most}",
             self.newest,
         )
 
@@ -76,18 +78,21 @@ class EventScan:
                 raise RowError("its rows are out of order")
         condition, values = "", list[Value]()
         if about is not None:
-            condition += f" AND {column_of(about)} = ?"
+            condition += f" AND e.{column_of(about)} = ?"
             values.append(about.key)
         if where is not None:
             text, more = sql_of(where)
-            condition += f" AND id IN (SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?)"
+            condition += (
+                f" AND e.id IN (SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?)"
+            )
             values += [*more, self.newest, last]
         found = self._read(
             recording,
             _call,
-            "SELECT id, session, took_ns, timeout_ns, status_code, owners, "
-            f"method IN ({_OWN_CALLS}) AND mark IS NOT 'unknown' FROM event "
-            f"WHERE id > ? AND id <= ?{condition} ORDER BY id",
+            "SELECT e.id, e.session, e.took_ns, e.timeout_ns, e.status_code, c.owners, "
+            f"e.method IN ({_OWN_CALLS}) AND e.mark IS NOT 'unknown' "
+            "FROM event AS e JOIN changes AS c ON c.id = e.id "
+            f"WHERE e.id > ? AND e.id <= ?{condition} ORDER BY e.id",
             self.newest,
             last,
             *values,
@@ -142,8 +147,9 @@ class EventScan:
             (oldest,) = recording.connection.execute(
                 "SELECT coalesce(min(id), 0) FROM event"
             ).fetchone()
-            self.outdated = self.outdated or (self._oldest != 0 and oldest != self._oldest)
-            self._oldest = self._oldest or oldest
+            state = oldest, recording.attached
+            self.outdated = self.outdated or (self._state is not None and state != self._state)
+            self._state = self._state or (state if oldest else None)
             rows = recording.connection.execute(query, values).fetchall()
             found = [made_of(row) for row in ascending(rows, (self.newest,))]
         if rows:

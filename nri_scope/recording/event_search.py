@@ -93,3 +93,21 @@ def among_some(
         yield SearchStep(min(1.0, (done + _AMONG) / len(numbers)), found[0][0] if found else None)
         if found:
             return
+
+
+def events_with(
+    recording: Recording, column: str, after: int, most: int, *, forwards: bool
+) -> list[int]:
+    """Return the next ``most`` events after or before an event that have a problem or a change.
+
+    ``column``: ``problem`` or ``changed``. Raises RecordingError.
+    """
+    condition = {"problem": "problem <> ''", "changed": "changed IS NOT NULL"}[column]
+    compare, order = (">", "ASC") if forwards else ("<", "DESC")
+    rows = query_numbers(
+        recording,
+        f"SELECT id FROM changes WHERE id {compare} ? AND {condition} ORDER BY id {order} LIMIT ?",
+        after,
+        most,
+    )
+    return [number for (number,) in rows]

@@ -57,7 +57,7 @@ def _listed(recording: Recording, column: str) -> list[str]:
     """Return the members of the JSON lists in a column of the newest events."""
     lists = _strings(
         recording,
-        f"SELECT DISTINCT {column} FROM event WHERE {column} IS NOT NULL "
+        f"SELECT DISTINCT {column} FROM changes WHERE {column} IS NOT NULL "
         f"AND id > (SELECT max(id) FROM event) - ? AND {characters_sql(column)} <= ? LIMIT ?",
         _MAX_EVENTS,
         _MAX_LIST_CHARACTERS,

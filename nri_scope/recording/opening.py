@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from .file_errors import code_of, error_words, is_damage, reading_hint
 from .hot_journal import is_interrupted, undo
 from .long_names import bound_names
 from .migrations import upgraded_copy
-from .schema import EVENTS_VIEW, LOG_VIEW, VERSION
+from .schema import ATTRIBUTED_VIEWS, ATTRIBUTION, CHANGES_VIEW, EVENTS_VIEW, LOG_VIEW, VERSION
 from .schema_check import GIVE_A_RECORDING, check, check_schema, repair_hint
 from .temporary_files import ELSEWHERE
 from .trusted_location import opening_by_name
@@ -32,6 +33,7 @@ _LIMITS = {
     # Queries must not write any file or read another one.
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
+_VIEWS = {"events": EVENTS_VIEW, "changes": CHANGES_VIEW}
 _WITHOUT_LONG_NAMES: set[tuple[int, ...]] = set()
 """Fingerprints of files in which `bound_names` found no overlong name."""
 
@@ -210,10 +212,35 @@ def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute(f"CREATE TEMP VIEW events AS {EVENTS_VIEW}")
+    _create_views(connection, _VIEWS)
     connection.execute(f"CREATE TEMP VIEW log AS {LOG_VIEW}")
     connection.execute("PRAGMA query_only = ON")
     filters.register(connection)
+
+
+def _create_views(connection: sqlite3.Connection, views: Mapping[str, str]) -> None:
+    for name, query in views.items():
+        connection.execute(f"DROP VIEW IF EXISTS temp.{name}")
+        connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
+
+
+def attach(connection: sqlite3.Connection, path: Path) -> None:
+    """Let the views ``events`` and ``changes`` include the values of an `attribution_file`.
+
+    A file attached before is replaced. Raises sqlite3.Error.
+    """
+    connection.execute("PRAGMA query_only = OFF")
+    _create_views(connection, _VIEWS)
+    if ATTRIBUTION in {row[1] for row in connection.execute("PRAGMA database_list")}:
+        connection.execute(f"DETACH {ATTRIBUTION}")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)
+    try:
+        connection.execute(f"ATTACH ? AS {ATTRIBUTION}", (f"{path.as_uri()}?mode=ro",))
+        _create_views(connection, ATTRIBUTED_VIEWS)
+    finally:
+        # Queries must not attach files.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.execute("PRAGMA query_only = ON")
 
 
 def to_recording_error(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:

@@ -29,7 +29,7 @@ from .decode_budget import Allowance
 from .failure_policies import with_failure_policies
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .objects import Objects
-from .opening import connect, fingerprint, to_recording_error
+from .opening import attach, connect, fingerprint, to_recording_error
 from .plain_messages import has_parts
 from .query_budget import QueryBudget
 from .rows import (
@@ -107,6 +107,9 @@ class Recording:
             _KEPT_BYTES
         )
         self._outdated: list[sqlite3.Connection] = []
+        self._attribution: Path | None = None
+        self.attached = 0
+        """Number of calls of `attach`."""
         self._connect()
 
     @classmethod
@@ -144,6 +147,20 @@ class Recording:
         self._refresh()
         self._budget.renew()
         return self._connection
+
+    def attach(self, path: Path) -> None:
+        """Read changes, owners and problems of events from an `AttributionFile`, too.
+
+        A file attached before is replaced. Call it again after the file has grown, so that scans
+        are restarted. Raises RecordingError.
+        """
+        self._attribution = path
+        self.attached += 1
+        self._read(self._attach)
+
+    def _attach(self) -> None:
+        if self._attribution is not None:
+            attach(self._connection, self._attribution)
 
     def interrupt(self) -> None:
         """Interrupt the query that is running in another thread."""
@@ -549,6 +566,7 @@ class Recording:
         self._objects = Objects(self._connection)
         self._budget = QueryBudget(self._connection, _size(self._connection))
         register(self._connection, self)
+        self._attach()
 
     def _refresh(self) -> bool:
         """Reopen the file if it was settled when opened, and has changed; return whether it did."""

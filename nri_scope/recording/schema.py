@@ -303,7 +303,14 @@ _PLUGIN = (
 )
 _STATUS = "CASE e.status_code WHEN 0 THEN 'ok' WHEN 4 THEN 'timeout' ELSE 'error' END"
 
-EVENTS_VIEW = f"""
+_PROBLEM = (
+    "CASE WHEN e.status_code <> 0 THEN 'failed' "
+    "WHEN e.timeout_ns > 0 AND e.took_ns > e.timeout_ns / 2 THEN 'slow' ELSE '' END"
+)
+
+
+def _events_view(problem: str, changed: str, owners: str, joins: str) -> str:
+    return f"""
 SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_ns AS mono_ns,
     coalesce({_PLUGIN}, '') AS plugin,
     coalesce(s.runtime_name, '') AS runtime,
@@ -315,10 +322,39 @@ SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_
     {_STATUS} AS status, e.status_code AS status_code,
     coalesce({cut_sql("e.status_message", WORDS_MAX)}, '') AS status_message,
     coalesce({cut_sql("e.mark", NAME_MAX)}, '') AS mark,
-    {list_sql("e.changed")} AS changed, {list_sql("e.owners")} AS owners
-{_JOINS}
+    {problem} AS problem, {changed} AS changed, {owners} AS owners
+{_JOINS}{joins}
 """.strip()
+
+
+EVENTS_VIEW = _events_view(_PROBLEM, list_sql("e.changed"), list_sql("e.owners"), "")
 """View with the columns of `events.Event`, in order and never NULL, for filters and readers."""
+
+CHANGES_VIEW = f"SELECT e.id AS id, e.changed, e.owners, {_PROBLEM} AS problem FROM event AS e"
+"""View with the last columns of each event, for scans; lists may be NULL."""
+
+ATTRIBUTION = "attribution"
+"""Name of an attached `attribution_file`."""
+_ATTRIBUTED_JOINS = f"""
+LEFT JOIN {ATTRIBUTION}.event AS a ON a.id = e.id
+LEFT JOIN {ATTRIBUTION}.change AS d ON d.id = a.change"""
+
+
+def _attributed(column: str) -> str:
+    return f"iif(e.id <= (SELECT until FROM {ATTRIBUTION}.progress), d.{column}, e.{column})"
+
+
+_ATTRIBUTED_PROBLEM = f"iif(a.problem <> '', a.problem, {_PROBLEM})"
+_CHANGED, _OWNERS = _attributed("changed"), _attributed("owners")
+
+ATTRIBUTED_VIEWS = {
+    "events": _events_view(
+        _ATTRIBUTED_PROBLEM, list_sql(_CHANGED), list_sql(_OWNERS), _ATTRIBUTED_JOINS
+    ),
+    "changes": f"SELECT e.id AS id, {_CHANGED} AS changed, {_OWNERS} AS owners, "
+    f"{_ATTRIBUTED_PROBLEM} AS problem FROM event AS e {_ATTRIBUTED_JOINS}",
+}
+"""Both views with the values of an `attribution_file`, as far as it reaches."""
 
 LOG_VIEW = f"""
 SELECT e.id AS id,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from nri_scope.events import Container, Event, Pod, Status
+from nri_scope.events import Container, Event, Pod
 from nri_scope.filter import Filter
 
 from .event_pages import sql_of
@@ -79,8 +79,8 @@ def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
     """Return the owners of a container's changes, ``NN-name``, by index. Raises RecordingError."""
     rows = query_rows(
         recording,
-        "SELECT DISTINCT owners FROM (SELECT owners FROM event WHERE container = ? "
-        "ORDER BY id LIMIT ?) WHERE owners IS NOT NULL",
+        "SELECT DISTINCT owners FROM changes WHERE id IN (SELECT id FROM event "
+        "WHERE container = ? ORDER BY id LIMIT ?) AND owners IS NOT NULL",
         container,
         _OWNERS,
     )
@@ -108,7 +108,8 @@ class EventPoint(NamedTuple):
     at_ns: int
     event: int
     name: str
-    ok: bool
+    problem: str
+    """A `Problem`; "" for none."""
     changed: bool
 
 
@@ -143,7 +144,7 @@ def points_between(
     about, key = _alone(subject)
     rows = query_rows(
         recording,
-        "SELECT at_ns, id, event, status, changed != '[]' FROM events WHERE id IN "
+        "SELECT at_ns, id, event, problem, changed != '[]' FROM events WHERE id IN "
         f"(SELECT id FROM event WHERE {about} AND id BETWEEN ? AND ? "
         f"AND at_ns >= ? AND at_ns < ? ORDER BY id) AND ({text}) ORDER BY id LIMIT ?",
         key,
@@ -158,8 +159,8 @@ def points_between(
     # Share the strings, as thousands of events have few different names.
     names: dict[str, str] = {}
     return [
-        EventPoint(at_ns, number, names.setdefault(name, name), status == Status.OK, bool(changed))
-        for at_ns, number, name, status, changed in rows
+        EventPoint(at_ns, number, names.setdefault(name, name), problem, bool(changed))
+        for at_ns, number, name, problem, changed in rows
     ]
 
 

@@ -45,13 +45,15 @@ def collect(
     thing: lookup.Found | None = None,
     *,
     on_progress: Callable[[float], None] | None = None,
+    on_round: Callable[[RoundDiff], None] | None = None,
 ) -> Facts:
     """Collect the facts of a recording, or of one subject in it.
 
     All events are read, as events of other subjects also serve as evidence. ``on_progress`` is
-    called every 2,000 events with the completed share, from 0 to 1. Raises RecordingError.
+    called every 2,000 events with the completed share, from 0 to 1, ``on_round`` for each round.
+    Raises RecordingError.
     """
-    return _Collector(recording, thing).collect(on_progress)
+    return _Collector(recording, thing, on_round).collect(on_progress)
 
 
 class _Names(Latest[str, str]):
@@ -72,7 +74,13 @@ class _Names(Latest[str, str]):
 
 
 class _Collector:
-    def __init__(self, recording: Recording, thing: lookup.Found | None) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        thing: lookup.Found | None,
+        on_round: Callable[[RoundDiff], None] | None,
+    ) -> None:
+        self._on_round = on_round
         self._recording = recording
         self._thing = thing
         self._choice = None if thing is None else Choice(recording, thing)
@@ -144,6 +152,8 @@ class _Collector:
         self._lanes.see(event)
 
     def _round(self, diff: RoundDiff) -> None:
+        if self._on_round is not None:
+            self._on_round(diff)
         part = diff if self._choice is None else self._choice.part_of(diff)
         self._diagnosis.round(diff if part is None else part, wanted=part is not None)
         if part is None:

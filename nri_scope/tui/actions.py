@@ -23,6 +23,7 @@ class Scope(Enum):
     TIMELINE = "Timeline"
     PLUGINS = "Plugins"
     SESSIONS = "Sessions"
+    FINDINGS = "Findings"
     DETAIL = "Detail pane"
     COMPARE = "Comparison"
     FILTER = "Filter bar and search"
@@ -138,7 +139,14 @@ def _key_conflict(key: str, one: str, other: str) -> UsageError:
 
 _APP = (Scope.APP,)
 _EVENTS = (Scope.EVENTS,)
-_ROWS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE, Scope.PLUGINS, Scope.SESSIONS)
+_ROWS = (
+    Scope.EVENTS,
+    Scope.CONTAINERS,
+    Scope.TIMELINE,
+    Scope.PLUGINS,
+    Scope.SESSIONS,
+    Scope.FINDINGS,
+)
 _READING = (Scope.DETAIL, Scope.COMPARE)
 _LINES = (*_ROWS, *_READING)
 _WITH_CONTAINERS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
@@ -153,18 +161,23 @@ ACTIONS: tuple[Action, ...] = (
     Action("mode_timeline", ("3",), "show the timeline", _APP),
     Action("mode_plugins", ("4",), "show the chain of plugins", _APP),
     Action("mode_sessions", ("5",), "show sessions: runtimes and reconnects", _APP),
+    Action("mode_findings", ("6",), "show findings: problems, warnings and notes", _APP),
     Action("focus_other", ("tab",), "switch between view and detail pane", _APP, False),
     # -- filter and search
     Action("filter", ("f",), "filter", _APP, in_footer="filter"),
     Action("clear_filter", ("x",), "show everything: no filter, no container, no search", _APP),
-    Action("view_errors", ("e",), "only errors and timeouts (toggle)", _APP),
+    Action("view_errors", ("e",), "only failed events (toggle)", _APP),
     Action("view_changed", ("c",), "only events with changes (toggle)", _APP),
-    Action("view_slow", ("s",), "only slow replies (toggle)", _APP),
+    Action("view_slow", ("s",), "only slow events (toggle)", _APP),
     Action("view_marked", ("*",), "only marked events (toggle)", _APP),
     Action("stop", ("escape",), "stop running work; leave the detail pane", _APP, False),
     Action("search", ("/",), "search", _APP, in_footer="search"),
     Action("search_next", ("n",), "next match", _APP),
     Action("search_previous", ("N",), "previous match", _APP),
+    Action("next_problem", ("}",), "next failed or slow event", _APP),
+    Action("previous_problem", ("{",), "previous failed or slow event", _APP),
+    Action("next_change", (")",), "next event with a change", _APP),
+    Action("previous_change", ("(",), "previous event with a change", _APP),
     Action("back", ("backspace",), "back to the previous filter", _APP),
     Action("narrow_container", ("i",), "only this container, in every view", _APP),
     Action("narrow_pod", ("I",), "only this pod, in every view", _APP),

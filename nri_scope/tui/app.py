@@ -27,11 +27,13 @@ from .commands.copy import Copier
 from .commands.filter import FILTER_GROUP, Narrower
 from .commands.find import Finder
 from .commands.job import Jobs
+from .commands.jump import Jumper
 from .commands.mark import GROUP as MARKS_GROUP
 from .commands.mark import Marker
 from .commands.replay import Replayer
 from .commands.save import Saver
 from .detail.detail_pane import DetailPane
+from .findings.surveyor import Surveyor
 from .frame import Frame
 from .key_order import KeyOrderApp
 from .list.event_list import EventList
@@ -72,11 +74,13 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         badge: str = "",
         store: Store | None = None,
         warning: str = "",
+        surveyed: bool = True,
     ) -> None:
         """Create the app. ``live``: this program records the file; ``recorder`` is its recorder.
 
         ``badge``: a word that the title always shows. ``store``: the recording if already open;
-        the app closes it in any case. ``warning``: a message shown at the start.
+        the app closes it in any case. ``warning``: a message shown at the start. ``surveyed``:
+        whether to survey the recording in the background.
         """
         super().__init__()
         self._without_color = NoColor()
@@ -90,6 +94,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.made: list[Path] = []
         """Files created by commands, to be listed on exit."""
         self._live = live
+        self._surveyed = surveyed
         self._store = store
         self._warning = warning
         self._recorder = recorder
@@ -162,6 +167,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             self.bar.remember(self.context.where_text)
             self.narrower.show()
         self.poller.begin()
+        if self._surveyed:
+            self.surveyor.begin()
         if self._warning:
             self.frame.say(self._warning, problem=True)
 
@@ -174,6 +181,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         marker = Marker(self, frame, views, store, keymap, marks, self.path, self._marks_changed)
         jobs = Jobs(self, frame, keymap, self.path, self.made)
         self.jobs, self.marker = jobs, marker
+        self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
+        jumper = Jumper(self, frame, views, store)
         copier = Copier(self, frame, views, store, keymap, context, marker, self.path)
         saver = Saver(self, frame, views, marker, jobs)
         self.replayer = Replayer(self, frame, views, marker, jobs)
@@ -191,6 +200,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "view_changed": partial(narrower.toggle, "changed"),
             "view_slow": partial(narrower.toggle, "slow"),
             "view_marked": narrower.only_marked,
+            "next_problem": partial(jumper.go, "problem", forwards=True),
+            "previous_problem": partial(jumper.go, "problem", forwards=False),
+            "next_change": partial(jumper.go, "changed", forwards=True),
+            "previous_change": partial(jumper.go, "changed", forwards=False),
             "back": narrower.back,
             "narrow_container": narrower.narrow_to_container,
             "narrow_pod": narrower.narrow_to_pod,
@@ -215,6 +228,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     async def on_unmount(self) -> None:
         """Stop background work, save marks, and close the recording."""
         if self._has_commands:
+            self.surveyor.close()
             await self.jobs.close()
             await self.marker.close()
         if self._store is not None:
@@ -222,6 +236,14 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         if self._has_commands:
             await self.marker.release()
         self._signals.restore()
+
+    def _changes_found(self) -> None:
+        """Show other changes and problems of events, which may also match other filters."""
+        self.views.events.grow(events=True)
+        self.views.detail.recording_grown()
+        self.poller.hurry()
+        if self.context.is_narrowed:
+            self.narrower.show()
 
     # -- requests of the views ----------------------------------------------------------------
 

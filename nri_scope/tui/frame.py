@@ -163,7 +163,7 @@ class Frame:
         """Update title, tabs and status."""
         if self._shown is not None:
             store, views, _ = self._shown
-            self.title_bar.show(store.facts)
+            self.title_bar.show(store.facts, store.analysis.words)
             self.tabs.show(views.mode, self._context.words())
         self.show_status()
 

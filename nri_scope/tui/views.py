@@ -16,6 +16,7 @@ from nri_scope.events import Event
 from .actions import Keymap, Scope
 from .containers.container_board import ContainerBoard
 from .detail.detail_pane import DetailPane
+from .findings.finding_board import FindingBoard
 from .list.event_list import EventList
 from .list.row_painter import EventHeader
 from .plugins.plugin_board import PluginBoard
@@ -44,6 +45,7 @@ BOARDS: tuple[BoardKind, ...] = (
     BoardKind("timeline", Scope.TIMELINE, TimelineBoard),
     BoardKind("plugins", Scope.PLUGINS, PluginBoard),
     BoardKind("sessions", Scope.SESSIONS, SessionBoard),
+    BoardKind("findings", Scope.FINDINGS, FindingBoard),
 )
 """Boards in key order."""
 SCOPES = {EVENTS: Scope.EVENTS, **{kind.name: kind.scope for kind in BOARDS}}

@@ -32,6 +32,7 @@ def an_event(
     status_code: int = 0,
     status_message: str = "",
     mark: str = "",
+    problem: str = "",
     changed: tuple[str, ...] = (),
     owners: tuple[str, ...] = (),
 ) -> Event:
@@ -58,6 +59,7 @@ def an_event(
         status_code=status_code,
         status_message=status_message,
         mark=mark,
+        problem=problem,
         changed=changed,
         owners=owners,
     )

@@ -94,7 +94,7 @@ async def showing(
     path: Path = RECORDING, size: tuple[int, int] = (80, 24), **options: Any
 ) -> AsyncIterator[Shown]:
     """Run the app on a recording, without a terminal."""
-    app = ScopeApp(path, **options)
+    app = ScopeApp(path, **{"surveyed": False, **options})
     async with app.run_test(size=size) as pilot:
         shown = Shown(app, pilot)
         await shown.until(lambda: app.failure is not None or bool(app.query("EventList")))

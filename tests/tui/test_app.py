@@ -113,7 +113,7 @@ async def test_history_recalls_earlier_filters() -> None:
 async def test_no_match_looks_different_from_an_empty_recording() -> None:
     async with showing() as screen:
         await screen.press("e")
-        await screen.shows("0 matches", "None of 32 events matches -status:ok")
+        await screen.shows("0 matches", "None of 32 events matches problem:failed")
         await screen.shows("x shows everything")
         await screen.press("e")
         await screen.shows("1 of 34")
@@ -133,11 +133,11 @@ async def test_keys_move_the_cursor_after_a_filter_without_matches() -> None:
 async def test_x_removes_the_filter_and_backspace_restores_it() -> None:
     async with showing() as screen:
         await screen.press("s")
-        await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
+        await screen.until(lambda: screen.app.context.where_text == "problem:slow OR took:>1ms")
         await screen.press("x")
         await screen.shows("of 34")
         await screen.press("backspace")
-        await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
+        await screen.until(lambda: screen.app.context.where_text == "problem:slow OR took:>1ms")
 
 
 async def test_equals_and_bang_filter_by_the_selected_cell() -> None:
@@ -292,10 +292,10 @@ async def test_help_lists_keys_and_closes_on_escape() -> None:
 async def test_palette_runs_an_action_by_name() -> None:
     async with showing(size=(100, 40)) as screen:
         await screen.press("ctrl+p")
-        await screen.type("slow replies")
-        await screen.shows("only slow replies (toggle)")
+        await screen.type("slow events")
+        await screen.shows("only slow events (toggle)")
         await screen.press("enter")
-        await screen.until(lambda: screen.app.context.where_text == "took:>1ms")
+        await screen.until(lambda: screen.app.context.where_text == "problem:slow OR took:>1ms")
 
 
 async def test_keys_can_be_rebound() -> None:
@@ -348,7 +348,8 @@ async def test_command_line_for_the_shown_events_is_copied() -> None:
         await screen.until(lambda: screen.app.context.where_text)
         await screen.press("Y")
         await screen.shows("copied the command line")
-        assert screen.app.clipboard == f"nri-scope log {RECORDING} --where 'took:>1ms'"
+        where = "--where 'problem:slow OR took:>1ms'"
+        assert screen.app.clipboard == f"nri-scope log {RECORDING} {where}"
 
 
 async def test_file_name_that_is_not_utf8_is_not_copied(tmp_path: Path) -> None:

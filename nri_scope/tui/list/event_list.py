@@ -125,10 +125,12 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.listing.show(view)
         self._moved()
 
-    def grow(self, *, between: bool = False) -> None:
-        """Show the view's new rows; ``between``: markers may have changed."""
-        if between:
-            self._rows.outdate()
+    def grow(self, *, between: bool = False, events: bool = False) -> None:
+        """Show the view's new rows; ``between``: markers, or with ``events`` all rows, may have
+        changed.
+        """
+        if between or events:
+            self._rows.outdate(events=events)
             self._strips.clear()
             self._place_columns()
         self.listing.grow()

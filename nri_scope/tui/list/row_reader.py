@@ -50,9 +50,9 @@ class RowCache:
         """Return the cached row of a key, even if outdated; None if there is none."""
         return self._rows.get(key)
 
-    def outdate(self) -> None:
-        """Mark rows of gaps and sessions as outdated, to be read again when needed."""
-        self._stale.update(key for key in self._rows if not key.is_event)
+    def outdate(self, *, events: bool = False) -> None:
+        """Mark rows of gaps and sessions, or all rows, to be read again when needed."""
+        self._stale.update(key for key in self._rows if events or not key.is_event)
 
     def missing(self, view: View, first: int, last: int) -> tuple[int, int] | None:
         """Return start and length of the first rows to read between ``first`` and ``last``.

@@ -20,7 +20,7 @@ from nri_scope.recording.stats import ResponseTimes
 
 from ..actions import Scope, bindings
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
-from ..widgets.messages import SetFilter
+from ..widgets.messages import OpenEvent, SetFilter
 from ..widgets.table_board import TableBoard
 from .call_counts import CallCounts, SessionCounts, call_counts_of
 
@@ -63,6 +63,8 @@ class ChainPlace:
     """Its newest session; 0 if there is none."""
     first_event: int = 0
     """First event of its newest session; 0 if there is none."""
+    slowest: int = 0
+    """Event that took longest, for `BETWEEN`."""
 
 
 def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
@@ -141,6 +143,7 @@ def _between(time: TimeIn) -> ChainPlace:
         None,
         None,
         between=f"between {time.after} and {time.before}",
+        slowest=time.slowest,
     )
 
 
@@ -227,7 +230,10 @@ _PAUSE_FACTOR = 10
 
 
 class PluginBoard(TableBoard[ChainPlace]):
-    """The chain of plugins. Enter filters by events of a connection, or by changes of a plugin."""
+    """The chain of plugins. Enter filters by events of a connection, or by changes of a plugin.
+
+    Between two connections, it goes to the slowest event.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.PLUGINS, of_lines=False)
     FIELDS = FIELDS
@@ -296,8 +302,9 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     @property
     def selected_event_id(self) -> int | None:
-        """First event of the newest session of the connection."""
-        return (self.entry.first_event or None) if self.entry is not None else None
+        """First event of the newest session of the connection, or the slowest between two."""
+        entry = self.entry
+        return (entry.slowest or entry.first_event or None) if entry is not None else None
 
     def remarks(self) -> Sequence[StyledLine]:
         """Describe the place and the restriction of counted events."""
@@ -305,8 +312,10 @@ class PluginBoard(TableBoard[ChainPlace]):
         return (line(place_words(self.entry)), note) if self.entry is not None else (note,)
 
     def open_line(self) -> None:
-        """Filter by the events of a connection, or by a plugin's changes."""
+        """Go to the slowest event, or filter by events of a connection or a plugin's changes."""
         place = self.entry
-        if place is not None and (place.first_event or place.changes):
+        if place is not None and place.slowest:
+            self.post_message(OpenEvent(place.slowest))
+        elif place is not None and (place.first_event or place.changes):
             field = "plugin" if place.first_event else "owner"
             self.post_message(SetFilter(f"{field}:{quote(place.name)}"))

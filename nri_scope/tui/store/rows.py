@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from nri_scope.events import Event, Gap, Session, Status
+from nri_scope.events import Event, Gap, Problem, Session, Status
 from nri_scope.oci.paths import split
 from nri_scope.recording import display
 from nri_scope.recording.records import deadline_ms
@@ -247,11 +247,11 @@ def _subject(event: Event) -> str:
 def _style(event: Event) -> RowStyle:
     if event.status == Status.TIMEOUT:
         return RowStyle.TIMEOUT
-    if event.status != Status.OK:
+    if event.problem == Problem.FAILED:
         return RowStyle.ERROR
     if event.mark:
         return RowStyle.ODD
-    if event.timeout_ns > 0 and event.took_ns * 2 > event.timeout_ns:
+    if event.problem == Problem.SLOW:
         return RowStyle.SLOW
     return RowStyle.CHANGED if event.changed else RowStyle.PLAIN
 
@@ -259,7 +259,7 @@ def _style(event: Event) -> RowStyle:
 def _status(event: Event) -> str:
     if event.mark and event.status == Status.OK:
         return "unknown call" if event.mark == "unknown" else _cut(event.mark, 16)
-    return _cut(event.status, 16)
+    return _cut(event.problem if event.status == Status.OK and event.problem else event.status, 16)
 
 
 def _deadline(timeout_ns: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 from weakref import WeakKeyDictionary
@@ -28,6 +29,7 @@ from nri_scope.recording.event_pages import (
 )
 from nri_scope.recording.reader import Recording
 
+from .analysis import Analysis
 from .discovery import EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
 from .markers import DamageMarker, Key
 from .reader_thread import ReaderThread
@@ -63,7 +65,10 @@ class Store:
         live: bool,
     ) -> None:
         """Create the store; use `open` instead."""
-        self._path = path
+        self.path = path
+        self.analysis = Analysis()
+        """What a survey has found; replaced as a whole."""
+        self._attribution: Path | None = None
         self._live = live
         self._pages = pages
         self._others: ReaderThread | None = None
@@ -227,8 +232,10 @@ class Store:
         async with self._others_lock:
             self._check_open()
             if self._others is None:
-                others = ReaderThread(self._path)
+                others = ReaderThread(self.path)
                 await others.start()
+                if self._attribution is not None:
+                    await others.soon(partial(_attach, path=self._attribution))
                 self._others = others
                 try:
                     self._check_open()
@@ -237,9 +244,22 @@ class Store:
                     raise
         return await self._others.soon(work)
 
+    async def attach(self, path: Path) -> None:
+        """Read changes and problems of events from an attribution file, too (`Recording.attach`).
+
+        Call it again after the file has grown. Filters and searches see the new values from then
+        on; views with a filter must be created anew.
+        """
+        self._attribution = path
+        await self._pages.soon(partial(_attach, path=path))
+        async with self._others_lock:
+            others = self._others
+        if others is not None:
+            await others.soon(partial(_attach, path=path))
+
     def _check_open(self) -> None:
         if self._closed:
-            raise RecordingError(self._path, "it was closed")
+            raise RecordingError(self.path, "it was closed")
 
     # -- growth -----------------------------------------------------------------------------
 
@@ -345,8 +365,12 @@ class Store:
             view.settle(self._between)
         damage = self._stopped.words if self._stopped is not None else ""
         self.facts = facts_of(
-            self._path, self._look, events=len(self._runs), damage=damage, live=self._live
+            self.path, self._look, events=len(self._runs), damage=damage, live=self._live
         )
+
+
+def _attach(recording: Recording, *, path: Path) -> None:
+    recording.attach(path)
 
 
 def _rows(recording: Recording, entries: Sequence[ViewEntry], first_ns: int) -> list[Row]:

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nri_scope.errors import FilterError
-from nri_scope.events import Status
 from nri_scope.filter import FIELDS, Filter, parse
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import Or, quote
 
 VIEWS: Mapping[str, str] = MappingProxyType(
-    {"errors": "-status:ok", "changed": "changed:~.", "slow": "took:>1ms"}
+    {"errors": "problem:failed", "changed": "changed:~.", "slow": "problem:slow OR took:>1ms"}
 )
 """Named views: filters toggled by one key."""
 
-_EVENT = BY_NAME["event"]
 _VALUES_MAX = 500
 """Maximum number of completions for the value of a field."""
 
@@ -75,11 +73,7 @@ def complete(text: str, cursor: int, values: Values) -> Completion:
 
 def _known(field: str, values: Values) -> Sequence[str]:
     found = values.get(field, ())
-    if field == "status":
-        return tuple(Status)
-    if field == "event":
-        return found or _EVENT.known
-    return found
+    return found or BY_NAME[field].known if field in BY_NAME else found
 
 
 def _word_start(text: str, cursor: int) -> int:

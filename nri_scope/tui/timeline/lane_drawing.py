@@ -16,7 +16,7 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from nri_scope.events import Gap, Session
+from nri_scope.events import Gap, Problem, Session
 
 from ..containers.census import NEVER_ENDS, Life, Stage, phases
 from ..text.styled_line import Span, Style, StyledLine
@@ -153,14 +153,15 @@ class PointKind(IntEnum):
     """The kind of a point. If several share a cell, the one with the highest value is drawn."""
 
     OTHER = 0
-    CHANGED = 1
+    CREATED = 1
+    STARTED = 2
+    STOPPED = 3
+    REMOVED = 4
+    CHANGED = 5
     """An event that shows a change, as found by the filter `changed:~.`."""
-    CREATED = 2
-    STARTED = 3
-    STOPPED = 4
-    REMOVED = 5
-    PROBLEM = 6
-    """An event with a status other than ok."""
+    SLOW = 6
+    FAILED = 7
+    """An event with this `Problem`."""
 
 
 SIGNS: dict[PointKind, tuple[str, Style]] = {
@@ -170,7 +171,8 @@ SIGNS: dict[PointKind, tuple[str, Style]] = {
     PointKind.STARTED: ("►", Style.GOOD),
     PointKind.STOPPED: ("■", Style.WARN),
     PointKind.REMOVED: ("×", Style.DIM),
-    PointKind.PROBLEM: ("!", Style.BAD),
+    PointKind.SLOW: ("~", Style.WARN),
+    PointKind.FAILED: ("!", Style.BAD),
 }
 """Signs of points, distinguishable without colours."""
 LINES: dict[Stage, tuple[str, Style]] = {
@@ -196,14 +198,14 @@ class LanePoint(NamedTuple):
     """Name of the event."""
 
 
-def kind_of(stage: Stage | None, *, ok: bool, changed: bool) -> PointKind:
+def kind_of(stage: Stage | None, problem: str, *, changed: bool) -> PointKind:
     """Return the kind of an event; ``stage``: the stage it leads to, if any."""
-    if not ok:
-        return PointKind.PROBLEM
-    if stage:
-        # The sign does not show whether a creation succeeded.
-        return PointKind[max(stage, Stage.CREATED).name]
-    return PointKind.CHANGED if changed else PointKind.OTHER
+    if problem:
+        return PointKind.FAILED if problem == Problem.FAILED else PointKind.SLOW
+    if changed:
+        return PointKind.CHANGED
+    # The sign does not show whether a creation succeeded.
+    return PointKind[max(stage, Stage.CREATED).name] if stage else PointKind.OTHER
 
 
 class TimeInterval(NamedTuple):

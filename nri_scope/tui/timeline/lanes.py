@@ -92,7 +92,7 @@ def _between(
         LanePoint(
             one.at_ns,
             one.event,
-            kind_of(stages[one.name], ok=one.ok, changed=one.changed),
+            kind_of(stages[one.name], one.problem, changed=one.changed),
             one.name,
         )
         for one in found
@@ -221,13 +221,15 @@ def legend() -> StyledLine:
         (*SIGNS[PointKind.STOPPED], "stopped"),
         (*SIGNS[PointKind.REMOVED], "removed"),
         (*SIGNS[PointKind.CHANGED], "changed"),
-        (*SIGNS[PointKind.PROBLEM], "not ok"),
+        (*SIGNS[PointKind.SLOW], "slow"),
+        (*SIGNS[PointKind.FAILED], "failed"),
+        (*SIGNS[PointKind.OTHER], "other"),
         (*LINES[Stage.STARTED], "running"),
         (*UNOBSERVED, "gap"),
     )
     parts: list[Span] = []
     for sign, style, word in signs:
-        parts += [Span(sign, style), Span(f" {word} ", Style.DIM)]
+        parts += [Span(sign, style), Span(f"{word} ", Style.DIM)]
     return tuple(parts)
 
 

@@ -29,7 +29,7 @@ _NRI = ", NRI "
 _INFERRED = " (inferred)"
 
 
-def required_facts(facts: Facts, badge: str = "") -> list[str]:
+def required_facts(facts: Facts, badge: str = "", findings: str = "") -> list[str]:
     """Return the facts that are always shown after the runtime, ``badge`` first."""
     live = facts.kind == "live"
     being_recorded = facts.kind == "recording" and facts.growing
@@ -37,6 +37,8 @@ def required_facts(facts: Facts, badge: str = "") -> list[str]:
     parts.append("being recorded" if being_recorded else safe(facts.kind))
     if lost := lost_words(facts):
         parts.append(lost)
+    if findings:
+        parts.append(findings)
     if facts.damage:
         parts.append("! damaged")
     if (live or facts.growing) and facts.sessions and not facts.connected:
@@ -62,9 +64,9 @@ def lost_words(facts: Facts) -> str:
     return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
 
 
-def title(facts: Facts, width: int, badge: str = "") -> str:
+def title(facts: Facts, width: int, badge: str = "", findings: str = "") -> str:
     """Format the title in at most ``width`` columns, with the file name at the right if it fits."""
-    runtime, parts = facts.runtime or "no runtime yet", required_facts(facts, badge)
+    runtime, parts = facts.runtime or "no runtime yet", required_facts(facts, badge, findings)
     room = width - columns("".join(f" · {part}" for part in parts))
     runtime = _cut(runtime, max(_MIN_RUNTIME_COLUMNS, room))
     text = " · ".join([runtime, *parts])
@@ -105,18 +107,21 @@ class TitleBar(Widget):
         super().__init__()
         self._badge = badge
         self._facts: Facts | None = None
+        self._findings = ""
 
-    def show(self, facts: Facts) -> None:
-        """Update the facts."""
-        if facts != self._facts:
-            self._facts = facts
+    def show(self, facts: Facts, findings: str) -> None:
+        """Update the facts, and the number of findings."""
+        if (facts, findings) != (self._facts, self._findings):
+            self._facts, self._findings = facts, findings
             self.refresh()
 
     def render(self) -> Text:
         """Return the line."""
         if self._facts is None:
             return Text("nri-scope")
-        return Text(title(self._facts, self.size.width, self._badge), no_wrap=True, end="")
+        return Text(
+            title(self._facts, self.size.width, self._badge, self._findings), no_wrap=True, end=""
+        )
 
 
 _MIN_WORDS_COLUMNS = 8
@@ -160,24 +165,34 @@ class TabLine(Widget):
     def render(self) -> Text:
         """Draw the tabs and the words, cut to the width."""
         text = Text(no_wrap=True, end="")
-        for name in self._tabs:
-            text.append(self._label(name), style="bold" if name == self.chosen else "")
+        for name, label in self._labels().items():
+            text.append(label, style="bold" if name == self.chosen else "")
             text.append(self._between)
         room = self.size.width - columns(text.plain) - len(self._lead)
         if self.words and room > _MIN_WORDS_COLUMNS:
             text.append(f"{self._lead}{safe(self.words, room)}", style=self._style)
         return text
 
-    def _label(self, name: str) -> str:
+    def _labels(self) -> dict[str, str]:
+        """Return the labels; only the keys of unselected tabs if the words would not fit."""
+        labels = {name: self._label(name, label) for name, label in self._tabs.items()}
+        width = sum(columns(label + self._between) for label in labels.values())
+        if self.words and width + columns(self._lead + self.words) > self.size.width:
+            return {
+                name: self._label(name, label if name == self.chosen else label.split(" ")[0])
+                for name, label in self._tabs.items()
+            }
+        return labels
+
+    def _label(self, name: str, label: str) -> str:
         # Brackets, because nothing may depend on colour alone.
-        label = self._tabs[name]
         return f"[{label}]" if name == self.chosen else self._around.format(label)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the clicked tab."""
         end = self.styles.padding.left
-        for name in self._tabs:
-            end += columns(self._label(name) + self._between)
+        for name, label in self._labels().items():
+            end += columns(label + self._between)
             if event.x < end:
                 self.post_message(TabChosen(name))
                 return

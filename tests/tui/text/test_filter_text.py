@@ -58,7 +58,7 @@ def test_named_views_are_valid_filters() -> None:
 @pytest.mark.parametrize(
     ("text", "options"),
     [
-        ("p", ("plugin:", "pod:")),
+        ("p", ("plugin:", "pod:", "problem:")),
         ("ns:shop -po", ("pod:",)),
         ("(st", ("status:",)),
         ("pod:w", ("web", '"web api"')),

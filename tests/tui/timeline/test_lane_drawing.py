@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nri_scope.events import Gap, Session
+from nri_scope.events import Gap, Problem, Session
 from nri_scope.tui.containers.census import NEVER_ENDS, Life, Stage, life_words, phases
 from nri_scope.tui.text.styled_line import Span, Style, text_of
 from nri_scope.tui.timeline.lane_drawing import (
@@ -171,7 +171,7 @@ def test_open_life_is_drawn_until_the_end_of_observation() -> None:
 def test_cell_with_several_events_shows_the_most_serious_in_strong_style() -> None:
     points = [
         LanePoint(NOW + at, 1, kind)
-        for at, kind in enumerate([PointKind.CREATED, PointKind.PROBLEM, PointKind.STARTED])
+        for at, kind in enumerate([PointKind.CREATED, PointKind.FAILED, PointKind.STARTED])
     ]
     cells = lane_cells(life(), points, WINDOW, 10, until_ns=NOW)
     assert cells[0] == Span("!", Style.STRONG)
@@ -186,7 +186,7 @@ def test_unobserved_time_is_drawn_during_a_life() -> None:
 
 
 def test_events_outside_of_the_window_are_not_drawn() -> None:
-    assert drawn(life(), (-1, PointKind.PROBLEM), (10, PointKind.PROBLEM), until=0).strip() == ""
+    assert drawn(life(), (-1, PointKind.FAILED), (10, PointKind.FAILED), until=0).strip() == ""
 
 
 @given(
@@ -227,10 +227,11 @@ def test_signs_and_lines_differ_without_colours() -> None:
 
 
 def test_failed_event_is_a_problem_in_every_stage() -> None:
-    assert kind_of(Stage.STARTED, ok=False, changed=False) is PointKind.PROBLEM
-    assert kind_of(Stage.STARTED, ok=True, changed=True) is PointKind.STARTED
-    assert kind_of(None, ok=True, changed=True) is PointKind.CHANGED
-    assert kind_of(None, ok=True, changed=False) is PointKind.OTHER
+    assert kind_of(Stage.STARTED, Problem.FAILED, changed=True) is PointKind.FAILED
+    assert kind_of(Stage.STARTED, Problem.SLOW, changed=True) is PointKind.SLOW
+    assert kind_of(Stage.STARTED, "", changed=True) is PointKind.CHANGED
+    assert kind_of(Stage.STARTED, "", changed=False) is PointKind.STARTED
+    assert kind_of(None, "", changed=False) is PointKind.OTHER
 
 
 def test_lanes_without_anything_in_the_window_are_omitted() -> None:

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private file beside a recording: the changes and problems that only several events show.
+
+A reader attaches it, so that filters, searches and lists use its values. It is derived from the
+recording, and can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+
+from .cache import RecentlyUsed
+from .file_errors import error_words
+from .temporary_files import ELSEWHERE
+
+MAX_EVENTS = 5_000_000
+"""Maximum number of events with values of their own."""
+_CACHED = 10_000
+_TABLES = """
+CREATE TABLE change (id INTEGER PRIMARY KEY, changed TEXT NOT NULL, owners TEXT NOT NULL,
+    UNIQUE (changed, owners)) STRICT;
+CREATE TABLE event (id INTEGER PRIMARY KEY, change INTEGER, problem TEXT NOT NULL) STRICT;
+CREATE TABLE progress (until INTEGER NOT NULL) STRICT;
+INSERT INTO progress VALUES (0);
+"""
+
+
+class AttributionFile:
+    """Writer of the file. All methods raise UsageError if it cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the file ``path``, in a private folder."""
+        with _errors():
+            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection.executescript(f"PRAGMA journal_mode = WAL;{_TABLES}BEGIN")
+        self._known: RecentlyUsed[tuple[str, str], int] = RecentlyUsed(_CACHED)
+        self._events = 0
+
+    def add(
+        self, event: int, changed: Iterable[str], owners: Iterable[str], problem: str = ""
+    ) -> None:
+        """Add an event: its changed paths, their owners, and a `Problem` or ""."""
+        self._events += 1
+        if self._events > MAX_EVENTS:
+            return
+        paths = [*changed]
+        with _errors():
+            change = self._change((json.dumps(paths), json.dumps([*owners]))) if paths else None
+            self._connection.execute(
+                "INSERT OR REPLACE INTO event VALUES (?, ?, ?)", (event, change, problem)
+            )
+
+    def commit(self, until: int) -> None:
+        """Make the events up to ``until`` visible to readers."""
+        with _errors():
+            self._connection.execute("UPDATE progress SET until = ?", (until,))
+            self._connection.execute("COMMIT")
+            self._connection.execute("BEGIN")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _change(self, texts: tuple[str, str]) -> int:
+        # Most events have the same changes as others.
+        found = self._known.get(texts)
+        if found is None:
+            self._connection.execute(
+                "INSERT OR IGNORE INTO change (changed, owners) VALUES (?, ?)", texts
+            )
+            ((found,),) = self._connection.execute(
+                "SELECT id FROM change WHERE changed = ? AND owners = ?", texts
+            )
+            self._known.put(texts, found)
+        return found
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        words = f"a temporary file: cannot be written: {error_words(error)}"
+        raise UsageError(words, ELSEWHERE) from error

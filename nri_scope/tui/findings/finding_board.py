@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view of findings: problems, warnings and notes, with their evidence and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from nri_scope.report.finding import Finding, Level
+from nri_scope.text.escape import safe
+
+from ..actions import Scope, bindings
+from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
+from ..text.wrapping import folded
+from ..widgets.messages import OpenEvent, StatusText
+from ..widgets.table_board import TableBoard
+
+FIELDS = (
+    TableField("Level", 7),
+    TableField("Finding", 30, grows=True),
+    TableField("Events", 7, right=True, rank=1),
+    TableField("First", 8, right=True, rank=2),
+)
+_STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Style.NOTE}
+_TEXT_MAX = 2_000
+_NAMES_SHOWN = 5
+
+
+def finding_line(finding: Finding, grid: TableGrid) -> StyledLine:
+    """Return the line of a finding."""
+    first = str(finding.events[0]) if finding.events else ""
+    return grid.line(
+        (
+            Span(finding.level, _STYLES[finding.level]),
+            Span(safe(finding.title[:_TEXT_MAX])),
+            Span(f"{finding.event_count:,}"),
+            Span(first),
+        )
+    )
+
+
+class FindingBoard(TableBoard[Finding]):
+    """The findings, the worst first. Enter goes to the first event of a finding."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.FINDINGS, of_lines=False)
+    FIELDS = FIELDS
+    FOOT_LINES: ClassVar[int] = 8
+
+    def entry_line(self, entry: Finding) -> StyledLine:
+        """Return the line of a finding."""
+        return finding_line(entry, self.grid)
+
+    def key_of(self, entry: Finding) -> Hashable:
+        """Return the identity of a finding."""
+        return entry.kind, entry.title, entry.events[:1]
+
+    async def work(self) -> None:
+        """Show the findings of the last pass."""
+        self.show_entries(self.store.analysis.findings, self._empty())
+
+    def _empty(self) -> str:
+        analysis = self.store.analysis
+        if analysis.problem:
+            return f"not all events were analysed: {safe(analysis.problem[:_TEXT_MAX])}"
+        if analysis.share is None:
+            return "the recording is not analysed"
+        if not analysis.passes:
+            return f"analysing the recording: {analysis.share:.0%}"
+        return "no findings"
+
+    @property
+    def selected_event_id(self) -> int | None:
+        """First event of the finding."""
+        return self.entry.events[0] if self.entry is not None and self.entry.events else None
+
+    def remarks(self) -> Sequence[StyledLine]:
+        """Return the evidence, the containers and the advice of the finding under the cursor."""
+        lines: list[StyledLine] = []
+        problem = self.store.analysis.problem
+        if problem and self.entries:
+            lines.append(line(f"not all events were analysed: {problem}", Style.WARN))
+        one = self.entry
+        if one is None:
+            return lines
+        about = ", ".join(one.containers[:_NAMES_SHOWN])
+        if len(one.containers) > _NAMES_SHOWN:
+            about += f" and {len(one.containers) - _NAMES_SHOWN:,} more"
+        texts = [
+            one.detail,
+            f"about {about}" if about else "",
+            f"→ {one.advice}",
+        ]
+        for text in texts:
+            if text:
+                lines += folded(line(safe(text[:_TEXT_MAX])), max(20, self.foot.size.width), 2)
+        return lines
+
+    def open_line(self) -> None:
+        """Open the first event of the finding in the list of events."""
+        number = self.selected_event_id
+        if number is not None:
+            self.post_message(OpenEvent(number))
+        elif self.entry is not None:
+            self.post_message(StatusText("this finding has no event"))

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Survey of a recording: attributed changes and problems by event, and findings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.filter import parse
+from nri_scope.recording.attribution_file import AttributionFile
+from nri_scope.recording.reader import Recording
+from nri_scope.survey.process import SurveyProcess, SurveyState
+from nri_scope.survey.survey import survey
+
+RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
+SLOW = next(one for one in RECORDINGS if one.name.startswith("containerd-2.1-slow"))
+TIMEOUT_S = 30
+
+
+def attached(path: Path, folder: Path) -> Recording:
+    survey(path, folder / "a.db")
+    recording = Recording.open(path)
+    recording.attach(folder / "a.db")
+    return recording
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_events_have_the_changes_that_diff_shows(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["diff", str(path), "--format", "json"])
+    expected: defaultdict[int, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for change in json.loads(capsys.readouterr().out)["changes"]:
+        if change["owner"] not in ("runtime", "CRI request", "unknown"):
+            expected[change["event"]][0].add(change["path"])
+            expected[change["event"]][1].add(change["owner"])
+    with attached(path, tmp_path) as recording:
+        found = {one.id: (set(one.changed), set(one.owners)) for one in recording.events()}
+    assert {number: each for number, each in found.items() if each[0]} == expected
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_findings_are_those_of_the_report(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["report", str(path), "--diagnose", "--format", "json"])
+    expected = json.loads(capsys.readouterr().out)["findings"]
+    found = survey(path, tmp_path / "a.db")
+    assert json.loads(json.dumps([one.record() for one in found.findings])) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "events"),
+    [
+        ("containerd-2.1-conflict", "problem:failed", [29, 39]),
+        ("containerd-2.1-conflict", "changed:/process/env/FOO", [30, 40]),
+        ("containerd-2.1-slow-plugin", "problem:slow", [15]),
+        ("containerd-1.7-slow-plugin", "problem:slow", [15]),
+        ("containerd-1.7-conflict", "problem:failed", [29, 39]),
+        ("containerd-2.1-normal-life", 'owner:"one of 31–49"', [15]),
+    ],
+)
+def test_a_filter_finds_what_only_several_connections_show(
+    name: str, where: str, events: list[int], tmp_path: Path
+) -> None:
+    path = next(one for one in RECORDINGS if one.name.startswith(f"{name}."))
+    with Recording.open(path) as recording:
+        assert list(recording.events(where=parse(where))) == []
+    with attached(path, tmp_path) as recording:
+        found = [one.id for one in recording.events(where=parse(where))]
+    assert found[: len(events)] == events
+
+
+def test_an_incomplete_file_leaves_later_events_as_recorded(tmp_path: Path) -> None:
+    path = next(one for one in RECORDINGS if one.name.startswith("containerd-2.4"))
+    with Recording.open(path) as recording:
+        recorded = {one.id: one.changed for one in recording.events() if one.changed}
+        file = AttributionFile(tmp_path / "a.db")
+        first, second, *_ = recorded
+        file.add(first, ["/process/args"], ["20-x"])
+        file.commit(second - 1)
+        recording.attach(tmp_path / "a.db")
+        found = {one.id: one.changed for one in recording.events() if one.changed}
+        assert found == {**recorded, first: ("/process/args",)}
+        file.commit(max(recorded))
+        file.close()
+        assert [one.id for one in recording.events() if one.changed] == [first]
+
+
+def test_an_attached_file_is_replaced_and_no_query_attaches_another(tmp_path: Path) -> None:
+    for name, path in (("a", "/process/args"), ("b", "/process/cwd")):
+        file = AttributionFile(tmp_path / f"{name}.db")
+        file.add(1, [path], ["20-x"])
+        file.commit(1)
+        file.close()
+    with Recording.open(SLOW) as recording:
+        for name, changed in (("a", "/process/args"), ("b", "/process/cwd")):
+            recording.attach(tmp_path / f"{name}.db")
+            event = recording.event(1)
+            assert event is not None
+            assert event.changed == (changed,)
+        with pytest.raises(sqlite3.OperationalError, match="too many attached"):
+            recording.connection.execute("ATTACH ? AS other", (str(tmp_path / "a.db"),))
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            recording.connection.execute("DELETE FROM attribution.event")
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a temporary file: cannot be written"):
+        survey(SLOW, tmp_path / "no" / "a.db")
+    (tmp_path / "not.db").write_text("no database")
+    with pytest.raises(RecordingError), Recording.open(SLOW) as recording:
+        recording.attach(tmp_path / "not.db")
+
+
+# -- the process ----------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def surveying(path: Path) -> AsyncIterator[tuple[SurveyProcess, list[SurveyState]]]:
+    states: list[SurveyState] = []
+    process = SurveyProcess(path, states.append)
+    try:
+        yield process, states
+    finally:
+        process.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_process_surveys_again_and_removes_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    async with surveying(SLOW) as (process, states):
+        process.run()
+        await until(lambda: bool(states) and states[-1].is_over)
+        assert [one.kind for one in states[-1].findings] == ["deadline", "disconnected"]
+        assert (states[-1].until, states[-1].share, states[-1].problem) == (70, 1.0, "")
+        first = states[-1].file
+        assert first is not None
+        process.run()
+        await until(lambda: states[-1].is_over and states[-1].file != first)
+        await until(lambda: not first.exists())
+        assert states[-1].file is not None
+        assert states[-1].file.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_killed_process_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    async with surveying(SLOW) as (process, states):
+        process.run()
+        await until(lambda: bool(states) and states[-1].is_over)
+        process.run()
+        os.kill(process.pid, signal.SIGKILL)
+        await until(lambda: "killed by SIGKILL" in states[-1].problem)
+        assert states[-1].is_over
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_that_is_no_recording_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    path.write_text("no recording")
+    async with surveying(path) as (process, states):
+        process.run()
+        await until(lambda: bool(states) and states[-1].is_over)
+        assert "not an nri-scope recording" in states[-1].problem

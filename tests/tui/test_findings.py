@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings in the terminal interface, and events that only several connections explain."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from nri_scope.survey.process import SurveyProcess
+
+from .screen import showing
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+SLOW = RECORDINGS / "containerd-2.1-slow-plugin.nriscope.zip"
+CONFLICT = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+WIDE = (120, 30)
+
+
+async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
+    async with showing(SLOW, WIDE, surveyed=True) as screen:
+        await screen.shows("1 problem, 1 warning")
+        await screen.pilot.press("6")
+        await screen.shows("[6 Findings]", "took longer than one plugin's", "→ Reply first")
+        await screen.pilot.press("down")
+        await screen.shows("→ Find the reason")
+        await screen.pilot.press("enter")
+        await screen.shows("[1 Events]")
+        await screen.until(lambda: screen.selected == 15)
+
+
+async def test_a_recording_without_findings_says_so() -> None:
+    path = RECORDINGS / "containerd-2.1-normal-life.nriscope.zip"
+    async with showing(path, WIDE, surveyed=True) as screen:
+        await screen.pilot.press("6")
+        await screen.shows("no findings")
+        assert "problem" not in screen.text()
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "shown"),
+    [
+        (CONFLICT, "e", ("29", "39", "failed", "2 matches")),
+        (SLOW, "s", ("15", "slow", "problem:slow")),
+        (CONFLICT, "c", ("30", "40", "Δ3", "2 matches")),
+    ],
+)
+async def test_keys_for_problems_and_changes_find_what_the_diagnosis_found(
+    path: Path, key: str, shown: tuple[str, ...]
+) -> None:
+    async with showing(path, WIDE, surveyed=True) as screen:
+        await screen.shows("1 problem")
+        await screen.pilot.press(key)
+        await screen.shows(*shown)
+
+
+async def test_a_filter_applied_before_the_survey_is_applied_again() -> None:
+    async with showing(CONFLICT, WIDE, surveyed=True) as screen:
+        await screen.pilot.press("e")
+        await screen.shows("problem:failed", "2 matches")
+
+
+async def test_next_problem_and_next_change_are_reached_from_every_view() -> None:
+    async with showing(CONFLICT, WIDE, surveyed=True) as screen:
+        await screen.shows("1 problem")
+        for view in ("1", "2", "3", "4", "5"):
+            await screen.pilot.press("1", "home", view)
+            await screen.pilot.press("}")
+            await screen.shows("[1 Events]")
+            await screen.until(lambda: screen.selected == 29)
+        await screen.pilot.press(")")
+        await screen.until(lambda: screen.selected == 30)
+        await screen.pilot.press(")", ")")
+        await screen.shows("no later event with a change in this list")
+        assert screen.selected == 40
+        await screen.pilot.press("{")
+        await screen.until(lambda: screen.selected == 39)
+        await screen.pilot.press("(")
+        await screen.until(lambda: screen.selected == 30)
+
+
+async def test_enter_on_the_time_between_connections_goes_to_the_slowest_event() -> None:
+    async with showing(SLOW, WIDE) as screen:
+        await screen.pilot.press("4")
+        await screen.shows("↕ 31–49")
+        board = screen.app.views.boards["plugins"]
+        lines = [str(board.line_at(number)) for number in range(board.line_count)]
+        board.body.go_to(next(at for at, each in enumerate(lines) if "↕ 31–49" in each))
+        await screen.pilot.press("enter")
+        await screen.until(lambda: screen.selected == 15)
+
+
+async def test_the_timeline_shows_slow_failed_and_changed_events() -> None:
+    async with showing(SLOW, WIDE, surveyed=True) as screen:
+        await screen.shows("1 problem")
+        await screen.pilot.press("3")
+        await screen.shows("~slow", "!failed", "◆changed", "•other")
+        await screen.until(lambda: any("~" in each for each in screen.text().split("\n")[3:8]))
+
+
+async def test_a_survey_that_ended_early_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SurveyProcess, "run", lambda self: os.kill(self.pid, signal.SIGKILL))
+    async with showing(SLOW, WIDE, surveyed=True) as screen:
+        await screen.shows("! not all analysed")
+        await screen.pilot.press("6")
+        await screen.shows("not all events were analysed", "killed by SIGKILL")
