@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -148,6 +149,35 @@ def test_a_failure_policy_explains_a_creation_that_failed_by_a_crash(tmp_path: P
     assert failed.title == (
         "CreateContainer failed: 10-stuck did not answer (closed by the peer), which fails the "
         "request by its failure policy (fail_request)"
+    )
+
+
+def test_a_late_validator_fails_the_creation_without_a_failure_policy(tmp_path: Path) -> None:
+    path = problem_recordings.late_with_policy(tmp_path, "", method="ValidateContainerAdjustment")
+    findings = found(path)
+    assert [one.kind for one in findings] == ["deadline", "disconnected", "failed"]
+    assert findings[0].detail.endswith("disconnects the plugin, and fails the creation.")
+    reason = "10-stuck did not answer in time, which fails the creation"
+    assert findings[-1].title == f"CreateContainer failed: {reason}"
+    with Recording.open(path) as recording:
+        assert {one.failure for one in rounds(recording)} == {"", reason}
+
+
+@pytest.mark.parametrize("policy", ["", "fail_request,keep_connected"])
+def test_a_failure_policy_that_is_not_in_the_recording_is_unknown(
+    policy: str, tmp_path: Path
+) -> None:
+    path = problem_recordings.late_with_policy(tmp_path, policy)
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "DELETE FROM event WHERE method = (SELECT id FROM name WHERE text = 'Configure')"
+        )
+    with Recording.open(path) as recording:
+        assert [one.failure_policy for one in recording.sessions()] == [None, None]
+    slow = found(path)[0]
+    assert slow.detail.endswith(
+        "and continues without it, unless its failure policy, which is not in the recording, says "
+        "otherwise."
     )
 
 
