@@ -31,7 +31,8 @@ _WIDTH_MAX = 100
     "--metrics",
     metavar="URL",
     help="Also show containerd's own metrics about each plugin (2.3 and later), e.g. "
-    "http://127.0.0.1:1338/v1/metrics.",
+    "http://127.0.0.1:1338/v1/metrics. containerd serves them only if `address` is set in "
+    "[metrics] of its configuration.",
 )
 @click.option(
     "--root",

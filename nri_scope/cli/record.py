@@ -125,7 +125,8 @@ class Options(TypedDict):
     "--metrics",
     metavar="URL",
     help="Also record containerd's own metrics about each plugin (2.3 and later), e.g. "
-    "http://127.0.0.1:1338/v1/metrics, every ten seconds. `stats` and `report` show them.",
+    "http://127.0.0.1:1338/v1/metrics, every ten seconds. `stats` and `report` show them. "
+    "containerd serves them only if `address` is set in [metrics] of its configuration.",
 )
 @click.option(
     "--redact",

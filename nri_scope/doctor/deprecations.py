@@ -27,7 +27,7 @@ NAME_MAX = 160
 
 _MESSAGE = "NRI plugin uses a deprecated interface."
 # logrus writes key=value, quoted where needed; with `format = "json"` in [debug], JSON.
-_FIELDS = re.compile(r'\b(plugin|details|deprecated)=(?:"((?:[^"\\]|\\.)*)"|(\S+))')
+_FIELDS = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 _LIBRARY = re.compile(r"plugin (\S+) uses deprecated StateChange instead of (.{1,80})")
 _RPC = re.compile(r"a dedicated (\w{1,40}) RPC call")
 
@@ -45,12 +45,14 @@ def check_deprecations(host: Host, pid: int) -> list[Check]:
 
 def _warning(line: str) -> tuple[str, str]:
     """Return the plugin that a line of the log warns about, and the details; "" for no plugin."""
-    if library := _LIBRARY.search(line):
+    if "deprecated" not in line:
+        return "", ""
+    fields = _fields(line)
+    message = fields.get("msg", "")
+    if library := _LIBRARY.match(message):
         return library[1][:NAME_MAX], library[2]
-    if _MESSAGE in line:
-        fields = _fields(line)
-        if fields.get("deprecated") == "StateChange":
-            return fields.get("plugin", "")[:NAME_MAX], fields.get("details", "")
+    if message == _MESSAGE and fields.get("deprecated") == "StateChange":
+        return fields.get("plugin", "")[:NAME_MAX], fields.get("details", "")
     return "", ""
 
 
@@ -58,7 +60,7 @@ def _deprecated(plugin: str, events: str) -> Check:
     asked = f" for {events}" if events else ""
     return warn(
         "plugin-deprecated",
-        f"by the runtime's log, {plugin} uses the deprecated StateChange{asked}",
+        f"by the runtime's log, {plugin} has used the deprecated StateChange{asked}",
         "build the plugin with NRI 0.12 or later",
     )
 

@@ -123,8 +123,8 @@ async def test_a_redacted_copy_has_the_calls_but_a_part_has_not(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("<html>\n", "not metrics: line 1 is no sample of Prometheus' format"),
-        ("process_cpu_seconds_total 1\n", "these metrics have none of NRI"),
+        ("<html>\n", "not metrics: line 1 is not a sample of Prometheus' format"),
+        ("process_cpu_seconds_total 1\n", "these metrics contain no NRI metrics"),
     ],
 )
 def test_metrics_that_are_not_cost_one_line_and_leave_everything_as_it_was(

@@ -42,9 +42,9 @@ def details(machine: Machine, log: str | None) -> list[str]:
 
 def test_each_plugin_is_named_with_its_events(machine: Machine) -> None:
     assert details(machine, LOG) == [
-        "by the runtime's log, 20-oldstyle uses the deprecated StateChange for RunPodSandbox, "
+        "by the runtime's log, 20-oldstyle has used the deprecated StateChange for RunPodSandbox, "
         "StartContainer",
-        r"by the runtime's log, 30-\"odd\" uses the deprecated StateChange for StopPodSandbox",
+        r"by the runtime's log, 30-\"odd\" has used the deprecated StateChange for StopPodSandbox",
     ]
 
 
@@ -57,7 +57,7 @@ def test_warnings_of_the_nri_library_are_read(machine: Machine) -> None:
         'version of NRI for future compatibility"\n'
     )
     (detail,) = details(machine, log)
-    assert detail.endswith("20-oldstyle uses the deprecated StateChange for RunPodSandbox")
+    assert detail.endswith("20-oldstyle has used the deprecated StateChange for RunPodSandbox")
 
 
 def test_a_log_in_json_is_read(machine: Machine) -> None:
@@ -69,7 +69,7 @@ def test_a_log_in_json_is_read(machine: Machine) -> None:
         "plugin": "20-oldstyle",
     }
     (detail,) = details(machine, json.dumps(entry) + "\n")
-    assert "20-oldstyle uses the deprecated StateChange for RunPodSandbox" in detail
+    assert "20-oldstyle has used the deprecated StateChange for RunPodSandbox" in detail
 
 
 def test_the_end_of_a_long_log_is_read(machine: Machine) -> None:
@@ -82,6 +82,18 @@ def test_other_logs_have_no_warnings(machine: Machine) -> None:
     other = line("10-a", "RunPodSandbox").replace("deprecated=StateChange", "deprecated=New")
     text = f"{other}{{\n[[[[\nNRI plugin uses a deprecated interface.\n"
     assert details(machine, text) == []
+
+
+def test_warnings_inside_of_other_messages_are_not_read(machine: Machine) -> None:
+    inner = "plugin 66-forged uses deprecated StateChange instead of a dedicated StopContainer RPC"
+    log = (
+        f'level=info msg="20-thing: {inner}"\n'
+        f'level=info msg="20-thing: msg=\\"{inner}\\""\n'
+        f'level=info msg=failed error="msg=\\"{inner}\\" x"\n'
+        + json.dumps({"msg": f"20-thing: {inner}"})
+        + "\n"
+    )
+    assert details(machine, log) == []
 
 
 def test_a_log_that_cannot_be_read_has_no_warnings(machine: Machine) -> None:
