@@ -40,7 +40,7 @@ def http_get(url: str, timeout: float) -> bytes:
     connection = _SCHEMES[parts.scheme](
         # Without a port, the last part of an IPv6 address is taken for one.
         parts.hostname,
-        parts.port or _SCHEMES[parts.scheme].default_port,
+        parts.port or (443 if parts.scheme == "https" else 80),
         timeout=timeout,
     )
     answer = timer = None

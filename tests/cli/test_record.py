@@ -130,8 +130,7 @@ async def test_an_unknown_runtime_is_said_to_be_treated_like_containerd(
     shown = f"newd 3.1, NRI 0.12.5 {remark}"
     for command in (["log"], ["stats"], ["report", "--diagnose"], ["diff"]):
         run([*command, str(path)])
-    out = capsys.readouterr().out
-    assert out.count(shown) == 3
+        assert capsys.readouterr().out.count(shown) == 1, command
     run(["report", str(path), "-o", str(tmp_path / "r.md")])
     assert shown in (tmp_path / "r.md").read_text().replace("\\", "")
     async with running("replay", path, "--", sys.executable, "-c", "raise SystemExit") as replay:
