@@ -28,7 +28,7 @@ class Metrics:
     """Counters of calls of two plugins, served by HTTP."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls = self.read = 0
         self.text = REAL.read_text()
 
     def body(self) -> bytes:
@@ -41,6 +41,7 @@ class Metrics:
                 f"containerd_nri_plugin_latency_seconds_sum{{{labels}}} {3 + calls * took_s}",
                 f"containerd_nri_plugin_latency_seconds_count{{{labels}}} {3 + calls}",
             ]
+        self.read += 1
         return "\n".join([*lines, ""]).encode()
 
 
