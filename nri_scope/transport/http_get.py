@@ -14,12 +14,14 @@ from nri_scope.errors import UsageError
 
 SIZE_MAX = 32 << 20
 """Maximum number of bytes of a document. containerd's metrics have 4 kB for each container."""
+TIMEOUT_S = 5.0
+"""Default duration in seconds after which a document is given up."""
 _PIECE = 64 << 10
 _SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 _NOT_SERVED = "containerd serves metrics only if `address` is set in [metrics] of its configuration"
 
 
-def http_get(url: str, timeout: float) -> bytes:
+def http_get(url: str, timeout: float = TIMEOUT_S) -> bytes:
     """Return the document at an ``http`` or ``https`` URL, within ``timeout`` seconds in all.
 
     Follows no redirects and uses no proxies. Raises `UsageError` for an invalid URL, and if the

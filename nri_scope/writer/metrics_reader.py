@@ -11,12 +11,10 @@ from time import time_ns
 from nri_scope.errors import UsageError
 from nri_scope.nri.plugin_metrics import CallCounts, PluginMetrics, parse_metrics
 from nri_scope.recorder.inbox import MetricsEntry
-from nri_scope.transport.http_get import http_get
+from nri_scope.transport.http_get import TIMEOUT_S, http_get
 
 INTERVAL_S = 10.0
 """Seconds between two readings."""
-TIMEOUT_S = 5.0
-"""Maximum duration of a reading in seconds."""
 LAST_S = 2.0
 """Maximum time in seconds that the end of the recording waits for the last reading."""
 
@@ -34,7 +32,7 @@ class FirstReading:
     @classmethod
     def of(cls, url: str) -> FirstReading:
         """Read the metrics. Raises `UsageError` if there are no metrics of NRI."""
-        metrics = parse_metrics(http_get(url, TIMEOUT_S))
+        metrics = parse_metrics(http_get(url))
         return cls(url, time_ns(), metrics)
 
 
