@@ -255,7 +255,9 @@ async def test_a_replacing_writer_keeps_the_calls_by_the_runtime_s_metrics(path:
     with served(metrics) as url:
         first = FirstReading.of(url)
         before = Recorder.open(path)
-        before.put_control(MetricsEntry(first.at_ns, first.at_ns + 1, ((OURS, "StartContainer", 9, 0, 5),)))
+        before.put_control(
+            MetricsEntry(first.at_ns, first.at_ns + 1, ((OURS, "StartContainer", 9, 0, 5),))
+        )
         before.close()
         one = WriterProcess(RecordingOptions(path, existed=True, metrics=first), print)
         await one.open()
