@@ -152,13 +152,41 @@ def test_a_failure_policy_explains_a_creation_that_failed_by_a_crash(tmp_path: P
     )
 
 
-def test_a_late_validator_fails_the_creation_without_a_failure_policy(tmp_path: Path) -> None:
-    path = problem_recordings.late_with_policy(tmp_path, "", method="ValidateContainerAdjustment")
-    findings = found(path)
-    assert [one.kind for one in findings] == ["deadline", "disconnected", "failed"]
-    assert findings[0].detail.endswith("disconnects the plugin, and fails the creation.")
+@pytest.mark.parametrize(
+    ("policy", "effect"),
+    [
+        ("", "After one late reply the runtime fails the creation, and disconnects the plugin."),
+        (
+            "keep_connected",
+            "After each late reply the runtime fails the creation, and keeps the plugin connected "
+            "(failure policy keep_connected).",
+        ),
+        (
+            "fail_request",
+            "After one late reply the runtime fails the creation, and disconnects the plugin.",
+        ),
+        (
+            None,
+            "Each late reply fails the creation. Whether the runtime then disconnects the plugin "
+            "is unknown: its failure policy is not in the recording.",
+        ),
+    ],
+)
+def test_a_late_validator_fails_the_creation_with_any_failure_policy(
+    policy: str | None, effect: str, tmp_path: Path
+) -> None:
+    path = problem_recordings.late_with_policy(
+        tmp_path, policy or "", method="ValidateContainerAdjustment"
+    )
+    if policy is None:
+        remove_configure(path)
+    findings = {one.kind: one for one in found(path)}
+    assert findings[FindingKind.DEADLINE].detail.endswith(f" of 2.00s. {effect}")
+    assert (FindingKind.DISCONNECTED in findings) == (policy != "keep_connected")
     reason = "10-stuck did not answer in time, which fails the creation"
-    assert findings[-1].title == f"CreateContainer failed: {reason}"
+    failed = findings[FindingKind.FAILED]
+    assert failed.title == f"CreateContainer failed: {reason}"
+    assert failed.detail == "A validator that does not answer fails the creation."
     with Recording.open(path) as recording:
         assert {one.failure for one in rounds(recording)} == {"", reason}
 
@@ -168,17 +196,22 @@ def test_a_failure_policy_that_is_not_in_the_recording_is_unknown(
     policy: str, tmp_path: Path
 ) -> None:
     path = problem_recordings.late_with_policy(tmp_path, policy)
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "DELETE FROM event WHERE method = (SELECT id FROM name WHERE text = 'Configure')"
-        )
+    remove_configure(path)
     with Recording.open(path) as recording:
         assert [one.failure_policy for one in recording.sessions()] == [None, None]
     slow = found(path)[0]
     assert slow.detail.endswith(
-        "and continues without it, unless its failure policy, which is not in the recording, says "
-        "otherwise."
+        " of 2.00s. Whether the runtime then disconnects the plugin, or fails the request, is "
+        "unknown: its failure policy is not in the recording."
     )
+
+
+def remove_configure(path: Path) -> None:
+    """Leave the events that `record --where` with another event or `--max-size` may leave."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "DELETE FROM event WHERE method = (SELECT id FROM name WHERE text = 'Configure')"
+        )
 
 
 def test_plugins_without_conflict_have_no_findings(tmp_path: Path) -> None:

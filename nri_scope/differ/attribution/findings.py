@@ -138,6 +138,8 @@ def _decode(kind: type[Message], content: bytes) -> Message | None:
 
 BY_POLICY = "which fails the request by its failure policy"
 """Part of the text about a plugin that did not answer, in `error_text`."""
+UNVALIDATED = "which fails the creation"
+"""The same for a validator."""
 
 
 def error_text(station: ConnectionPart) -> str:
@@ -148,7 +150,7 @@ def error_text(station: ConnectionPart) -> str:
         policy = station.session.failure_policy
         # A validator that does not answer fails the creation under any policy.
         by_policy = policy and policy.fail_request and station.event.method != VALIDATE
-        effect = f"{BY_POLICY} ({policy})" if by_policy else "which fails the creation"
+        effect = f"{BY_POLICY} ({policy})" if by_policy else UNVALIDATED
         return f"{station.plugin} did not answer {why}, {effect}"
     return f"{station.plugin} returned an error: {station.event.status_message or 'no message'}"
 

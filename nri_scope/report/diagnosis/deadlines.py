@@ -113,15 +113,20 @@ class Times(Detector):
 
 
 def _consequence(slow: _Slow) -> str:
-    policy = slow.policy or NO_POLICY
-    connection = "keeps the plugin connected" if policy.keep_connected else "disconnects the plugin"
-    request = "fails the request" if policy.fail_request else "continues without it"
-    if slow.validates:
-        request = "fails the creation"
-    by = f" (failure policy {policy})" if policy != NO_POLICY else ""
-    if slow.policy is None:
-        by = ", unless its failure policy, which is not in the recording, says otherwise"
+    policy = slow.policy
+    if policy is None:
+        unknown = "the runtime then disconnects the plugin"
+        effect = "Each late reply fails the creation. " if slow.validates else ""
+        unknown += "" if slow.validates else ", or fails the request,"
+        return f"{effect}Whether {unknown} is unknown: its failure policy is not in the recording"
     which = "each" if policy.keep_connected else "one"
+    connection = "keeps the plugin connected" if policy.keep_connected else "disconnects the plugin"
+    by = f" (failure policy {policy})" if policy != NO_POLICY else ""
+    if slow.validates:
+        # Under any policy.
+        by = by if policy.keep_connected else ""
+        return f"After {which} late reply the runtime fails the creation, and {connection}{by}"
+    request = "fails the request" if policy.fail_request else "continues without it"
     return f"After {which} late reply the runtime {connection}, and {request}{by}"
 
 
