@@ -41,9 +41,7 @@ _REJECTED_ADVICE = (
     "A validator rejects containers on purpose. Its reason names the problem; `nri-scope blame` "
     "shows which plugin made that change."
 )
-_LOG_ADVICE = (
-    "Find out why it did not answer: its own log, or `nri-scope replay FILE -- ./plugin`."
-)
+_LOG_ADVICE = "Find out why it did not answer: its own log, or `nri-scope replay FILE -- ./plugin`."
 _POLICY_ADVICE = (
     "The plugin requested this: without fail_request in its failure policy, the runtime continues "
     f"without the plugin. {_LOG_ADVICE}"
