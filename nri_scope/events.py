@@ -143,9 +143,9 @@ class Session:
     ended_ns: int | None
     """None while the session is open, or if its recorder was killed."""
     end_reason: str
-    failure_policy: FailurePolicy = NO_POLICY
+    failure_policy: FailurePolicy | None = NO_POLICY
     """What the runtime does if the plugin does not answer. No column of its own: a reader takes it
-    from the reply to Configure, if that was recorded."""
+    from the reply to Configure; None if that is not in the recording."""
 
     @property
     def plugin(self) -> str:

@@ -31,7 +31,8 @@ _WIDTH_MAX = 100
     "--metrics",
     metavar="URL",
     help="Also show containerd's own metrics about each plugin (2.3 and later), e.g. "
-    "http://127.0.0.1:1338/v1/metrics.",
+    "http://127.0.0.1:1338/v1/metrics. containerd serves them only if `address` is set in "
+    "[metrics] of its configuration.",
 )
 @click.option(
     "--root",
@@ -53,11 +54,13 @@ def command(socket: Path | None, output_format: str, metrics: str | None, root: 
     from nri_scope.doctor.check import exit_status
     from nri_scope.doctor.examine import examine
     from nri_scope.doctor.host import Host
-    from nri_scope.doctor.plugin_metrics import check_metrics, read_metrics
+    from nri_scope.doctor.plugin_metrics import check_metrics
     from nri_scope.doctor.render import as_json, as_text
+    from nri_scope.nri.plugin_metrics import parse_metrics
+    from nri_scope.transport.http_get import http_get
 
     path = None if socket is None else str(socket.absolute())
-    measured = None if metrics is None else read_metrics(metrics)
+    measured = None if metrics is None else parse_metrics(http_get(metrics))
     checks = examine(Host(root.resolve()), path)
     if measured is not None:
         checks += check_metrics(measured)

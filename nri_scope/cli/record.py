@@ -117,15 +117,17 @@ class Options(TypedDict):
 @click.option(
     "--keep-connected",
     is_flag=True,
-    help="Stay connected after a late reply (NRI 0.12.4 and later; other runtimes are refused). "
-    "RISK: if this process stalls, the runtime waits for the whole deadline (2 s by default) at "
-    "every event until this process ends, instead of disconnecting it once.",
+    help="Stay connected after a late reply. Needs NRI 0.12.4 or later; has no effect after a "
+    "downgrade of the runtime. RISK: if this process stalls, the runtime waits for the whole "
+    "deadline (2 s by default) at every event until this process ends, instead of disconnecting it "
+    "once.",
 )
 @click.option(
     "--metrics",
     metavar="URL",
     help="Also record containerd's own metrics about each plugin (2.3 and later), e.g. "
-    "http://127.0.0.1:1338/v1/metrics, every ten seconds. `stats` and `report` show them.",
+    "http://127.0.0.1:1338/v1/metrics, every ten seconds. `stats` and `report` show them. "
+    "containerd serves them only if `address` is set in [metrics] of its configuration.",
 )
 @click.option(
     "--redact",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from datetime import datetime
 from pathlib import Path
 
 from .check import Check, warn
@@ -27,38 +28,55 @@ NAME_MAX = 160
 
 _MESSAGE = "NRI plugin uses a deprecated interface."
 # logrus writes key=value, quoted where needed; with `format = "json"` in [debug], JSON.
-_FIELDS = re.compile(r'\b(plugin|details|deprecated)=(?:"((?:[^"\\]|\\.)*)"|(\S+))')
+_FIELDS = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 _LIBRARY = re.compile(r"plugin (\S+) uses deprecated StateChange instead of (.{1,80})")
 _RPC = re.compile(r"a dedicated (\w{1,40}) RPC call")
 
 
-def check_deprecations(host: Host, pid: int) -> list[Check]:
-    """Return a warning for each plugin that the log of process ``pid`` names."""
+def check_deprecations(host: Host, pid: int, started_at: float | None) -> list[Check]:
+    """Return a warning for each plugin that the log of process ``pid`` names.
+
+    ``started_at`` is the start of the process in seconds since the epoch, None if unknown: the
+    file may also have older lines, of other processes.
+    """
     events: dict[str, dict[str, None]] = {}
     for line in _log(host, pid).splitlines():
-        plugin, details = _warning(line)
+        plugin, details = _warning(line, started_at)
         if plugin and (plugin in events or len(events) < PLUGINS_MAX):
             rpc = _RPC.search(details)
             events.setdefault(plugin, {}).update({rpc[1]: None} if rpc else {})
     return [_deprecated(plugin, ", ".join(names)) for plugin, names in events.items()]
 
 
-def _warning(line: str) -> tuple[str, str]:
+def _warning(line: str, started_at: float | None) -> tuple[str, str]:
     """Return the plugin that a line of the log warns about, and the details; "" for no plugin."""
-    if library := _LIBRARY.search(line):
+    if "deprecated" not in line:
+        return "", ""
+    fields = _fields(line)
+    if started_at is not None and _seconds(fields.get("time", ""), started_at) < started_at - 1:
+        return "", ""
+    message = fields.get("msg", "")
+    if library := _LIBRARY.match(message):
         return library[1][:NAME_MAX], library[2]
-    if _MESSAGE in line:
-        fields = _fields(line)
-        if fields.get("deprecated") == "StateChange":
-            return fields.get("plugin", "")[:NAME_MAX], fields.get("details", "")
+    if message == _MESSAGE and fields.get("deprecated") == "StateChange":
+        return fields.get("plugin", "")[:NAME_MAX], fields.get("details", "")
     return "", ""
+
+
+def _seconds(time: str, default: float) -> float:
+    """Return an RFC 3339 time in seconds since the epoch; ``default`` for any other text."""
+    try:
+        at = datetime.fromisoformat(time)
+        return default if at.tzinfo is None else at.timestamp()
+    except (ValueError, OverflowError):
+        return default
 
 
 def _deprecated(plugin: str, events: str) -> Check:
     asked = f" for {events}" if events else ""
     return warn(
         "plugin-deprecated",
-        f"by the runtime's log, {plugin} uses the deprecated StateChange{asked}",
+        f"by the runtime's log, {plugin} has used the deprecated StateChange{asked}",
         "build the plugin with NRI 0.12 or later",
     )
 

@@ -66,7 +66,8 @@ def examine(
             findings = as_warnings(findings, f"it does not serve {path}")
         checks += findings
         if item in examined and item.process is not None:
-            check = partial(check_deprecations, host, item.process.pid)
+            process = item.process
+            check = partial(check_deprecations, host, process.pid, process.started_at)
             checks += _bounded(check) or []
     checks += _plugins(host, examined)
     checks += _v01(host, examined)

@@ -6,21 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nri_scope.nri.identity import plugin_id
-from nri_scope.nri.plugin_metrics import PluginMetrics, parse_metrics
-from nri_scope.transport.http_get import http_get
+from nri_scope.nri.plugin_metrics import PluginMetrics
 
 from .check import Check, ok, warn
 from .registration import IDENTITY
 
-TIMEOUT_S = 5.0
-"""Maximum duration of reading the metrics in seconds."""
 PLUGINS_MAX = 100
 """Maximum number of plugins listed."""
-
-
-def read_metrics(url: str) -> PluginMetrics:
-    """Return the metrics at ``url``. Raises `UsageError` if there are no metrics of NRI."""
-    return parse_metrics(http_get(url, TIMEOUT_S))
 
 
 def check_metrics(metrics: PluginMetrics) -> list[Check]:

@@ -17,7 +17,7 @@ import contextlib
 from nri_scope.errors import UsageError
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
-from nri_scope.nri.versions import runtime_words
+from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.wire import RequestReceived
 from nri_scope.writer.messages import RecordingOptions
@@ -118,7 +118,7 @@ class LaunchedPlugin:
         start = report.start
         self._log.write(
             f"connected to {runtime_words(start.runtime_name, start.runtime_version)}, "
-            f"NRI {start.nri_version or 'unknown'}"
+            f"NRI {start.nri_version or 'unknown'}{runtime_remark(start.runtime_name)}"
         )
         for warning in report.warnings:
             self._log.write(warning)

@@ -16,6 +16,7 @@ from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcErr
 from nri_scope.nri.events import Event, events_in
 from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
+from nri_scope.nri.versions import NriVersion, has_failure_policy
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
@@ -233,7 +234,13 @@ class _Run:
                 "warning: --validate: containers may fail to be created if this process ends or "
                 "stalls"
             )
-        if self._options.keep_connected:
+        if not self._options.keep_connected:
+            return
+        if not has_failure_policy(NriVersion.parse(start.nri_version)):
+            self._say(
+                "warning: --keep-connected has no effect: this runtime has an older NRI than 0.12.4"
+            )
+        else:
             deadline_s = (start.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS) / 1000
             self._say(
                 "warning: --keep-connected: if this process stalls, each NRI event takes "

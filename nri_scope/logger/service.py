@@ -44,6 +44,7 @@ class LoggerService:
         self._on_end = on_end
         self._on_wait = on_wait
         self._session: PluginSession | None = None
+        self._requires_policy = True
         self._sessions: asyncio.Task[None] | None = None
         self._stopping = ""
 
@@ -81,7 +82,12 @@ class LoggerService:
             heartbeat.cancel()
 
     async def _one_session(self) -> SessionEnd:
-        session = self._session = PluginSession(self._identity, self._logger, self._failure_policy)
+        session = self._session = PluginSession(
+            self._identity,
+            self._logger,
+            self._failure_policy,
+            requires_policy=self._requires_policy,
+        )
         try:
             end = await session.run(self._connect, require_configure=True)
         except (NriScopeError, asyncio.CancelledError) as error:
@@ -91,6 +97,8 @@ class LoggerService:
         finally:
             self._session = None
         self._logger.ended(end)
+        # A runtime with an older NRI may return; its events are worth more than the policy.
+        self._requires_policy = False
         return end
 
 

@@ -101,7 +101,7 @@ def check_failure_policy(policy: FailurePolicy, configure: api.ConfigureRequest)
     if policy != NO_POLICY and not has_failure_policy(version):
         raise UsageError(
             f"{_describe(configure, version, inferred)} does not know the failure policy {policy}",
-            "it needs NRI 0.12.4; leave it out for this runtime",
+            "it needs NRI 0.12.4; leave out failure_policy, or --keep-connected, for this runtime",
         )
 
 

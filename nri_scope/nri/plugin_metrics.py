@@ -79,7 +79,7 @@ def parse_metrics(content: bytes) -> PluginMetrics:
         value = None if sample is None else _value(sample[1])
         if value is None:
             raise UsageError(
-                f"not metrics: line {number} is no sample of Prometheus' format", _HINT
+                f"not metrics: line {number} is not a sample of Prometheus' format", _HINT
             )
         if not line.startswith(_PREFIX):
             continue
@@ -107,7 +107,8 @@ def parse_metrics(content: bytes) -> PluginMetrics:
             counts[3] += value
     if not found:
         raise UsageError(
-            "these metrics have none of NRI", "containerd 2.3 and later have them, CRI-O has not"
+            "these metrics contain no NRI metrics",
+            "containerd 2.3 and later have them, CRI-O has none",
         )
     return {
         key: CallCounts(int(max(calls, timed)), int(errors), int(seconds * 1e9))

@@ -120,7 +120,8 @@ class _PluginRun:
         wait: bool,
     ) -> None:
         self.requires_policy = True
-        """Whether it is an error if the runtime does not know the failure policy."""
+        """Whether it is an error if the runtime does not know the failure policy. After the first
+        session it is not: a runtime with an older NRI may return."""
         self._policy = policy
         self._handlers = handlers
         self._identity = identity
@@ -172,9 +173,11 @@ class _PluginRun:
             requires_policy=self.requires_policy,
         )
         try:
-            return await session.run(self._connect, require_configure=not self._once)
+            end = await session.run(self._connect, require_configure=not self._once)
         finally:
             self._session = None
+        self.requires_policy = False
+        return end
 
 
 class _OneLine(logging.Formatter):

@@ -20,6 +20,7 @@ from nri_scope.recording.row_limits import (
     LimitReached,
     RowLimits,
 )
+from nri_scope.recording.schema import STARTS_MAX
 from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
 from nri_scope.recording.writable_file import PAGE, RecordingFile
@@ -56,8 +57,6 @@ the hash functions release the GIL too briefly for the replying thread to acquir
 _PAUSE_SECONDS = 15e-6
 _ROW_BYTES = 90
 """Approximate bytes of a row, without objects."""
-STARTS_MAX = 30
-"""Maximum number of the runtime's starts whose calls of plugins, by its metrics, are kept."""
 _REMOVE_OLD_CALLS = (
     "DELETE FROM plugin_calls WHERE since_ns < (SELECT min(since_ns) FROM (SELECT DISTINCT "
     "since_ns FROM plugin_calls WHERE since_ns <> ? ORDER BY since_ns DESC LIMIT ?))"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from nri_scope.events import Role
 from nri_scope.nri.identity import plugin_id
@@ -13,11 +14,12 @@ from nri_scope.nri.plugin_metrics import CallCounts
 
 from .reader import Recording
 from .rows import Row, RowError
+from .schema import STARTS_MAX
 from .sqlite_errors import query_rows, recording_errors, recording_has_table
 from .sqlite_text import NAME_MAX, cut_sql
 
 ROWS_MAX = 50_000
-"""Maximum number of rows: those of 100 plugins and 30 starts of the runtime."""
+"""Maximum number of rows: those of 100 plugins and `STARTS_MAX` starts."""
 _QUERY = (
     f"SELECT since_ns, {cut_sql('plugin', NAME_MAX)}, {cut_sql('operation', NAME_MAX)}, until_ns, "
     "calls, errors, took_ns FROM plugin_calls ORDER BY since_ns, plugin, operation LIMIT ?"
@@ -25,14 +27,14 @@ _QUERY = (
 _RECORDED = (
     "SELECT s.plugin_index, s.plugin_name, n.text, count(*), avg(e.took_ns) FROM event AS e "
     "JOIN session AS s ON s.id = e.session JOIN name AS n ON n.id = e.event "
-    "WHERE e.at_ns BETWEEN ? AND ? AND s.role IN (?, ?, ?) "
+    "WHERE ({}) AND s.role IN (?, ?, ?) "
     "GROUP BY s.plugin_index, s.plugin_name, n.text LIMIT ?"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PluginCalls:
-    """Calls of one plugin for one operation, while one runtime process was running."""
+    """Calls of one plugin for one operation, between two readings of one runtime process."""
 
     since_ns: int
     """Wall clock of the first reading, in ns."""
@@ -54,7 +56,7 @@ class MeasuredTimes:
     took_ns: int
     """Total time by the runtime, in ns."""
     recorded: int = 0
-    """Number of these calls in sessions of the plugin, in the same time; 0 if none was recorded."""
+    """Number of calls in sessions of the plugin, between the same readings; 0: none recorded."""
     recorded_ns: int = 0
     """Their total time."""
 
@@ -106,9 +108,10 @@ def measured_times(recording: Recording) -> list[MeasuredTimes]:
     calls = plugin_calls(recording)
     if not calls:
         return []
-    since_ns, until_ns = min(one.since_ns for one in calls), max(one.until_ns for one in calls)
+    spans = _spans(calls)
+    query = _RECORDED.format(" OR ".join(["e.at_ns BETWEEN ? AND ?"] * len(spans)))
     roles = (Role.LOGGER, Role.PROBE, Role.TAP)
-    rows = query_rows(recording, _RECORDED, since_ns, until_ns, *roles, ROWS_MAX)
+    rows = query_rows(recording, query, *chain.from_iterable(spans), *roles, ROWS_MAX)
     recorded = {
         (plugin_id(index, name), event): (count, int(count * mean))
         for index, name, event, count, mean in _checked(
@@ -149,6 +152,14 @@ def by_plugin(times: Iterable[MeasuredTimes]) -> list[MeasuredTimes]:
             recorded_ns=total.recorded_ns + one.recorded_ns,
         )
     return [sums[plugin] for plugin in sorted(sums)]
+
+
+def _spans(calls: Iterable[PluginCalls]) -> list[tuple[int, int]]:
+    """Return when metrics were read, as wall clocks of the first and the newest reading."""
+    ends: dict[int, int] = {}
+    for one in calls:
+        ends[one.since_ns] = max(one.until_ns, ends.get(one.since_ns, 0))
+    return [*ends.items()][-STARTS_MAX:]
 
 
 def _checked(recording: Recording, rows: list[Row], types: tuple[type, ...]) -> list[Row]:

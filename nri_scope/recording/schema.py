@@ -14,6 +14,8 @@ APPLICATION_ID = 0x4E524953
 """``PRAGMA application_id`` of every recording: "NRIS" in ASCII."""
 VERSION = 1
 """``PRAGMA user_version``. Increased for every change except new tables and indexes."""
+STARTS_MAX = 30
+"""Maximum number of starts whose calls of plugins, by the runtime's metrics, are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +232,10 @@ TABLES = (
     ),
     Table(
         "plugin_calls",
-        "Calls of plugins by the runtime's metrics (`record --metrics`), of its last 30 starts.",
+        "Calls of plugins by the runtime's metrics (`record --metrics`), of the last "
+        f"{STARTS_MAX} starts of the runtime or of `record`.",
         (
-            Column("since_ns", _INT, "first reading, wall clock; a restarted runtime begins anew"),
+            Column("since_ns", _INT, "first reading, wall clock; each start has its own"),
             Column("plugin", _TEXT, "NN-name"),
             Column("operation", _TEXT, "the NRI event, or Synchronize"),
             Column("until_ns", _INT, "newest reading, wall clock"),

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.display import many
+from nri_scope.nri.versions import runtime_remark
+from nri_scope.recording.display import many, runtime
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 from nri_scope.text.layout import Layout, LayoutPart
 from nri_scope.text.styled_text import Style
@@ -19,11 +20,16 @@ _STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Styl
 
 
 def text(facts: Facts, *, width: int | None) -> Iterator[str]:
-    """Yield the lines of all findings, and a summary."""
+    """Yield the lines of all findings, the runtimes without rules here, and a summary."""
     layout = Layout(width)
     for finding in facts.findings:
         yield from _finding(finding, layout)
         yield ""
+    unknown = [
+        one for one in facts.sessions if one.is_connection and runtime_remark(one.runtime_name)
+    ]
+    for name in dict.fromkeys(map(runtime, unknown)):
+        yield from layout.sentence(f"runtime: {name}", 0)
     yield from layout.sentence(_summary(facts), 0)
 
 

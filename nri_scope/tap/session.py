@@ -33,9 +33,6 @@ from nri_scope.wire import (
 
 UNANSWERED_MAX = 1024
 """Maximum number of unanswered requests; runtimes send one at a time."""
-GIVEN_UP_NS = 60 * 10**9
-"""Time after a deadline in ns after which a missing reply is recorded as such, if the plugin stays
-connected by its failure policy."""
 UNANSWERED_BYTES_MAX = 32 << 20
 """Maximum total size in bytes of their payloads: eight payloads of the maximum size."""
 EARLY_MAX = 16
@@ -199,7 +196,8 @@ class TapSession:
     def _request(
         self, forth: bool, request: RequestObserved, arrived_ns: int, passed_ns: int
     ) -> None:
-        self._give_up(arrived_ns)
+        if forth:
+            self._give_up(arrived_ns)
         key = (forth, request.conn_id, request.stream_id)
         pending = _PendingRequest(request, arrived_ns, passed_ns)
         previous = self._pending.pop(key, None)
@@ -225,7 +223,7 @@ class TapSession:
         pending = self._pending.pop(key, None)
         if pending is None:
             late = key in self._given_up
-            what = "a request long after its deadline" if late else "a request that was never seen"
+            what = "a request after its deadline" if late else "a request that was never seen"
             self.note(f"{_sender(forth)} answered {what}")
             return
         self._pending_bytes -= len(pending.request.payload)
@@ -236,15 +234,20 @@ class TapSession:
         self._exchange(not forth, pending, response, arrived_ns, passed_ns)
 
     def _give_up(self, now_ns: int) -> None:
-        """Record requests without a reply long after their deadline."""
+        """Record the runtime's requests whose deadline passed, before its next request.
+
+        The plugin stayed connected by its failure policy.
+        """
         for key, (request, arrived_ns, _) in list(self._pending.items()):
-            if request.timeout_ns and now_ns - arrived_ns > request.timeout_ns + GIVEN_UP_NS:
+            # The deadline began at the runtime, before the request arrived here.
+            if key[0] and 0 < request.timeout_ns * TOLERANCE <= now_ns - arrived_ns:
                 pending = self._pending.pop(key)
                 self._pending_bytes -= len(request.payload)
                 self._given_up.append(key)
                 words = self._drop_reasons.pop(key, "") or "not answered"
                 response = ResponseObserved(key[1], key[2], Code.DEADLINE_EXCEEDED, words, b"")
-                self._exchange(key[0], pending, response, now_ns, now_ns)
+                at_ns = min(now_ns, arrived_ns + request.timeout_ns)
+                self._exchange(True, pending, response, at_ns, at_ns)
 
     def _unanswered(self, forth: bool, pending: _PendingRequest, words: str, now_ns: int) -> None:
         response = ResponseObserved(

@@ -14,23 +14,37 @@ from nri_scope.errors import UsageError
 
 SIZE_MAX = 32 << 20
 """Maximum number of bytes of a document. containerd's metrics have 4 kB for each container."""
+TIMEOUT_S = 5.0
+"""Default duration in seconds after which a document is given up."""
 _PIECE = 64 << 10
 _SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+_NOT_SERVED = "containerd serves metrics only if `address` is set in [metrics] of its configuration"
 
 
-def http_get(url: str, timeout: float) -> bytes:
+def http_get(url: str, timeout: float = TIMEOUT_S) -> bytes:
     """Return the document at an ``http`` or ``https`` URL, within ``timeout`` seconds in all.
 
     Follows no redirects and uses no proxies. Raises `UsageError` for an invalid URL, and if the
     document cannot be had.
     """
     until = monotonic() + timeout
+    if "@" in url:
+        # The URL is not repeated: it may contain a password.
+        raise UsageError(
+            "a URL of metrics must not contain @: no user name or password can be sent",
+            "write it as http://127.0.0.1:1338/v1/metrics",
+        )
     parts = _parts(url)
     if parts is None or parts.hostname is None:
         raise UsageError(
             f"{url!r} is not a URL of metrics", "write it as http://127.0.0.1:1338/v1/metrics"
         )
-    connection = _SCHEMES[parts.scheme](parts.hostname, parts.port, timeout=timeout)
+    connection = _SCHEMES[parts.scheme](
+        # Without a port, the last part of an IPv6 address is taken for one.
+        parts.hostname,
+        parts.port or (443 if parts.scheme == "https" else 80),
+        timeout=timeout,
+    )
     answer = timer = None
     try:
         connection.connect()
@@ -49,13 +63,18 @@ def http_get(url: str, timeout: float) -> bytes:
                 raise UsageError(f"{url}: the answer is larger than {SIZE_MAX >> 20} MiB")
         if monotonic() >= until:
             raise TimeoutError
+        if answer.length:
+            raise UsageError(f"{url}: the answer ends before its announced length")
         return bytes(content)
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, TimeoutError) or monotonic() >= until:
             raise UsageError(f"{url}: no complete answer within {timeout:g} s") from None
         # The text of other errors may have lines of the server.
         words = getattr(error, "strerror", None)
-        raise UsageError(f"{url}: {words.lower() if words else 'no valid HTTP answer'}") from error
+        hint = _NOT_SERVED if isinstance(error, ConnectionRefusedError) else ""
+        raise UsageError(
+            f"{url}: {words.lower() if words else 'no valid HTTP answer'}", hint
+        ) from error
     finally:
         if timer is not None:
             timer.cancel()
@@ -65,13 +84,15 @@ def http_get(url: str, timeout: float) -> bytes:
 
 
 def _parts(url: str) -> SplitResult | None:
-    """Return the parts of a valid URL without credentials; None for any other text."""
+    """Return the parts of a valid URL; None for any other text."""
     try:
         parts = urlsplit(url)
-        valid = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+        # A name that cannot be looked up raises UnicodeError, a ValueError.
+        host = (parts.hostname or "").encode("idna")
+        valid = parts.scheme in _SCHEMES and bool(host) and parts.port != 0
     except ValueError:
         return None
-    clean = url.isascii() and url.isprintable() and " " not in url and parts.username is None
+    clean = url.isascii() and url.isprintable() and " " not in url
     return parts if valid and clean else None
 
 

@@ -11,14 +11,12 @@ from time import time_ns
 from nri_scope.errors import UsageError
 from nri_scope.nri.plugin_metrics import CallCounts, PluginMetrics, parse_metrics
 from nri_scope.recorder.inbox import MetricsEntry
-from nri_scope.transport.http_get import http_get
+from nri_scope.transport.http_get import TIMEOUT_S, http_get
 
 INTERVAL_S = 10.0
 """Seconds between two readings."""
-TIMEOUT_S = 5.0
-"""Maximum duration of a reading in seconds."""
 LAST_S = 2.0
-"""Maximum duration of the last reading, for which the end of the recording waits."""
+"""Maximum time in seconds that the end of the recording waits for the last reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +26,13 @@ class FirstReading:
     url: str
     at_ns: int
     """Wall clock, in ns."""
-    metrics: PluginMetrics
+    metrics: PluginMetrics | None
+    """None in a writer process that replaces another: it begins with a reading of its own."""
 
     @classmethod
     def of(cls, url: str) -> FirstReading:
         """Read the metrics. Raises `UsageError` if there are no metrics of NRI."""
-        metrics = parse_metrics(http_get(url, TIMEOUT_S))
+        metrics = parse_metrics(http_get(url))
         return cls(url, time_ns(), metrics)
 
 
@@ -48,17 +47,22 @@ class MetricsReader:
         self._put = put
         self._say = say
         self._stop = threading.Event()
-        self._readings = Readings(first.metrics, first.at_ns)
-        self._failed = False
+        self._readings = None if first.metrics is None else Readings(first.metrics, first.at_ns)
+        self._failed = self._over = False
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
-        """Read once more, and stop."""
+        """Read once more, or wait for a reading that has begun; at most `LAST_S` in all."""
         self._stop.set()
-        self._thread.join(TIMEOUT_S + LAST_S)
+        self._thread.join(LAST_S)
+        self._over = True
+        if self._thread.is_alive() and not self._failed:
+            self._say(f"warning: {self._url}: no complete answer within {LAST_S:g} s at the end")
 
     def _run(self) -> None:
+        if self._readings is None:
+            self._read(TIMEOUT_S)
         while not self._stop.is_set():
             self._stop.wait(INTERVAL_S)
             self._read(LAST_S if self._stop.is_set() else TIMEOUT_S)
@@ -67,13 +71,16 @@ class MetricsReader:
         try:
             metrics = parse_metrics(http_get(self._url, timeout))
         except UsageError as error:
-            if not self._failed:
+            if not (self._failed or self._over):
                 self._say(f"warning: {error.problem}; its metrics are missing meanwhile")
             self._failed = True
             return
         self._failed = False
+        if self._readings is None:
+            self._readings = Readings(metrics, time_ns())
+            return
         entry = self._readings.add(metrics, time_ns())
-        if entry is not None:
+        if entry is not None and not self._over:
             self._put(entry)
 
 
@@ -86,11 +93,12 @@ class Readings:
 
     def add(self, metrics: PluginMetrics, now_ns: int) -> MetricsEntry | None:
         """Return the calls since the first reading or the runtime's restart; None without calls."""
-        if any(
-            metrics.get(key, CallCounts()).calls < before.calls
-            for key, before in self._newest.items()
+        common = self._newest.keys() & metrics.keys()
+        if (self._newest and not common) or any(
+            metrics[key].calls < self._newest[key].calls for key in common
         ):
-            # The runtime was restarted, and its counters with it.
+            # The runtime was restarted, and its counters with it. A counter that is missing alone
+            # does not show that.
             self._first, self._since_ns = {}, self._newest_ns
         self._newest, self._newest_ns = metrics, now_ns
         calls = []

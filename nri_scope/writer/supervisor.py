@@ -348,6 +348,10 @@ class WriterProcess:
                     break
 
     async def _replace(self) -> RunningWriter | None:
+        if (first := self._options.metrics) is not None:
+            # Counted from the old first reading, a restart of the runtime since would overwrite
+            # the calls before it.
+            self._options = replace(self._options, metrics=replace(first, metrics=None))
         try:
             running = self._start(start_process)
             await running.ready()

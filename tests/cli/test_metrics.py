@@ -28,7 +28,7 @@ class Metrics:
     """Counters of calls of two plugins, served by HTTP."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls = self.read = 0
         self.text = REAL.read_text()
 
     def body(self) -> bytes:
@@ -41,6 +41,7 @@ class Metrics:
                 f"containerd_nri_plugin_latency_seconds_sum{{{labels}}} {3 + calls * took_s}",
                 f"containerd_nri_plugin_latency_seconds_count{{{labels}}} {3 + calls}",
             ]
+        self.read += 1
         return "\n".join([*lines, ""]).encode()
 
 
@@ -123,8 +124,8 @@ async def test_a_redacted_copy_has_the_calls_but_a_part_has_not(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("<html>\n", "not metrics: line 1 is no sample of Prometheus' format"),
-        ("process_cpu_seconds_total 1\n", "these metrics have none of NRI"),
+        ("<html>\n", "not metrics: line 1 is not a sample of Prometheus' format"),
+        ("process_cpu_seconds_total 1\n", "these metrics contain no NRI metrics"),
     ],
 )
 def test_metrics_that_are_not_cost_one_line_and_leave_everything_as_it_was(

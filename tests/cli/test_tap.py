@@ -27,6 +27,7 @@ from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
+from nri_scope.wire import Code
 from tests.cli.running import Running
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
 from tests.cli.writer_processes import (
@@ -162,6 +163,45 @@ async def test_a_failure_policy_is_relayed_and_reported(
     with Recording.open(file) as recorded:
         (session,) = recorded.sessions()
     assert str(session.failure_policy) == ("" if effect else "fail_request")
+
+
+async def test_a_missed_deadline_of_a_plugin_that_stays_connected_is_diagnosed(
+    socket: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = SmallPlugin("20-thing")
+    sent = configure_reply(0, FailurePolicy(keep_connected=True))
+    small.on["Configure"] = lambda request: sent
+    late = iter([None])
+    small.on["CreateContainer"] = lambda request: next(late, b"")
+    async with Runtime(replace(PROFILES["nri-0.12.5"], request_timeout_ms=300)) as runtime:
+        await runtime.listen(socket)
+        listening = socket.parent / "t"
+        async with tapping("--socket", socket, "--listen", listening, "-o", file) as tap:
+            async with asyncio.timeout(PATIENCE):
+                while not listening.exists():
+                    await asyncio.sleep(0.01)
+            await small.connect(listening)
+            await small.register()
+            await runtime.wait_plugins(1)
+            await create(runtime)
+            same = api.PostCreateContainerRequest()
+            same.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
+            same.container.CopyFrom(api.Container(id="c1", pod_sandbox_id="pod-1", name="app"))
+            await runtime.dispatch(Event.PostCreateContainer, same)
+            status, _, err = await tap.interrupt()
+    assert status == 0, err
+    with Recording.open(file) as recorded:
+        events = {one.event: one for one in recorded.events()}
+        creation, post = events["CreateContainer"], events["PostCreateContainer"]
+        assert creation.status_code == Code.DEADLINE_EXCEEDED and creation.id < post.id
+        assert 0 < creation.took_ns <= creation.timeout_ns
+    assert run(["diff", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "SLOW: 20-thing took" in shown and shown.count("CreateContainer") == 2
+    run(["report", "--diagnose", str(file)])
+    diagnosis = capsys.readouterr().out
+    assert "t.nriscope.db: 1 problem in 5 events" in diagnosis and "unknown" not in shown
+    assert "After each late reply the runtime keeps the plugin connected" in diagnosis
 
 
 async def test_print_shows_selected_events_and_output(

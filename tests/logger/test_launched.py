@@ -32,11 +32,11 @@ def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-async def run_plugin(config: str) -> int:
+async def run_plugin(config: str, runtime: str = "containerd") -> int:
     """Configure a plugin, let it answer one event, and end it; return the mask."""
     plugin = LaunchedPlugin(Identity(index="00", name="nri-scope"))
     mask = plugin.configure(
-        api.ConfigureRequest(runtime_name="containerd", runtime_version="1.7.24", config=config)
+        api.ConfigureRequest(runtime_name=runtime, runtime_version="1.7.24", config=config)
     )
     plugin.answered(exchange("Configure"))
     plugin.answered(exchange("RunPodSandbox"))
@@ -56,6 +56,13 @@ async def test_records_to_the_configured_output(tmp_path: Path) -> None:
     assert f"recording to {path}" in log
     assert log.splitlines()[-1].endswith("ended: closed by the peer")
     assert {one.name for one in tmp_path.iterdir()} == {path.name, f"{path.name}.log"}
+
+
+async def test_an_unknown_runtime_is_said_to_be_treated_like_containerd(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    await run_plugin(f"output: {path}", runtime="newd")
+    log = Path(f"{path}.log").read_text()
+    assert "connected to newd 1.7.24, NRI unknown (unknown, treated like containerd)\n" in log
 
 
 async def test_redacts_if_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,12 +45,12 @@ def test_escapes_in_names_are_resolved() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "these metrics have none of NRI"),
-        (b"process_cpu_seconds_total 3\n", "these metrics have none of NRI"),
-        (b"<!DOCTYPE html>\n<html></html>", "not metrics: line 1 is no sample"),
-        (b'{"error": "x"}', "not metrics: line 1 is no sample"),
-        (REAL + b"\nrubbish", "is no sample"),
-        (b"\0" * 100, "not metrics: line 1 is no sample"),
+        (b"", "these metrics contain no NRI metrics"),
+        (b"process_cpu_seconds_total 3\n", "these metrics contain no NRI metrics"),
+        (b"<!DOCTYPE html>\n<html></html>", "not metrics: line 1 is not a sample"),
+        (b'{"error": "x"}', "not metrics: line 1 is not a sample"),
+        (REAL + b"\nrubbish", "is not a sample"),
+        (b"\0" * 100, "not metrics: line 1 is not a sample"),
         (b"x " + b"1" * LINE_MAX, "not metrics: line 1 exceeds a limit"),
         (calls(count="NaN"), "line 1 has no valid value"),
         (calls(count="+Inf"), "line 1 has no valid value"),

@@ -160,7 +160,8 @@ async def test_invalid_input_prints_one_line_and_exits_with_status_2(
     [
         ("nri-0.12.5", 0, "info: connected to containerd 2.4.2, NRI 0.12.5"),
         ("containerd-2.4", 2, "written: containerd 2.4.2 (NRI 0.12.3) does not know the failure "
-         "policy fail_request; it needs NRI 0.12.4; leave it out for this runtime"),
+         "policy fail_request; it needs NRI 0.12.4; leave out failure_policy, or --keep-connected, "
+         "for this runtime"),
     ],
 )  # fmt: skip
 async def test_failure_policy_is_sent_only_to_runtimes_that_know_it(

@@ -48,7 +48,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 _TYPES = {"int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, type(None))}
 _TYPES |= {"tuple[str, ...]": (tuple,), "Pod | None": (Pod, type(None))}
-_TYPES |= {"FailurePolicy": (FailurePolicy,)}
+_TYPES |= {"FailurePolicy | None": (FailurePolicy, type(None))}
 
 
 def _well_typed(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from nri_scope.nri.plugin_metrics import CallCounts
 from nri_scope.recorder.inbox import MetricsEntry
-from nri_scope.recorder.transactions import STARTS_MAX
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.plugin_calls import by_plugin, measured_times, plugin_calls
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.schema import STARTS_MAX
+from tests.recording.traffic import NOW, a_start, an_item
 
 STOP = "StopContainer"
 
@@ -48,6 +49,21 @@ def test_calls_before_and_after_a_restart_are_added(tmp_path: Path) -> None:
     ]
     (sum_of_all,) = by_plugin(times)
     assert (sum_of_all.calls, sum_of_all.errors, sum_of_all.took_ns) == (5, 1, 13)
+
+
+def test_calls_recorded_between_two_spans_of_readings_do_not_count(tmp_path: Path) -> None:
+    recorder = Recorder.open(tmp_path / "r.db")
+    session = recorder.begin_session(a_start("10-a"))
+    for at in range(100):
+        recorder.capture(session, an_item(wall_ns=NOW + at))
+    recorder.end_session(session, "over", NOW + 100)
+    for since, until in ((10, 19), (15, 24), (80, 84)):
+        calls = (("10-a", "RunPodSandbox", 1, 0, 5),)
+        recorder.put_control(MetricsEntry(NOW + since, NOW + until, calls))
+    recorder.close()
+    with Recording.open(tmp_path / "r.db") as recording:
+        (one,) = measured_times(recording)
+    assert (one.calls, one.recorded, one.recorded_mean_ns) == (3, 15 + 5, 33_000)
 
 
 def test_a_runtime_that_restarts_for_ever_fills_no_disk(tmp_path: Path) -> None:

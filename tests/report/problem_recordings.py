@@ -130,12 +130,14 @@ def late(folder: Path) -> Path:
     return output
 
 
-def late_with_policy(folder: Path, policy: str, *, crash: bool = False) -> Path:
+def late_with_policy(
+    folder: Path, policy: str, *, crash: bool = False, method: str = "CreateContainer"
+) -> Path:
     """Record a plugin with a failure policy that misses its deadline once, or disconnects."""
     source, output = _source(folder), folder / f"{policy or 'none'}.nriscope.db"
     stuck, other = SmallPlugin("10-stuck"), SmallPlugin("20-other")
     late = iter([None])
-    stuck.on["CreateContainer"] = lambda _: stuck.connected.abort() if crash else next(late, b"")
+    stuck.on[method] = lambda _: stuck.connected.abort() if crash else next(late, b"")
     sent = configure_reply(0, FailurePolicy.parse(policy))
     stuck.on["Configure"] = lambda _: sent
     job = job_of(source, {}, output=output, profile="nri-0.12.5")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,6 +150,68 @@ def test_a_failure_policy_explains_a_creation_that_failed_by_a_crash(tmp_path: P
         "CreateContainer failed: 10-stuck did not answer (closed by the peer), which fails the "
         "request by its failure policy (fail_request)"
     )
+
+
+@pytest.mark.parametrize(
+    ("policy", "effect"),
+    [
+        ("", "After one late reply the runtime fails the creation, and disconnects the plugin."),
+        (
+            "keep_connected",
+            "After each late reply the runtime fails the creation, and keeps the plugin connected "
+            "(failure policy keep_connected).",
+        ),
+        (
+            "fail_request",
+            "After one late reply the runtime fails the creation, and disconnects the plugin.",
+        ),
+        (
+            None,
+            "Each late reply fails the creation. Whether the runtime then disconnects the plugin "
+            "is unknown: its failure policy is not in the recording.",
+        ),
+    ],
+)
+def test_a_late_validator_fails_the_creation_with_any_failure_policy(
+    policy: str | None, effect: str, tmp_path: Path
+) -> None:
+    path = problem_recordings.late_with_policy(
+        tmp_path, policy or "", method="ValidateContainerAdjustment"
+    )
+    if policy is None:
+        remove_configure(path)
+    findings = {one.kind: one for one in found(path)}
+    assert findings[FindingKind.DEADLINE].detail.endswith(f" of 2.00s. {effect}")
+    assert (FindingKind.DISCONNECTED in findings) == (policy != "keep_connected")
+    reason = "10-stuck did not answer in time, which fails the creation"
+    failed = findings[FindingKind.FAILED]
+    assert failed.title == f"CreateContainer failed: {reason}"
+    assert failed.detail == "A validator that does not answer fails the creation."
+    with Recording.open(path) as recording:
+        assert {one.failure for one in rounds(recording)} == {"", reason}
+
+
+@pytest.mark.parametrize("policy", ["", "fail_request,keep_connected"])
+def test_a_failure_policy_that_is_not_in_the_recording_is_unknown(
+    policy: str, tmp_path: Path
+) -> None:
+    path = problem_recordings.late_with_policy(tmp_path, policy)
+    remove_configure(path)
+    with Recording.open(path) as recording:
+        assert [one.failure_policy for one in recording.sessions()] == [None, None]
+    slow = found(path)[0]
+    assert slow.detail.endswith(
+        " of 2.00s. Whether the runtime then disconnects the plugin, or fails the request, is "
+        "unknown: its failure policy is not in the recording."
+    )
+
+
+def remove_configure(path: Path) -> None:
+    """Leave the events that `record --where` with another event or `--max-size` may leave."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "DELETE FROM event WHERE method = (SELECT id FROM name WHERE text = 'Configure')"
+        )
 
 
 def test_plugins_without_conflict_have_no_findings(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def test_a_document_is_returned_whole() -> None:
         (b"SSH-2.0-OpenSSH_9.2\r\n", "no valid HTTP answer"),
         (b"", "no valid HTTP answer"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, "no valid HTTP answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na 1\n", "ends before its announced"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2000, "larger than 0 MiB"),
     ],
 )
@@ -84,10 +85,34 @@ def test_a_server_that_sends_single_bytes_is_given_up(head: bytes) -> None:
     "url",
     [
         "", "metrics", "file:///etc/passwd", "ftp://127.0.0.1/", "http://", "http://[::1",
-        "http://127.0.0.1:99999/", "http://u:p@127.0.0.1/", "http://127.0.0.1/a b",
+        "http://127.0.0.1:99999/", "http://a..b/", f"http://{64 * 'a'}.b/", "http://127.0.0.1/a b",
         "http://127.0.0.1/\r\nX: y", "http://127.0.0.1/é", "unix:///run/x",
     ],
 )  # fmt: skip
 def test_other_urls_are_errors(url: str) -> None:
     with pytest.raises(UsageError, match="is not a URL of metrics"):
         http_get(url, 5)
+
+
+@pytest.mark.parametrize("url", ["http://u:secret@127.0.0.1/", "http://u:sec/ret@[::1"])
+def test_a_url_with_a_password_is_refused_without_printing_it(url: str) -> None:
+    with pytest.raises(UsageError, match="no user name or password can be sent") as caught:
+        http_get(url, 5)
+    assert "ret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_an_ipv6_address_without_a_port_is_the_host(
+    scheme: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def refuse(address: tuple[str, int], *more: object) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(UsageError, match="connection refused") as caught:
+        http_get(f"{scheme}://[::1]/v1/metrics", 5)
+    assert asked == [("::1", port)]
+    assert "only if `address` is set" in caught.value.hint

@@ -3,8 +3,18 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
 from nri_scope.nri.plugin_metrics import CallCounts, PluginMetrics
-from nri_scope.writer.metrics_reader import Readings
+from nri_scope.recorder.inbox import MetricsEntry
+from nri_scope.writer import metrics_reader as module
+from nri_scope.writer.metrics_reader import FirstReading, MetricsReader, Readings
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 def counters(**calls: int) -> PluginMetrics:
@@ -35,7 +45,53 @@ def test_after_a_restart_of_the_runtime_all_its_calls_count() -> None:
     assert later and (later.since_ns, later.calls[0][2]) == (200, 9)
 
 
-def test_a_plugin_missing_after_a_restart_is_noticed() -> None:
+def test_a_counter_that_is_missing_alone_is_no_restart() -> None:
     readings = Readings(counters(a=5, b=3), 100)
     entry = readings.add(counters(b=4), 200)
-    assert entry and (entry.since_ns, entry.calls[0][2]) == (100, 4)
+    assert entry and (entry.since_ns, entry.calls) == (
+        100, (("10-b", "StopContainer", 1, 0, 1000),),
+    )  # fmt: skip
+
+
+def test_after_a_restart_without_the_plugins_all_calls_count() -> None:
+    readings = Readings(counters(a=5), 100)
+    assert readings.add({}, 200) is None
+    entry = readings.add(counters(a=7), 300)
+    assert entry and (entry.since_ns, entry.calls[0][2]) == (100, 7)
+
+
+def test_a_replacing_writer_counts_from_a_reading_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: SimpleQueue[PluginMetrics] = SimpleQueue()
+    found: SimpleQueue[MetricsEntry] = SimpleQueue()
+    monkeypatch.setattr(module, "http_get", lambda url, timeout: b"")
+    monkeypatch.setattr(module, "parse_metrics", lambda content: read.get())
+    read.put(counters(a=2))
+    read.put(counters(a=5))
+    reader = MetricsReader(FirstReading("http://x/", 100, None), found.put, print)
+    reader.finish()
+    entry = found.get_nowait()
+    assert entry.since_ns > 100 and entry.calls[0][2] == 3
+
+
+def test_the_end_does_not_wait_for_a_reading_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, over, said = threading.Event(), threading.Event(), list[str]()
+    found: list[MetricsEntry] = []
+
+    def hang(url: str, timeout: float) -> bytes:
+        begun.set()
+        over.wait()
+        return (DATA / "metrics/containerd-2.4.2.txt").read_bytes()
+
+    monkeypatch.setattr(module, "http_get", hang)
+    monkeypatch.setattr(module, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(module, "LAST_S", 0.1)
+    reader = MetricsReader(FirstReading("http://x/", 100, {}), found.append, said.append)
+    begun.wait()
+    reader.finish()
+    assert not over.is_set()
+    over.set()
+    reader._thread.join()
+    assert said == ["warning: http://x/: no complete answer within 0.1 s at the end"]
+    assert found == []

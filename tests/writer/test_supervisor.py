@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import CapturedCall, Gap
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
+from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, MetricsEntry, NoteEntry
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording
 from nri_scope.wire import Code
 from nri_scope.writer import supervisor
@@ -33,7 +35,9 @@ from nri_scope.writer.messages import (
     pack,
     unpack,
 )
+from nri_scope.writer.metrics_reader import FirstReading
 from nri_scope.writer.supervisor import NOT_OPEN, NOT_TAKEN, WriterProcess
+from tests.cli.test_metrics import OURS, Metrics, served
 from tests.recording.traffic import NOW, a_start, an_item
 
 PATIENCE = 60.0
@@ -244,6 +248,28 @@ async def test_entries_queued_after_a_kill_reach_the_next_process(path: Path) ->
     assert (counters.recorded, counters.lost) == (99, 1)
     assert one.failure == f"{gap.reason}: 1 events were lost"
     assert messages == [f"warning: {gap.reason}; starting another one"]
+
+
+async def test_a_replacing_writer_keeps_the_calls_by_the_runtime_s_metrics(path: Path) -> None:
+    metrics = Metrics()
+    with served(metrics) as url:
+        first = FirstReading.of(url)
+        before = Recorder.open(path)
+        before.put_control(
+            MetricsEntry(first.at_ns, first.at_ns + 1, ((OURS, "StartContainer", 9, 0, 5),))
+        )
+        before.close()
+        one = WriterProcess(RecordingOptions(path, existed=True, metrics=first), print)
+        await one.open()
+        await kill(one)
+        async with asyncio.timeout(PATIENCE):
+            while metrics.read < 2:
+                await asyncio.sleep(0.01)
+        metrics.calls = 4
+        await one.close()
+    with Recording.open(path) as recording:
+        calls = [(one.plugin, one.counts.calls) for one in plugin_calls(recording)]
+    assert calls == [(OURS, 9), (OURS, 4), ("50-other", 4)]
 
 
 async def test_ended_and_open_sessions_each_have_a_gap_for_their_losses(path: Path) -> None:

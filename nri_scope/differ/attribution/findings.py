@@ -19,7 +19,7 @@ from nri_scope.wire.status import Code
 
 from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
 from .owner import Owner, one_of
-from .rounds import GONE, ConnectionPart
+from .rounds import GONE, VALIDATE, ConnectionPart
 from .validator_owners import Owned
 
 
@@ -138,15 +138,20 @@ def _decode(kind: type[Message], content: bytes) -> Message | None:
 
 BY_POLICY = "which fails the request by its failure policy"
 """Part of the text about a plugin that did not answer, in `error_text`."""
+UNVALIDATED = "which fails the creation"
+"""The same for a validator."""
 
 
 def error_text(station: ConnectionPart) -> str:
-    """Describe the error that a plugin returned, or why its failure policy failed the request."""
+    """Describe the error that a plugin returned, or why its missing reply failed the request."""
     code, message = station.event.status_code, station.event.status_message
     if code in GONE:
         why = "in time" if code == Code.DEADLINE_EXCEEDED else f"({message or 'it disconnected'})"
         policy = station.session.failure_policy
-        return f"{station.plugin} did not answer {why}, {BY_POLICY} ({policy})"
+        # A validator that does not answer fails the creation under any policy.
+        by_policy = policy and policy.fail_request and station.event.method != VALIDATE
+        effect = f"{BY_POLICY} ({policy})" if by_policy else UNVALIDATED
+        return f"{station.plugin} did not answer {why}, {effect}"
     return f"{station.plugin} returned an error: {station.event.status_message or 'no message'}"
 
 

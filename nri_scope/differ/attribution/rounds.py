@@ -85,7 +85,8 @@ class ConnectionPart:
         It skips a plugin that was late or disconnected, unless its failure policy says otherwise.
         """
         code = self.event.status_code
-        if code not in GONE or not self.session.failure_policy.fail_request:
+        policy = self.session.failure_policy
+        if code not in GONE or policy is None or not policy.fail_request:
             return code not in (0, *GONE)
         # A runtime that ended did not lose the plugin.
         return code == Code.DEADLINE_EXCEEDED or RUNTIME_CLOSED not in self.event.status_message

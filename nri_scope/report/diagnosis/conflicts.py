@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import NameOf, RequestFate, RoundDiff
 from nri_scope.differ.attribution.differ import NOT_KNOWN
-from nri_scope.differ.attribution.findings import BY_POLICY
+from nri_scope.differ.attribution.findings import BY_POLICY, UNVALIDATED
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording as words
@@ -41,10 +41,10 @@ _REJECTED_ADVICE = (
     "A validator rejects containers on purpose. Its reason names the problem; `nri-scope blame` "
     "shows which plugin made that change."
 )
+_LOG_ADVICE = "Find out why it did not answer: its own log, or `nri-scope replay FILE -- ./plugin`."
 _POLICY_ADVICE = (
     "The plugin requested this: without fail_request in its failure policy, the runtime continues "
-    "without the plugin. Find out why it did not answer: its own log, or "
-    "`nri-scope replay FILE -- ./plugin`."
+    f"without the plugin. {_LOG_ADVICE}"
 )
 _REFUSED_ADVICE = (
     "Other runtimes may accept this reply. Leave out the setting, and try the plugin with "
@@ -141,6 +141,8 @@ def _finding(one: _Refused) -> Finding:
         detail = f"{one.name} fails when two plugins set one field, and no plugin's changes apply."
     elif BY_POLICY in one.words:
         advice = _POLICY_ADVICE
+    elif one.words.endswith(UNVALIDATED):
+        detail, advice = "A validator that does not answer fails the creation.", _LOG_ADVICE
     elif any(reason in one.words for reason in REFUSALS):
         detail, advice = "The runtime rejected the merged adjustments.", _REFUSED_ADVICE
     elif "rejected it" in one.words:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
+from nri_scope.differ.attribution.rounds import VALIDATE
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
@@ -33,7 +34,9 @@ _OWN_ADVICE = (
 class _Slow:
     title: str
     own: bool
-    policy: FailurePolicy = NO_POLICY
+    policy: FailurePolicy | None = NO_POLICY
+    validates: bool = False
+    """Whether these are the requests to a validator."""
     several: bool = False
     """Whether more than one plugin may have used the time."""
     shown: Shown = field(default_factory=Shown)
@@ -54,7 +57,7 @@ class Times(Detector):
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
-        self._found: dict[str, _Slow] = {}
+        self._found: dict[tuple[str, bool], _Slow] = {}
 
     def see(self, event: Event) -> None:
         """Check the time of one connection."""
@@ -70,7 +73,10 @@ class Times(Detector):
             return
         ours = self._scene.is_passive(event.session)
         title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin
-        slow = self._found.setdefault(title, _Slow(title, ours, session.failure_policy))
+        validates = event.method == VALIDATE
+        slow = self._found.setdefault(
+            (title, validates), _Slow(title, ours, session.failure_policy, validates)
+        )
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
@@ -81,7 +87,7 @@ class Times(Detector):
             if span.before and wording.slow(span):
                 title = _title(span)
                 slow = self._found.setdefault(
-                    title, _Slow(title, own=False, several=len(span.owner.plugins) != 1)
+                    (title, False), _Slow(title, own=False, several=len(span.owner.plugins) != 1)
                 )
                 number = diff.events[diff.seen_by.index(span.before)]
                 slow.add(number, diff.name, span.ns, span.deadline_ns, late=False)
@@ -101,16 +107,26 @@ class Times(Detector):
                 FindingKind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
                 f"{slow.title} {_problem(slow)}",
-                f"{times}. {_consequence(slow.policy)}.",
+                f"{times}. {_consequence(slow)}.",
                 _OWN_ADVICE if slow.own else _ADVICE,
             )
 
 
-def _consequence(policy: FailurePolicy) -> str:
-    connection = "keeps the plugin connected" if policy.keep_connected else "disconnects the plugin"
-    request = "fails the request" if policy.fail_request else "continues without it"
-    by = f" (failure policy {policy})" if policy != NO_POLICY else ""
+def _consequence(slow: _Slow) -> str:
+    policy = slow.policy
+    if policy is None:
+        unknown = "the runtime then disconnects the plugin"
+        effect = "Each late reply fails the creation. " if slow.validates else ""
+        unknown += "" if slow.validates else ", or fails the request,"
+        return f"{effect}Whether {unknown} is unknown: its failure policy is not in the recording"
     which = "each" if policy.keep_connected else "one"
+    connection = "keeps the plugin connected" if policy.keep_connected else "disconnects the plugin"
+    by = f" (failure policy {policy})" if policy != NO_POLICY else ""
+    if slow.validates:
+        # Under any policy.
+        by = by if policy.keep_connected else ""
+        return f"After {which} late reply the runtime fails the creation, and {connection}{by}"
+    request = "fails the request" if policy.fail_request else "continues without it"
     return f"After {which} late reply the runtime {connection}, and {request}{by}"
 
 

@@ -67,7 +67,9 @@ class Vanished(Detector):
             return
         self._newest[event.session] = event.id
         policy = self._scene.sessions[event.session].failure_policy
-        if event.status_code == Code.DEADLINE_EXCEEDED and policy.keep_connected:
+        stays = policy is None or policy.keep_connected
+        if event.status_code == Code.DEADLINE_EXCEEDED and stays:
+            # With an unknown policy, the end of the session shows a disconnection.
             return
         if event.status_code in _REASONS:
             if event.plugin not in self._gone:

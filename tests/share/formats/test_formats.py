@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.nri.methods import METHODS
+from nri_scope.recorder.inbox import MetricsEntry
+from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.formats import FORMATS
@@ -58,6 +60,19 @@ def test_only_selected_events_are_written(name: str, tmp_path: Path) -> None:
 def test_the_same_recording_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
     path = varied(tmp_path / "r.db")
     assert exported(path, name) == exported(path, name) != b""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_calls_by_the_runtime_s_metrics_are_not_written(name: str, tmp_path: Path) -> None:
+    """As docs/formats.md says."""
+    path = varied(tmp_path / "r.db")
+    # Its open session ends here.
+    Recorder.open(path).close()
+    before = exported(path, name)
+    recorder = Recorder.open(path)
+    recorder.put_control(MetricsEntry(1, 2, (("50-metered", "Synchronize", 3, 0, 4),)))
+    recorder.close()
+    assert exported(path, name) == before
 
 
 @pytest.mark.parametrize("name", FORMATS)
