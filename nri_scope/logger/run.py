@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from nri_scope.writer.supervisor import WriterProcess
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
-from .v01_spool import SpoolRecorder, check_spool
+from .v01_spool import PROGRAM, SpoolRecorder, check_spool
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -64,6 +64,8 @@ class RecordOptions:
     """Rules for redaction before events are written; None for no redaction."""
     spool: Path | None = None
     """Spool of NRI 0.1 to record, too; None for none."""
+    is_spool_default: bool = False
+    """Whether it was not named: it is left out, with a warning, if it cannot be recorded."""
 
 
 def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
@@ -83,11 +85,23 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
 
         # Before anything is created, so that an error has no effect.
         metrics = FirstReading.of(options.metrics)
-    if options.spool is not None:
-        check_spool(options.spool)
+    options = _with_spool(options, say)
     running = _Run(options, say, print_format, metrics)
     prepare_process()
     run(running.main())
+
+
+def _with_spool(options: RecordOptions, say: Callable[[str], None]) -> RecordOptions:
+    """Check the spool of NRI 0.1. Raises UsageError if a named one cannot be recorded."""
+    if options.spool is None:
+        return options
+    try:
+        return replace(options, spool=check_spool(options.spool))
+    except UsageError as error:
+        if not options.is_spool_default:
+            raise
+        say(f"warning: requests of NRI 0.1 are not recorded: {error}")
+        return replace(options, spool=None)
 
 
 class _Run:
@@ -194,11 +208,18 @@ class _Run:
             options.identity,
             unix_socket(options.socket),
             failure_policy=FailurePolicy(keep_connected=options.keep_connected),
-            wait=options.wait or options.spool is not None,
+            wait=options.wait or self._has_v01(),
             once=options.once,
             on_end=self._on_end,
             on_wait=self._on_wait,
         )
+
+    def _has_v01(self) -> bool:
+        """Return whether a runtime without NRI's socket may be recorded by its spool."""
+        spool = self._options.spool
+        if spool is None:
+            return False
+        return not self._options.is_spool_default or (spool / PROGRAM).exists()
 
     async def _serve(self, service: LoggerService) -> None:
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -26,6 +27,7 @@ from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri import invocation
 from nri_scope.recorder.sink import PrintSink
 from nri_scope.recording.display import many
+from nri_scope.recording.trusted_location import private_place
 
 POLL_S = 0.25
 """Seconds between two looks into the spool."""
@@ -49,6 +51,8 @@ ABANDONED_NS = 2 * 10**9
 _UNUSABLE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EIO)
 _REQUEST, _RESULT, _ERRORS, _COMPLETE = ".in", ".out", ".err", ".v1"
 _LOST = "lost"
+PROGRAM = "nri-scope-v01"
+"""File name of the recording plugin, in the spool."""
 FAILED = 2
 """google.rpc.Code (UNKNOWN) of an invocation after which the client ends the chain."""
 NOT_SPOOLED = "the spool of NRI 0.1 was full, or could not be written"
@@ -102,7 +106,7 @@ class PluginSpool:
         return [stem for _, stem in sorted(ready)]
 
     def read(self, stem: str) -> Invoked:
-        """Return a group."""
+        """Return a group. Raises FileNotFoundError if it has no request any more, and OSError."""
         at_ns = self._time(stem + _REQUEST)
         request, result = self._read(stem + _REQUEST), self._read(stem + _RESULT)
         complete = self._read(stem + _COMPLETE)
@@ -177,14 +181,15 @@ class PluginSpool:
         return not (number.isdecimal() and len(number) < 10 and Path(f"/proc/{number}").exists())
 
     def _read(self, name: str) -> bytes | None:
-        """Return the content of a file; None if it is missing or not usable. Raises OSError for
-        conditions that may pass, such as too many open files.
+        """Return the content of a file; None if it is missing or not usable. Raises OSError for a
+        missing request, and for conditions that may pass, such as too many open files.
         """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, dir_fd=self.folder)
         except OSError as error:
-            if error.errno in _UNUSABLE:
+            is_missing = error.errno == errno.ENOENT and name.endswith(_REQUEST)
+            if error.errno in _UNUSABLE and not is_missing:
                 return None
             raise
         status = os.fstat(descriptor)
@@ -205,6 +210,8 @@ class SpoolRecorder:
     waiting_bytes: Callable[[], int]
     """Bytes in the queue of `sink`."""
     sessions: int = 0
+    _lock: int | None = None
+    """Descriptor of the locked spool, without which nothing is read."""
     _plugins: dict[str, PluginSpool] = field(default_factory=dict)
     _handles: dict[str, int] = field(default_factory=dict)
     _said: set[str] = field(default_factory=set)
@@ -239,15 +246,27 @@ class SpoolRecorder:
             self.sink.end_session(handle, "the recorder stopped", time_ns())
         for plugin in self._plugins.values():
             plugin.close()
+        if self._lock is not None:
+            os.close(self._lock)
 
     def _read(self) -> list[tuple[PluginSpool, list[Invoked], tuple[int, int, int] | None]]:
+        if self._lock is not None and not os.fstat(self._lock).st_nlink:
+            # Removed with the recording plugin, which may be installed again.
+            os.close(self._lock)
+            self._lock = None
+        if self._lock is None:
+            self._lock = locked_folder(self.path)
         self._find_plugins()
         found = []
         for plugin in self._plugins.values():
             invoked: list[Invoked] = []
             size = 0
             for stem in plugin.waiting()[:TURN]:
-                invoked.append(plugin.read(stem))
+                try:
+                    invoked.append(plugin.read(stem))
+                except FileNotFoundError:
+                    # Removed by someone else.
+                    continue
                 size += len(invoked[-1].call.request) + len(invoked[-1].call.reply)
                 if size > TURN_BYTES:
                     break
@@ -323,12 +342,29 @@ def open_folder(path: Path) -> int:
     return descriptor
 
 
-def check_spool(path: Path) -> None:
-    """Raise UsageError if ``path`` is not a spool, other users can write to it, or another version
-    has written to it.
+def locked_folder(path: Path) -> int:
+    """Open and lock a spool against a second recorder. Raises as `open_folder`."""
+    descriptor = open_folder(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(f"{path}: another recorder reads this spool", "end it first") from None
+    except OSError:
+        # Some file systems, such as NFS, cannot lock folders.
+        pass
+    return descriptor
+
+
+def check_spool(path: Path) -> Path:
+    """Return the path of a spool without symbolic links.
+
+    Raises UsageError if it is no spool, if other users can write to it or replace it, or if another
+    recorder or another version uses it.
     """
     try:
-        os.close(open_folder(path))
+        path = private_place(path, "name another --spool")
+        os.close(locked_folder(path))
         for name in _folders(path):
             plugin = PluginSpool(name, open_folder(path / name))
             plugin.waiting()
@@ -341,7 +377,11 @@ def check_spool(path: Path) -> None:
                 )
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path}: {words}", "`v01 install` makes a spool") from error
+        hint = "`v01 install` makes a spool"
+        if isinstance(error, PermissionError):
+            hint = "run it as root"
+        raise UsageError(f"{path}: {words}", hint) from error
+    return path
 
 
 def _folders(path: Path) -> Iterator[str]:

@@ -25,6 +25,7 @@ from time import monotonic, sleep
 from nri_scope.errors import UsageError
 from nri_scope.nri import invocation
 from nri_scope.nri.v01_conf import with_plugin
+from nri_scope.recording.trusted_location import private_place
 
 from .replaced_file import copy_label, locked, sync_folders, usage_errors, write_file
 from .wrapper import SHELL
@@ -118,8 +119,8 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> 
     was not changed.
     """
     places = ConfPlaces.of(conf)
-    spool = Path(os.path.realpath(spool))
     with usage_errors(conf):
+        spool = private_place(spool, "name another --spool")
         made = not places.conf.parent.is_dir()
         places.conf.parent.mkdir(mode=0o755, exist_ok=True)
         with locked(places.conf.parent, _missing(places)):

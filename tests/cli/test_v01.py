@@ -9,10 +9,16 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nri_scope.cli import demo_runtime
 from nri_scope.cli.main import run
+from nri_scope.cli.record import command as record_command
+from nri_scope.cli.record import record_options
+from nri_scope.logger.run import RecordOptions
+from nri_scope.logger.v01_spool import locked_folder
 from nri_scope.nri.v01_conf import parse_conf
 from nri_scope.recording.reader import Recording
 from nri_scope.tap import v01_conf
@@ -229,6 +235,75 @@ def test_bad_lists_and_spools_are_one_line(
     assert "other users can write" in error_line(capsys, "record", "--spool", spool)
 
 
+def test_a_spool_below_a_folder_of_others_is_refused(
+    tmp_path: Path, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = tmp_path / "shared"
+    spool = shared / "own" / "spool"
+    spool.mkdir(mode=0o700, parents=True)
+    shared.chmod(0o777)
+    conf = tmp_path / "conf.json"
+    for command in (
+        ("v01", "install", "--conf", conf, "--spool", spool),
+        ("v01", "install", "--conf", conf, "--spool", shared / "new" / "spool"),
+        ("tap", "--wrap", plugin, "--v01", spool),
+        ("record", "--spool", spool),
+    ):
+        assert f"other users can write to {shared}" in error_line(capsys, *command)
+    assert not conf.exists()
+    assert not (shared / "new").exists()
+    assert list(spool.iterdir()) == []
+    assert plugin.read_text() == PLUGIN
+
+
+def test_a_spool_has_one_recorder(
+    spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool.mkdir(mode=0o700)
+    lock = locked_folder(spool)
+    assert "another recorder reads this spool" in error_line(capsys, "record", "--spool", spool)
+    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    arguments = ["record", "-o", str(file), "--socket", str(file.parent / "none")]
+    assert run(arguments) == 2
+    warning, *_, error = capsys.readouterr().err.splitlines()
+    assert "warning: requests of NRI 0.1 are not recorded" in warning
+    assert "another recorder" in warning
+    assert "no such" in error.lower()
+    os.close(lock)
+
+
+def test_a_default_spool_without_an_installation_does_not_wait_for_a_runtime(
+    spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.mkdir(mode=0o700)
+    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    arguments = ["record", "-o", str(file), "--socket", str(file.parent / "none")]
+    assert run([*arguments, "--duration", "5s"]) == 2
+    (spool / "nri-scope-v01").touch()
+    assert run([*arguments, "--duration", "300ms"]) == 0
+
+
+async def test_the_demonstration_and_the_live_view_leave_the_spool_alone(
+    spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.mkdir(mode=0o700)
+    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    used: list[RecordOptions] = []
+    monkeypatch.setattr("nri_scope.logger.run.record", lambda options, *_: used.append(options))
+    started: list[str] = []
+
+    async def start(_: str, *arguments: str, **__: object) -> None:
+        started.extend(arguments)
+
+    monkeypatch.setattr("asyncio.create_subprocess_exec", start)
+    await demo_runtime._start_record(file.parent / "socket", file, prints=False)
+    assert run(started[started.index("record") :]) == 0
+    assert run(["record", "-o", str(file)]) == 0
+    assert [one.spool for one in used] == [None, spool]
+    given: Any = {one.name: one.default for one in record_command.params} | {"spool": None}
+    assert record_options(given).spool is None
+
+
 # -- tap --wrap -------------------------------------------------------------------------------
 
 
@@ -295,9 +370,9 @@ def test_a_killed_wrapper_takes_the_plugin_with_it(
 
 def test_a_wrapped_plugin_runs_without_a_usable_spool(plugin: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
-    blocked.touch()
     before = call(plugin, request(), VARIABLE="x")
     assert run(["tap", "--wrap", str(plugin), "--v01", str(blocked)]) == 0
+    blocked.touch()
     after = call(plugin, request(), VARIABLE="x")
     assert (after.stdout, after.stderr, after.returncode) == (
         *(before.stdout, before.stderr, before.returncode),

@@ -178,6 +178,27 @@ async def test_what_cannot_be_removed_is_recorded_once_and_reported(folder: Path
     assert [one for one in said if "cannot be removed" in one]
 
 
+async def test_a_second_recorder_reads_nothing(folder: Path) -> None:
+    put(folder, "7-0")
+    lock = v01_spool.locked_folder(folder.parent)
+    sink, said = await recorded(folder.parent)
+    assert sink.items == []
+    assert [one for one in said if "another recorder reads this spool" in one]
+    assert len(list(folder.iterdir())) == 3
+    os.close(lock)
+
+
+async def test_a_request_that_was_removed_meanwhile_is_not_recorded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, "7-0")
+    monkeypatch.setattr(v01_spool.PluginSpool, "waiting", lambda _: ["6-0", "7-0"])
+    sink = ListSink()
+    recorder = SpoolRecorder(folder.parent, sink, print, lambda: 0)
+    recorder._record(recorder._read())
+    assert [one.request for one in sink.items] == [REQUEST]
+
+
 async def test_invocations_are_recorded_by_time(folder: Path) -> None:
     for number in range(600):
         put(folder, f"{number}-0", REQUEST.replace(b"c1", b"c%d" % number))
@@ -220,6 +241,7 @@ def test_a_spool_that_others_can_write_to_is_refused(folder: Path) -> None:
     folder.chmod(0o770)
     with pytest.raises(UsageError, match="other users can write to this spool"):
         check_spool(folder.parent)
+    folder.chmod(0o700)
     with pytest.raises(UsageError, match="no such file or directory"):
         check_spool(folder / "no")
     (folder.parent / "file").touch()
