@@ -111,7 +111,8 @@ def _conf(files: tuple[str, ...]) -> bytes | None:
         try:
             with Path(path).open("rb") as file:
                 content = file.read(SIZE_MAX + 1)
-            json.loads(content)
+            if len(content) <= SIZE_MAX:
+                json.loads(content)
         except OSError as error:
             words = (error.strerror or str(error)).lower()
             raise UsageError(f"--config {path}: {words}", "name a readable file") from error

@@ -39,27 +39,37 @@ def main() -> None:
         # Resolve a relative link from the plugin's former folder.
         plugins = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
         program = os.path.join(plugins, os.readlink(original))  # noqa: PTH115, PTH118
-    command = (program, [place, *arguments], original_environment())
+    try:
+        environment = original_environment()
+    except OSError:
+        environment = dict(os.environb)
+    command = (program, [place, *arguments], environment)
     request = b"".join(iter(lambda: os.read(0, PIECE), b""))
-    spool = ""
+    spool = stem = ""
+    umask = os.umask(0o077)
     try:
         with open(os.path.join(folder, "tap.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-            spool = json.load(file)["spool"]
-        os.umask(0o077)
+            found = json.load(file)["spool"]
+        if not isinstance(found, str) or not os.path.isabs(found):  # noqa: PTH117
+            raise ValueError("tap.json names no spool")
+        spool = found
         os.makedirs(spool, mode=0o700, exist_ok=True)  # noqa: PTH103
         stem = begin(spool, request)
         pipes = [os.pipe(), os.pipe()]
+        began_ns, started = time.time_ns(), time.monotonic_ns()
+        pid = os.fork()
     except Exception:  # noqa: BLE001 - the node needs its plugin despite any error
-        with contextlib.suppress(OSError):
-            lose(spool)
-        become(command, request)
-    began_ns, started = time.time_ns(), time.monotonic_ns()
-    pid = os.fork()
+        with contextlib.suppress(OSError, ValueError):
+            if stem:
+                os.unlink(f"{stem}.in")  # noqa: PTH108
+            if spool:
+                lose(spool)
+        become(command, request, umask)
     if not pid:
         for number, (_, ours) in enumerate(pipes, 1):
             os.dup2(ours, number)
         end_with_parent()
-        become(command, request)
+        become(command, request, umask)
     for _, theirs in pipes:
         os.close(theirs)
     outputs, status = relay(pid, pipes[0][0], pipes[1][0])
@@ -80,9 +90,12 @@ def original_environment() -> "dict[bytes, bytes]":
     return variables
 
 
-def become(command: "tuple[str, list[str], dict[bytes, bytes]]", request: bytes) -> "NoReturn":
+def become(
+    command: "tuple[str, list[str], dict[bytes, bytes]]", request: bytes, umask: int
+) -> "NoReturn":
     """Replace this process with the plugin, whose standard input is the request."""
     try:
+        os.umask(umask)
         stdin = os.memfd_create("request")
         position = 0
         while position < len(request):

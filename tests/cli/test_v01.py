@@ -379,6 +379,47 @@ def test_a_wrapped_plugin_runs_without_a_usable_spool(plugin: Path, tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize(
+    "instructions",
+    ['{"spool": ""}', '{"spool": 7}', '{"spool": "here"}', '{"spool": "/\\u0000"}', "[]"],
+)
+def test_broken_instructions_keep_no_plugin_from_running(
+    plugin: Path, spool: Path, tmp_path: Path, instructions: str
+) -> None:
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    (place,) = plugin.parent.rglob("tap.json")
+    place.write_text(instructions)
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    done = subprocess.run([plugin, "invoke"], input=request(), capture_output=True, cwd=cwd)
+    assert (done.returncode, json.loads(done.stdout)["plugin"]) == (4, "konfine")
+    assert list(cwd.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["os.fork", "open('/proc/self/environ')"])
+def test_a_plugin_runs_although_its_wrapper_fails(plugin: Path, spool: Path, fault: str) -> None:
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    (starter,) = (one for one in plugin.parent.rglob("*.py"))
+    text = starter.read_text()
+    if fault == "os.fork":
+        text = text.replace("os.fork()", "os.open('/nonexistent', 0)")
+    else:
+        text = text.replace("/proc/self/environ", "/proc/self/no")
+    starter.write_text(text)
+    assert call(plugin, request()).returncode == 4
+    assert [one.suffix for one in (spool / "konfine").iterdir()].count(".in") == (
+        fault != "os.fork"
+    )
+
+
+def test_a_wrapped_plugin_has_the_runtimes_umask(plugin: Path, spool: Path) -> None:
+    plugin.write_text("#!/bin/sh\numask\n")
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    done = subprocess.run([plugin, "invoke"], input=b"", capture_output=True, umask=0o027)
+    assert done.stdout == b"0027\n"
+    assert next((spool / "konfine").glob("*.in")).stat().st_mode & 0o777 == 0o600
+
+
 def test_a_plugin_hidden_by_another_program_is_reported(
     tmp_path: Path, spool: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -431,7 +472,7 @@ def test_recorded_requests_are_replayed_and_compared_with_a_golden(
     tapped: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     golden = tmp_path / "golden.json"
-    replay = ["replay", str(tapped), "--on-this-host", "--golden", str(golden)]
+    replay = ["replay", str(tapped), "--v01", "--on-this-host", "--golden", str(golden)]
     assert run([*replay, "--update-golden", "--", str(plugin)]) == 1
     capsys.readouterr()
     assert run([*replay, "--", str(plugin)]) == 0
@@ -504,7 +545,7 @@ def test_a_plugin_that_hangs_floods_or_answers_nonsense_fails_its_call(
     plugin = tmp_path / "bad"
     plugin.write_text(f"#!/bin/sh\n{text}\n")
     plugin.chmod(0o755)
-    options = ["--on-this-host", "--to", "2", "--format", "json"]
+    options = ["--v01", "--on-this-host", "--to", "2", "--format", "json"]
     assert run(["replay", str(tapped), *options, "--", str(plugin)]) == 1
     (one,) = json.loads(capsys.readouterr().out)["calls"]
     assert one["problem"] == problem
@@ -513,7 +554,8 @@ def test_a_plugin_that_hangs_floods_or_answers_nonsense_fails_its_call(
 def test_bad_arguments_of_such_a_replay_are_one_line(
     tapped: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    replay = ("replay", tapped, "--on-this-host")
+    replay = ("replay", tapped, "--v01", "--on-this-host")
+    (tmp_path / "large.json").write_text("1" * (257 << 10))
     (tmp_path / "bad.json").write_text("{")
     for arguments, words in (
         (("--", "/no/such"), "no such program"),
@@ -521,7 +563,24 @@ def test_bad_arguments_of_such_a_replay_are_one_line(
         (("--loop", "2", "--", plugin), "--loop has no effect"),
         (("--golden", tmp_path / "no", "--", plugin), "--update-golden writes it"),
         (("--config", tmp_path / "bad.json", "--", plugin), "not JSON"),
+        (("--config", tmp_path / "large.json", "--", plugin), "larger than 256 KiB"),
         (("--where", "ns:none", "--", plugin), "no selected event"),
         ((), "no plugin was given"),
     ):
         assert words in error_line(capsys, *replay, *arguments)
+    line = error_line(capsys, "replay", tapped, "--on-this-host", "--", plugin)
+    assert "--on-this-host is only valid with --v01" in line
+
+
+def test_half_a_surrogate_pair_is_replayed_with_a_configuration(
+    plugin: Path, spool: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    call(plugin, request().replace(SECRET.encode(), b"\\ud800"))
+    assert record(spool, file) == 0
+    assert run(["tap", "--unwrap", str(plugin)]) == 0
+    conf = tmp_path / "conf"
+    conf.write_text('{"a": "\\udfff"}')
+    options = ("--v01", "--on-this-host", "--config", conf, "--format")
+    for form in ("json", "text"):
+        assert "konfine" in printed(capsys, "replay", file, *options, form, "--", plugin)
