@@ -82,6 +82,9 @@ class KeyOrderApp(App[None], inherit_bindings=False):
 
     def _must_wait(self, key: events.Key) -> bool:
         """Return whether the key needs lines that have not been read yet."""
+        if not self.screen_stack:
+            # The app is ending.
+            return True
         if isinstance(self.focused, EventList):
             return self.narrower.is_beginning
         board = self.views.current if isinstance(self.focused, BoardLines) else None

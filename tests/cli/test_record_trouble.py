@@ -10,12 +10,10 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import pty
 import resource
 import signal
 import sqlite3
 import sys
-import termios
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,6 +31,7 @@ from tests.cli.writer_processes import (
     POLL,
     children,
     cmdline,
+    on_a_terminal,
     wait_for_end_of,
     writer_of,
 )
@@ -315,33 +314,21 @@ async def test_sigcont_resumes_a_stopped_record(tmp_path: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def on_a_terminal(path: Path, runtime: Runtime) -> AsyncIterator[tuple[Process, int]]:
+async def on_terminal(path: Path, runtime: Runtime) -> AsyncIterator[tuple[Process, int]]:
     """Yield a `record` that prints to its controlling terminal, and the terminal's master end."""
     await runtime.listen(path.with_name("s"))
-    master, slave = pty.openpty()
-    modes = termios.tcgetattr(slave)
-    modes[3] |= termios.TOSTOP
-    termios.tcsetattr(slave, termios.TCSANOW, modes)
-    process = await asyncio.create_subprocess_exec(
-        # Replaces itself by the command, with this controlling terminal.
-        *("setsid", "--ctty", sys.executable, "-m", "nri_scope", "record"),
-        *("--socket", str(path.with_name("s")), "-o", str(path), "--print", "text"),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    try:
+    options = ("--socket", path.with_name("s"), "-o", path, "--print", "text")
+    async with on_a_terminal(sys.executable, "-m", "nri_scope", "record", *options) as both:
         await runtime.wait_plugins(1)
-        yield process, master
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        yield both
 
 
 async def test_a_closed_terminal_ends_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
-    async with Runtime(setup()) as runtime, on_a_terminal(path, runtime) as (process, master):
+    async with (
+        Runtime(setup()) as runtime,
+        on_terminal(path, runtime) as (process, master),
+    ):
         (pid,) = children(process.pid)
         await start(runtime, 50)
         os.close(master)
@@ -355,7 +342,10 @@ async def test_tostop_does_not_stop_the_printing_process(tmp_path: Path) -> None
     """After `stty tostop`, terminals stop background processes that write to them."""
     path = tmp_path / "x.nriscope.db"
     printed = b""
-    async with Runtime(setup()) as runtime, on_a_terminal(path, runtime) as (process, master):
+    async with (
+        Runtime(setup()) as runtime,
+        on_terminal(path, runtime) as (process, master),
+    ):
         await start(runtime, 5)
         async with asyncio.timeout(PATIENCE):
             while printed.count(b"StartContainer") < 5:

@@ -29,7 +29,13 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
 from tests.cli.running import Running
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
-from tests.cli.writer_processes import wait_for_end_of, writer_of
+from tests.cli.writer_processes import (
+    children,
+    cmdline,
+    on_a_terminal,
+    wait_for_end_of,
+    writer_of,
+)
 from tests.replay.recordings import RECORDING
 from tests.runtime_emulation.scripts import is_running
 from tests.runtime_emulation.small_plugin import SmallPlugin
@@ -429,6 +435,46 @@ async def test_stop_signals_during_a_burst_lose_no_events(
     assert lost == 0
     # The last event may have reached the plugin without an answer.
     assert stored - answered in (0, 1)
+
+
+async def test_a_closed_terminal_ends_a_tap(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    command = (sys.executable, "-m", "nri_scope", "tap", "--socket", socket, "-o", file)
+    async with on_a_terminal(*command, "--", plugin) as (process, master):
+        await runtime.wait_plugins(1)
+        await create(runtime, 5)
+        (writer,) = [pid for pid in children(process.pid) if b"nri_scope.writer" in cmdline(pid)]
+        os.close(master)
+        async with asyncio.timeout(PATIENCE):
+            await process.wait()
+        await wait_for_end_of(writer)
+    assert accounted(file) == (5, 0)
+
+
+IN_THE_BACKGROUND = """
+import subprocess, sys
+process = subprocess.Popen(sys.argv[1:], process_group=0)
+sys.exit(process.wait())
+"""
+
+
+async def test_a_tap_in_the_background_of_a_terminal_ends_on_a_signal(
+    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
+) -> None:
+    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
+    command = (sys.executable, "-m", "nri_scope", "tap", "--socket", socket, "-o", file)
+    shell = (sys.executable, "-c", IN_THE_BACKGROUND)
+    async with on_a_terminal(*shell, *command, "--", plugin) as (process, master):
+        await runtime.wait_plugins(1)
+        await create(runtime, 5)
+        (tap,) = children(process.pid)
+        os.kill(tap, signal.SIGINT)
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == 0
+        os.close(master)
+    assert accounted(file) == (5, 0)
 
 
 async def test_a_thread_writes_if_no_process_can_be_started(

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the writer processes of running commands in /proc."""
+"""Find the writer processes of running commands in /proc, and run commands on a terminal."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import pty
+import termios
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests.runtime_emulation.scripts import is_running
@@ -46,3 +52,28 @@ async def writer_of(command: Running, *, other_than: int = 0) -> int:
                 if pid != other_than and any(one in cmdline(pid) for one in MODULES):
                     return pid
             await asyncio.sleep(POLL)
+
+
+@contextlib.asynccontextmanager
+async def on_a_terminal(*command: str | Path) -> AsyncIterator[tuple[Process, int]]:
+    """Run a command with a controlling terminal that stops background processes which write to it.
+
+    Yield its process, and the terminal's master end.
+    """
+    master, slave = pty.openpty()
+    modes = termios.tcgetattr(slave)
+    modes[3] |= termios.TOSTOP
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
+    process = await asyncio.create_subprocess_exec(
+        # Replaces itself by the command, with this controlling terminal.
+        *("setsid", "--ctty", *map(str, command)),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    try:
+        yield process, master
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 
 from nri_scope.cli import tui
 from nri_scope.filter import parse
@@ -481,3 +482,15 @@ async def test_only_marked_is_rejected_without_marks(view: str) -> None:
         await screen.press("*")
         await screen.shows("! no event is marked; m marks one")
         assert not screen.app.context.only_marked
+
+
+async def test_a_key_that_waits_for_lines_when_the_app_ends_is_dropped() -> None:
+    async with showing() as screen:
+        await screen.shows("1 of 34")
+        app = screen.app
+        app._held.append(events.Key("x", "x"))
+        # As while Textual removes the screens of an app that ends.
+        stack, app._screen_stacks[app._current_mode] = app._screen_stack, []
+        await app._handle_held()
+        app._screen_stacks[app._current_mode] = stack
+        assert app._held
