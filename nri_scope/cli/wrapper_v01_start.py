@@ -7,6 +7,7 @@ status are passed on. If nothing can be spooled, the plugin runs nevertheless.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import selectors
@@ -131,13 +132,17 @@ def begin(spool: str, request: bytes) -> str:
     for number in range(10):
         stem = os.path.join(spool, f"{os.getpid()}-{number}")  # noqa: PTH118
         with contextlib.suppress(FileExistsError):
-            write(f"{stem}.in", request)
+            # Open and locked until this process ends: the recorder leaves the group alone.
+            write(f"{stem}.in", request, stays_locked=True)
             return stem
     raise OSError("no free name")
 
 
 def lose(spool: str) -> None:
     """Count a request that is not spooled."""
+    with contextlib.suppress(FileExistsError):
+        # Its time is that of the first one.
+        write(os.path.join(spool, "lost.from"), b"")  # noqa: PTH118
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     file = os.open(os.path.join(spool, "lost"), flags, 0o600)  # noqa: PTH118
     if os.fstat(file).st_size < CAPTURED_MAX[1]:
@@ -145,10 +150,14 @@ def lose(spool: str) -> None:
     os.close(file)
 
 
-def write(path: str, content: bytes) -> None:
-    """Write a new file; remove it if that fails."""
+def write(path: str, content: bytes, *, stays_locked: bool = False) -> None:
+    """Write a new file; remove it if that fails. ``stays_locked``: neither unlock nor close it."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
+        if stays_locked:
+            # Some file systems cannot lock.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         position = 0
         while position < len(content):
             position += os.write(file, content[position:])
@@ -156,7 +165,8 @@ def write(path: str, content: bytes) -> None:
         os.unlink(path)  # noqa: PTH108
         raise
     finally:
-        os.close(file)
+        if not stays_locked:
+            os.close(file)
 
 
 def relay(pid: int, stdout: int, stderr: int) -> "tuple[dict[int, bytearray], int]":
@@ -179,7 +189,8 @@ def relay(pid: int, stdout: int, stderr: int) -> "tuple[dict[int, bytearray], in
                 waiting.unregister(descriptor)
                 del open_ones[descriptor]
                 continue
-            captured[number] += piece[: max(0, CAPTURED_MAX[number] - len(captured[number]))]
+            # One byte more than the maximum shows that there was more.
+            captured[number] += piece[: CAPTURED_MAX[number] + 1 - len(captured[number])]
             with contextlib.suppress(OSError):
                 while piece:
                     piece = piece[os.write(number, piece) :]
@@ -201,14 +212,16 @@ def complete(
     stem: str, outputs: "dict[int, bytearray]", status: int, began_ns: int, took_ns: int
 ) -> None:
     """Write the rest of an invocation's files; the last one makes it complete."""
-    write(f"{stem}.out", bytes(outputs[1]))
+    write(f"{stem}.out", bytes(outputs[1][: CAPTURED_MAX[1]]))
     if outputs[2]:
-        write(f"{stem}.err", bytes(outputs[2]))
+        write(f"{stem}.err", bytes(outputs[2][: CAPTURED_MAX[2]]))
     facts = {
         "status": os.waitstatus_to_exitcode(status),
         "began_ns": began_ns,
         "took_ns": took_ns,
         "held_ns": time.monotonic_ns() - BEGAN - took_ns,
+        # The sum of the descriptors whose output is longer than what is spooled.
+        "cut": sum(number for number, each in outputs.items() if len(each) > CAPTURED_MAX[number]),
     }
     write(f"{stem}.v1", json.dumps(facts).encode())
 

@@ -185,7 +185,13 @@ class _Run:
         if self._options.spool is None:
             yield
             return
-        spool = SpoolRecorder(self._options.spool, writer, self._say, lambda: writer.waiting_bytes)
+        spool = SpoolRecorder(
+            self._options.spool,
+            writer,
+            self._say,
+            lambda: writer.waiting_bytes,
+            writer.processed,
+        )
         reading = asyncio.create_task(spool.run())
         try:
             yield

@@ -65,6 +65,7 @@ if [ "$#" -lt {most} ]; then
     fi
     {rm} -f "$name.in" "$name.out"
 fi
+[ -e lost.from ] || true >lost.from
 printf x >>lost
 exit 0
 """

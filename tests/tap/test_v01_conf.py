@@ -132,11 +132,13 @@ def test_what_cannot_be_spooled_is_answered_and_counted(conf: Path, spool: Path)
     folder = spool / "nri-scope"
     answer = call(conf, b"x" * (2 << 20))
     assert answer.endswith(b"}\n")
-    assert files(folder) == {"lost"}
+    assert files(folder) == {"lost", "lost.from"}
+    began_ns = (folder / "lost.from").stat().st_mtime_ns
     for number in range(v01_conf.REQUESTS_MAX):
         (folder / f"{number}.in").touch()
     assert call(conf) == answer
     assert (folder / "lost").read_bytes() == b"xx"
+    assert (folder / "lost.from").stat().st_mtime_ns == began_ns
     assert len(list(folder.glob("*.v1"))) == 0
 
 
