@@ -16,6 +16,7 @@ from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcErr
 from nri_scope.nri.events import Event, events_in
 from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
+from nri_scope.nri.v01_conf import PROGRAM
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
@@ -26,7 +27,7 @@ from nri_scope.writer.supervisor import WriterProcess
 
 from .logger import Logger, SessionReport
 from .service import LoggerService
-from .v01_spool import PROGRAM, SpoolRecorder, check_spool
+from .v01_spool import SpoolRecorder, check_spool
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter

@@ -61,8 +61,6 @@ is a process with its number, which may be another one. The recording plugin tak
 _UNUSABLE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EIO)
 _REQUEST, _RESULT, _ERRORS, _COMPLETE = ".in", ".out", ".err", ".v1"
 _LOST, _LOST_FROM = "lost", "lost.from"
-PROGRAM = "nri-scope-v01"
-"""File name of the recording plugin, in the spool."""
 FAILED = 2
 """google.rpc.Code (UNKNOWN) of an invocation after which the client ends the chain."""
 CUT = 15

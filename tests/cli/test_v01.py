@@ -325,8 +325,10 @@ def test_a_wrapped_plugin_answers_as_before_and_is_recorded(
     assert [one["tap"]["metadata"][0]["exit-status"] for one in found] == ["4", "3", "0", "-9", "0"]
     assert [one["event"].get("status_message", "") for one in found] == [
         *("", "no luck", "its output is not a JSON object", "it wrote no result"),
-        "its output is not a JSON object",
+        "only the first 4,194,304 bytes of its result are recorded",
     ]
+    assert found[4]["tap"]["metadata"][1] == {"cut": "result"}
+    assert "error 15: only the first 4,194,304 bytes" in printed(capsys, "log", file)
     assert found[0]["request"] == json.loads(request())
     assert found[0]["reply"]["metadata"] == {"k": "v"}
     assert found[0]["printed"][0]["text"] == "called with invoke and x"
@@ -353,6 +355,11 @@ def test_a_killed_wrapper_takes_the_plugin_with_it(
         process.stdin.close()
         while not pids.exists() or not pids.read_text().endswith("\n"):
             time.sleep(0.01)
+        (entry,) = (spool / "konfine").glob("*.in")
+        os.utime(entry, ns=(10**18, 10**18))
+        # While it runs, it is locked, and no matter how old.
+        assert record(spool, file) == 0
+        assert entry.exists()
         process.send_signal(signal.SIGKILL)
     number = int(pids.read_text())
     while (
@@ -360,8 +367,6 @@ def test_a_killed_wrapper_takes_the_plugin_with_it(
         and " Z " not in Path(f"/proc/{number}/stat").read_text()
     ):
         time.sleep(0.01)
-    (entry,) = (spool / "konfine").glob("*.in")
-    os.utime(entry, ns=(10**18, 10**18))
     assert record(spool, file) == 0
     shown = json.loads(printed(capsys, "show", file, "1", "--format", "json"))
     assert "before it had spooled the whole" in shown["event"]["status_message"]
