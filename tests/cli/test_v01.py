@@ -21,11 +21,15 @@ from nri_scope.logger.run import RecordOptions
 from nri_scope.logger.v01_spool import locked_folder
 from nri_scope.nri.v01_conf import parse_conf
 from nri_scope.recording.reader import Recording
+from nri_scope.replay import v01
 from nri_scope.tap import v01_conf
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
+from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text.styled_line import text_of
+from nri_scope.tui.widgets.messages import SetFilter
 from tests.replay.recordings import RECORDING
+from tests.tui.boards import showing
 from tests.tui.detail.test_tab_lines import a_row
 
 SECRET = "hunter2-hunter2"
@@ -140,7 +144,7 @@ def test_all_views_of_a_recording_show_the_calls(
 ) -> None:
     assert "recorded 4 events in 1 session" in capsys.readouterr().err
     text = printed(capsys, "log", recorded)
-    assert "session 1: nri-scope on unknown runtime, NRI 0.1" in text
+    assert "session 1: nri-scope on unknown runtime, NRI 0.1, from" in text
     assert "Invoke/delete        shop/web/app" in text
     assert "Invoke                 malformed request, kept raw" in text
     shown = json.loads(printed(capsys, "show", recorded, "2", "--format", "json"))
@@ -336,6 +340,39 @@ def test_a_wrapped_plugin_answers_as_before_and_is_recorded(
     assert run(["tap", "--unwrap", str(plugin)]) == 0
     assert plugin.read_text() == PLUGIN
     assert [one.name for one in plugin.parent.iterdir()] == ["konfine"]
+
+
+@pytest.fixture
+def failed(plugin: Path, spool: Path, file: Path) -> Path:
+    """A recording of a wrapped plugin whose calls fail."""
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    for state, number in (("create", 1), ("create", 2), ("delete", 3), ("create", 4)):
+        call(plugin, request(f"c-fail{number}" if number < 4 else "c-flood", state))
+    assert record(spool, file) == 0
+    return file
+
+
+def test_failed_calls_are_a_finding(
+    failed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(capsys, "report", failed, "-o", tmp_path / "r.md")
+    report = (tmp_path / "r.md").read_text()
+    assert "- runtime: unknown runtime, NRI 0.1\n" in report
+    assert "**problem** `konfine: Invoke/create failed: no luck` (events 1 and 2)" in report
+    assert "**warning** `konfine: Invoke/delete failed: no luck` (event 3)" in report
+    assert report.count("failed:") == 2
+    (place,) = [line for line in report.splitlines() if line.startswith("| `konfine`")]
+    assert place.endswith("| no deadline |")
+
+
+async def test_the_terminal_interface_counts_the_calls_of_a_plugin(failed: Path) -> None:
+    async with showing(failed, PluginBoard) as shown:
+        (line,) = [line for line in shown.screen if line.startswith("> konfine")]
+        cells = line.split()
+        # Calls, not ok, changes.
+        assert (cells[2], cells[-2:]) == ("4", ["4", "0"])
+        await shown.press("enter")
+        assert shown.last(SetFilter).text == "plugin:konfine"
 
 
 def test_a_killed_wrapper_takes_the_plugin_with_it(
@@ -557,7 +594,11 @@ def test_a_plugin_that_hangs_floods_or_answers_nonsense_fails_its_call(
 
 
 def test_bad_arguments_of_such_a_replay_are_one_line(
-    tapped: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tapped: Path,
+    plugin: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     replay = ("replay", tapped, "--v01", "--on-this-host")
     (tmp_path / "large.json").write_text("1" * (257 << 10))
@@ -573,6 +614,16 @@ def test_bad_arguments_of_such_a_replay_are_one_line(
         ((), "no plugin was given"),
     ):
         assert words in error_line(capsys, *replay, *arguments)
+    with monkeypatch.context() as patch:
+        patch.setattr(v01, "GOLDEN_MAX", 600)
+        golden = tmp_path / "golden.json"
+        for kept in (("--golden", golden, "--update-golden"), ("--format", "json")):
+            assert run([str(each) for each in (*replay, *kept, "--", plugin)]) == 2
+            assert "have more than 600 B" in capsys.readouterr().err
+        assert not golden.exists()
+        # Without either, no result is kept.
+        assert run([str(each) for each in (*replay, "--", plugin)]) == 1
+        capsys.readouterr()
     line = error_line(capsys, "replay", tapped, "--on-this-host", "--", plugin)
     assert "--on-this-host is only valid with --v01" in line
 
