@@ -53,6 +53,7 @@ def perform(options: Options, given: dict[str, str]) -> bool:
     as_json = options["output_format"] == "json"
     results: list[v01.PluginResult] = []
     calls = failed = kept_bytes = 0
+    is_well = False
     with Output() as output, Recording.open(options["file"]) as recording:
         for call in v01.requests(recording, selection, conf):
             one = v01.invoke(command, environment, call)

@@ -139,7 +139,10 @@ class PluginSpool:
             code, words = FAILED, "the process ended before it had spooled the whole invocation"
         elif facts.get("cut", 0) & 1:
             metadata.append(("cut", "result"))
-            code, words = CUT, f"only the first {len(result or b''):,} bytes of its result are recorded"
+            code, words = (
+                CUT,
+                f"only the first {len(result or b''):,} bytes of its result are recorded",
+            )
         else:
             words = invocation.result_problem(result or b"")
             code = FAILED if words else 0
