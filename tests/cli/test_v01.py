@@ -395,9 +395,9 @@ def test_a_killed_wrapper_takes_the_plugin_with_it(
         (entry,) = (spool / "konfine").glob("*.in")
         os.utime(entry, ns=(10**18, 10**18))
         # While it runs, it is locked, and no matter how old.
-        assert record(spool, file) == 0
-        assert entry.exists()
+        meanwhile = record(spool, file), entry.exists()
         process.send_signal(signal.SIGKILL)
+    assert meanwhile == (0, True)
     number = int(pids.read_text())
     while (
         Path(f"/proc/{number}/stat").exists()
@@ -452,6 +452,7 @@ def test_a_plugin_runs_although_its_wrapper_fails(plugin: Path, spool: Path, fau
     assert [one.suffix for one in (spool / "konfine").iterdir()].count(".in") == (
         fault != "os.fork"
     )
+    assert (spool / "konfine" / "lost.from").exists() == (fault == "os.fork")
 
 
 def test_a_wrapped_plugin_has_the_runtimes_umask(plugin: Path, spool: Path) -> None:

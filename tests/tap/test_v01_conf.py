@@ -202,7 +202,7 @@ def test_a_list_that_has_the_recording_plugin_is_refused(conf: Path, spool: Path
     listed = conf.read_text()
     uninstall(conf)
     conf.write_text(listed)
-    with pytest.raises(UsageError, match=f"already lists {spool}/nri-scope-v01"):
+    with pytest.raises(UsageError, match=r"already lists .*/nri-scope-v01"):
         install(conf, spool)
     assert conf.read_text() == listed
     assert not spool.exists()
@@ -280,7 +280,7 @@ def test_the_program_stays_while_a_call_runs(
     install(conf, spool)
     monkeypatch.setattr(v01_conf, "QUIET_S", 10.0)
     monkeypatch.setattr(v01_conf, "QUIET_WAIT_S", 0.05)
-    with pytest.raises(UsageError, match="a running call of NRI 0.1 may still need"):
+    with pytest.raises(UsageError, match=r"a running call of NRI 0\.1 may still need"):
         v01_conf.uninstall(conf, is_busy=lambda: True)
     assert conf.read_text() == TEXT
     assert (spool / "nri-scope-v01").exists()
