@@ -129,7 +129,8 @@ def demo_pace(events: Sequence[Stored], speed: float) -> tuple[Pace, float]:
 async def _start_record(socket: Path, file: Path, *, prints: bool) -> asyncio.subprocess.Process:
     # -P: a module in the current folder must not shadow one of nri_scope.
     arguments = ["-P", "-m", "nri_scope", "record", "--socket", str(socket), "-o", str(file)]
-    arguments += ["--once", *(["--print", "text"] if prints else [])]
+    # The demonstration must not read this host's spool.
+    arguments += ["--once", "--spool", "", *(["--print", "text"] if prints else [])]
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *arguments,

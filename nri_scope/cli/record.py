@@ -46,7 +46,7 @@ class Options(TypedDict):
     wait: bool
     validate: bool
     redact: Rules | None
-    spool: Path | None
+    spool: str | None
 
 
 @click.command()
@@ -96,10 +96,9 @@ class Options(TypedDict):
 @click.option("--wait", is_flag=True, help="Wait for the socket if it does not exist yet.")
 @click.option(
     "--spool",
-    type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Also record the requests of NRI 0.1 in this spool, which `v01 install` makes.  "
-    "[default: /var/lib/nri-scope/v01 if it exists]",
+    help="Also record the requests of NRI 0.1 in this spool, which `v01 install` makes; "
+    "'' for none.  [default for `record`: /var/lib/nri-scope/v01 if it exists]",
 )
 @click.option(
     "--print",
@@ -154,6 +153,7 @@ def command(
     contains tokens in place of secrets.
     """
     from nri_scope.logger.background_output import Background
+    from nri_scope.logger.default_file import V01_SPOOL
     from nri_scope.logger.run import record
 
     if print_format:
@@ -165,6 +165,8 @@ def command(
         chosen = replace(
             record_options(options, where), keep_connected=keep_connected, metrics=metrics
         )
+        if options["spool"] is None and os.path.isdir(V01_SPOOL):  # noqa: PTH112
+            chosen = replace(chosen, spool=V01_SPOOL, is_spool_default=True)
         record(chosen, notices.put, print_format or "")
     finally:
         notices.close()
@@ -172,7 +174,7 @@ def command(
 
 def record_options(options: Options, where: Filter | None = None) -> RecordOptions:
     """Convert command-line options to those of the recorder."""
-    from nri_scope.logger.default_file import V01_SPOOL, default_path
+    from nri_scope.logger.default_file import default_path
     from nri_scope.logger.run import RecordOptions
     from nri_scope.plugin import Identity
 
@@ -190,5 +192,5 @@ def record_options(options: Options, where: Filter | None = None) -> RecordOptio
         wait=options["wait"],
         validate=options["validate"],
         redact=redact,
-        spool=options["spool"] or (V01_SPOOL if os.path.isdir(V01_SPOOL) else None),  # noqa: PTH112,
+        spool=Path(options["spool"]) if options["spool"] else None,
     )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from nri_scope.errors import UsageError
+
 from .chain_options import chain_options, emulation_options
 from .params import (
     ANY_PATH,
@@ -166,7 +168,9 @@ def command(context: click.Context, /, **options: Unpack[Options]) -> None:
 
     Exit status: 0 all replies are valid, or match the golden; 1 otherwise; 2 an error occurred.
     """
-    if options["v01"] or options["on_this_host"]:
+    if options["on_this_host"] and not options["v01"]:
+        raise UsageError("--on-this-host is only valid with --v01", "add --v01, or leave it out")
+    if options["v01"]:
         from . import replay_v01
 
         if not replay_v01.perform(options, given_options(context)):

@@ -13,7 +13,7 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.invocation import BINARY_PATH
 from nri_scope.nri.plain import Plain, json_or_malformed
 from nri_scope.nri.v01_conf import SIZE_MAX
-from nri_scope.recording.display import duration, many
+from nri_scope.recording.display import duration, many, size
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import SCHEMA_VERSION, to_json
 from nri_scope.replay import v01
@@ -52,16 +52,26 @@ def perform(options: Options, given: dict[str, str]) -> bool:
     )
     as_json = options["output_format"] == "json"
     results: list[v01.PluginResult] = []
+    calls = failed = kept_bytes = 0
     is_well = False
     with Output() as output, Recording.open(options["file"]) as recording:
         for call in v01.requests(recording, selection, conf):
-            results.append(v01.invoke(command, environment, call))
+            one = v01.invoke(command, environment, call)
+            calls += 1
+            failed += bool(one.problem)
+            if as_json or golden_path is not None:
+                results.append(one)
+                kept_bytes += len(call.request) + len(one.result) + len(one.errors)
+                if kept_bytes > v01.GOLDEN_MAX:
+                    raise UsageError(
+                        f"the requests and results have more than {size(v01.GOLDEN_MAX)}",
+                        "select fewer events, for example with --to",
+                    )
             if not as_json:
-                for line in _lines(results[-1]):
+                for line in _lines(one):
                     output.line(safe(line, output.width))
                 output.flush()
         differing = [] if golden is None else list(v01.differences(golden, results))
-        failed = [one for one in results if one.problem]
         is_well = not differing if golden is not None else not failed
         if golden_path is not None and updates:
             v01.save_golden(golden_path, results)
@@ -71,7 +81,7 @@ def perform(options: Options, given: dict[str, str]) -> bool:
         output.line("")
         for line in differing:
             output.line(safe(line, output.width))
-        output.line(f"{many(len(results), 'call')}, {len(failed)} failed")
+        output.line(f"{many(calls, 'call')}, {failed} failed")
         if golden_path is not None:
             shown = safe(str(golden_path))
             if updates:
@@ -111,7 +121,8 @@ def _conf(files: tuple[str, ...]) -> bytes | None:
         try:
             with Path(path).open("rb") as file:
                 content = file.read(SIZE_MAX + 1)
-            json.loads(content)
+            if len(content) <= SIZE_MAX:
+                json.loads(content)
         except OSError as error:
             words = (error.strerror or str(error)).lower()
             raise UsageError(f"--config {path}: {words}", "name a readable file") from error

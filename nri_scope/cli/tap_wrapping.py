@@ -16,6 +16,8 @@ from nri_scope.errors import UsageError
 from nri_scope.logger.default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, V01_SPOOL
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.nri.invocation import BINARY_PATH, TYPE
+from nri_scope.recording.trusted_location import private_place
+from nri_scope.tap.replaced_file import usage_errors
 from nri_scope.tap.wrapper import Places, State, unwrap, wrap
 
 from .params import say
@@ -60,7 +62,9 @@ def _wrap_v01(plugin: Path, options: Options) -> None:
         )
     if not TYPE.fullmatch(plugin.name):
         raise UsageError(f"{plugin.name!r} is not the name of a plugin", "rename its file")
-    spool = Path(options["v01"] or V01_SPOOL).absolute()
+    with usage_errors(plugin):
+        spool = private_place(Path(options["v01"] or V01_SPOOL), "name another --v01")
+        private_place(spool / plugin.name, "name another --v01")
     starter = files("nri_scope.cli").joinpath("wrapper_v01_start.py").read_bytes()
     instructions = json.dumps({"spool": str(spool / plugin.name)}).encode()
     wrap(plugin, starter, instructions, any_name=True)

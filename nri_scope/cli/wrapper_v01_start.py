@@ -7,6 +7,7 @@ status are passed on. If nothing can be spooled, the plugin runs nevertheless.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import selectors
@@ -39,27 +40,37 @@ def main() -> None:
         # Resolve a relative link from the plugin's former folder.
         plugins = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
         program = os.path.join(plugins, os.readlink(original))  # noqa: PTH115, PTH118
-    command = (program, [place, *arguments], original_environment())
+    try:
+        environment = original_environment()
+    except OSError:
+        environment = dict(os.environb)
+    command = (program, [place, *arguments], environment)
     request = b"".join(iter(lambda: os.read(0, PIECE), b""))
-    spool = ""
+    spool = stem = ""
+    umask = os.umask(0o077)
     try:
         with open(os.path.join(folder, "tap.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-            spool = json.load(file)["spool"]
-        os.umask(0o077)
+            found = json.load(file)["spool"]
+        if not isinstance(found, str) or not os.path.isabs(found):  # noqa: PTH117
+            raise ValueError("tap.json names no spool")
+        spool = found
         os.makedirs(spool, mode=0o700, exist_ok=True)  # noqa: PTH103
         stem = begin(spool, request)
         pipes = [os.pipe(), os.pipe()]
+        began_ns, started = time.time_ns(), time.monotonic_ns()
+        pid = os.fork()
     except Exception:  # noqa: BLE001 - the node needs its plugin despite any error
-        with contextlib.suppress(OSError):
-            lose(spool)
-        become(command, request)
-    began_ns, started = time.time_ns(), time.monotonic_ns()
-    pid = os.fork()
+        with contextlib.suppress(OSError, ValueError):
+            if stem:
+                os.unlink(f"{stem}.in")  # noqa: PTH108
+            if spool:
+                lose(spool)
+        become(command, request, umask)
     if not pid:
         for number, (_, ours) in enumerate(pipes, 1):
             os.dup2(ours, number)
         end_with_parent()
-        become(command, request)
+        become(command, request, umask)
     for _, theirs in pipes:
         os.close(theirs)
     outputs, status = relay(pid, pipes[0][0], pipes[1][0])
@@ -80,9 +91,12 @@ def original_environment() -> "dict[bytes, bytes]":
     return variables
 
 
-def become(command: "tuple[str, list[str], dict[bytes, bytes]]", request: bytes) -> "NoReturn":
+def become(
+    command: "tuple[str, list[str], dict[bytes, bytes]]", request: bytes, umask: int
+) -> "NoReturn":
     """Replace this process with the plugin, whose standard input is the request."""
     try:
+        os.umask(umask)
         stdin = os.memfd_create("request")
         position = 0
         while position < len(request):
@@ -118,13 +132,17 @@ def begin(spool: str, request: bytes) -> str:
     for number in range(10):
         stem = os.path.join(spool, f"{os.getpid()}-{number}")  # noqa: PTH118
         with contextlib.suppress(FileExistsError):
-            write(f"{stem}.in", request)
+            # Open and locked until this process ends: the recorder leaves the group alone.
+            write(f"{stem}.in", request, stays_locked=True)
             return stem
     raise OSError("no free name")
 
 
 def lose(spool: str) -> None:
     """Count a request that is not spooled."""
+    with contextlib.suppress(FileExistsError):
+        # Its time is that of the first one.
+        write(os.path.join(spool, "lost.from"), b"")  # noqa: PTH118
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     file = os.open(os.path.join(spool, "lost"), flags, 0o600)  # noqa: PTH118
     if os.fstat(file).st_size < CAPTURED_MAX[1]:
@@ -132,10 +150,14 @@ def lose(spool: str) -> None:
     os.close(file)
 
 
-def write(path: str, content: bytes) -> None:
-    """Write a new file; remove it if that fails."""
+def write(path: str, content: bytes, *, stays_locked: bool = False) -> None:
+    """Write a new file; remove it if that fails. ``stays_locked``: neither unlock nor close it."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
+        if stays_locked:
+            # Some file systems cannot lock.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         position = 0
         while position < len(content):
             position += os.write(file, content[position:])
@@ -143,7 +165,8 @@ def write(path: str, content: bytes) -> None:
         os.unlink(path)  # noqa: PTH108
         raise
     finally:
-        os.close(file)
+        if not stays_locked:
+            os.close(file)
 
 
 def relay(pid: int, stdout: int, stderr: int) -> "tuple[dict[int, bytearray], int]":
@@ -166,7 +189,8 @@ def relay(pid: int, stdout: int, stderr: int) -> "tuple[dict[int, bytearray], in
                 waiting.unregister(descriptor)
                 del open_ones[descriptor]
                 continue
-            captured[number] += piece[: max(0, CAPTURED_MAX[number] - len(captured[number]))]
+            # One byte more than the maximum shows that there was more.
+            captured[number] += piece[: CAPTURED_MAX[number] + 1 - len(captured[number])]
             with contextlib.suppress(OSError):
                 while piece:
                     piece = piece[os.write(number, piece) :]
@@ -188,14 +212,16 @@ def complete(
     stem: str, outputs: "dict[int, bytearray]", status: int, began_ns: int, took_ns: int
 ) -> None:
     """Write the rest of an invocation's files; the last one makes it complete."""
-    write(f"{stem}.out", bytes(outputs[1]))
+    write(f"{stem}.out", bytes(outputs[1][: CAPTURED_MAX[1]]))
     if outputs[2]:
-        write(f"{stem}.err", bytes(outputs[2]))
+        write(f"{stem}.err", bytes(outputs[2][: CAPTURED_MAX[2]]))
     facts = {
         "status": os.waitstatus_to_exitcode(status),
         "began_ns": began_ns,
         "took_ns": took_ns,
         "held_ns": time.monotonic_ns() - BEGAN - took_ns,
+        # The sum of the descriptors whose output is longer than what is spooled.
+        "cut": sum(number for number, each in outputs.items() if len(each) > CAPTURED_MAX[number]),
     }
     write(f"{stem}.v1", json.dumps(facts).encode())
 

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcErr
 from nri_scope.nri.events import Event, events_in
 from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
+from nri_scope.nri.v01_conf import PROGRAM
 from nri_scope.nri.versions import NriVersion, has_failure_policy
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.endpoint import with_hint
@@ -65,6 +66,8 @@ class RecordOptions:
     """Rules for redaction before events are written; None for no redaction."""
     spool: Path | None = None
     """Spool of NRI 0.1 to record, too; None for none."""
+    is_spool_default: bool = False
+    """Whether it was not named: it is left out, with a warning, if it cannot be recorded."""
 
 
 def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
@@ -84,11 +87,23 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
 
         # Before anything is created, so that an error has no effect.
         metrics = FirstReading.of(options.metrics)
-    if options.spool is not None:
-        check_spool(options.spool)
+    options = _with_spool(options, say)
     running = _Run(options, say, print_format, metrics)
     prepare_process()
     run(running.main())
+
+
+def _with_spool(options: RecordOptions, say: Callable[[str], None]) -> RecordOptions:
+    """Check the spool of NRI 0.1. Raises UsageError if a named one cannot be recorded."""
+    if options.spool is None:
+        return options
+    try:
+        return replace(options, spool=check_spool(options.spool))
+    except UsageError as error:
+        if not options.is_spool_default:
+            raise
+        say(f"warning: requests of NRI 0.1 are not recorded: {error}")
+        return replace(options, spool=None)
 
 
 class _Run:
@@ -172,7 +187,13 @@ class _Run:
         if self._options.spool is None:
             yield
             return
-        spool = SpoolRecorder(self._options.spool, writer, self._say, lambda: writer.waiting_bytes)
+        spool = SpoolRecorder(
+            self._options.spool,
+            writer,
+            self._say,
+            lambda: writer.waiting_bytes,
+            writer.processed,
+        )
         reading = asyncio.create_task(spool.run())
         try:
             yield
@@ -195,11 +216,18 @@ class _Run:
             options.identity,
             unix_socket(options.socket),
             failure_policy=FailurePolicy(keep_connected=options.keep_connected),
-            wait=options.wait or options.spool is not None,
+            wait=options.wait or self._has_v01(),
             once=options.once,
             on_end=self._on_end,
             on_wait=self._on_wait,
         )
+
+    def _has_v01(self) -> bool:
+        """Return whether a runtime without NRI's socket may be recorded by its spool."""
+        spool = self._options.spool
+        if spool is None:
+            return False
+        return not self._options.is_spool_default or (spool / PROGRAM).exists()
 
     async def _serve(self, service: LoggerService) -> None:
         try:

@@ -4,8 +4,12 @@
 The spool has a folder for each plugin. An invocation is a group of files there: ``PID-N.in`` is the
 request, ``.out`` the result, and ``.err`` the plugin's standard error. ``.v1``, written last, makes
 the group complete; that of a wrapped plugin contains its exit status and times as JSON. 1 is the
-version of this format. The time of an invocation is that of its files. Each byte of ``lost`` is a
-request that was not spooled.
+version of this format. The time of an invocation is that of its files. A wrapped plugin's request
+is locked while the plugin runs. Each byte of ``lost`` is a request that was not spooled; the first
+one has the time of ``lost.from``, the last one that of ``lost``.
+
+A group is removed after the writer has committed it, so that a recorder that was killed loses no
+invocation; the next one may record the newest again.
 """
 
 from __future__ import annotations
@@ -13,10 +17,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, monotonic_ns, time_ns
@@ -26,6 +32,7 @@ from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri import invocation
 from nri_scope.recorder.sink import PrintSink
 from nri_scope.recording.display import many
+from nri_scope.recording.trusted_location import private_place
 
 POLL_S = 0.25
 """Seconds between two looks into the spool."""
@@ -43,14 +50,22 @@ NAMES_MAX = 20_000
 fewer."""
 LINES_MAX = 1_000
 """Maximum number of recorded lines of one invocation's standard error."""
+CONFIRM_S = 0.02
+"""Seconds between two looks at the end whether the writer has committed everything."""
 ABANDONED_NS = 2 * 10**9
 """Age of an incomplete group above which its process is checked."""
+UNLOCKED_NS = 60 * 10**9
+"""Age of an incomplete group that no process has locked above which it is abandoned, even if there
+is a process with its number, which may be another one. The recording plugin takes 2 ms."""
 
 _UNUSABLE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EIO)
 _REQUEST, _RESULT, _ERRORS, _COMPLETE = ".in", ".out", ".err", ".v1"
-_LOST = "lost"
+_LOST, _LOST_FROM = "lost", "lost.from"
 FAILED = 2
 """google.rpc.Code (UNKNOWN) of an invocation after which the client ends the chain."""
+CUT = 15
+"""google.rpc.Code (DATA_LOSS) of an invocation whose result was not spooled as a whole: whether the
+client accepted it is unknown."""
 NOT_SPOOLED = "the spool of NRI 0.1 was full, or could not be written"
 
 
@@ -74,7 +89,9 @@ class PluginSpool:
     foreign: int = 0
     """Number of invocations in a format of another version."""
     recorded: set[str] = field(default_factory=set)
-    """Names of recorded groups that could not be removed."""
+    """Names of groups that were read, and are not removed yet."""
+    trouble: str = ""
+    """Why a recorded group could not be removed."""
 
     def waiting(self) -> list[str]:
         """Return the names, without suffix, of the groups to read, oldest first."""
@@ -87,6 +104,7 @@ class PluginSpool:
         self.foreign = sum(
             name.rpartition(".v")[2].isdecimal() and not name.endswith(_COMPLETE) for name in names
         )
+        self._remove_leftovers(names)
         ready: list[tuple[int, str]] = []
         for name in names:
             stem = name.removesuffix(_REQUEST)
@@ -102,11 +120,15 @@ class PluginSpool:
         return [stem for _, stem in sorted(ready)]
 
     def read(self, stem: str) -> Invoked:
-        """Return a group."""
+        """Return a group. Raises FileNotFoundError if it has no request any more, and OSError."""
         at_ns = self._time(stem + _REQUEST)
         request, result = self._read(stem + _REQUEST), self._read(stem + _RESULT)
         complete = self._read(stem + _COMPLETE)
         facts = _facts(complete or b"")
+        printed = (self._read(stem + _ERRORS) or b"").decode(errors="replace").splitlines()
+        metadata = [("exit-status", str(facts["status"]))] if "status" in facts else []
+        if facts.get("cut", 0) & 2 or len(printed) > LINES_MAX:
+            metadata.append(("cut", "stderr"))
         took_ns = facts.get("took_ns")
         if took_ns is None:
             took_ns = max(0, self._time(stem + _COMPLETE) - at_ns) if complete is not None else 0
@@ -115,11 +137,16 @@ class PluginSpool:
             request, code, words = b"", FAILED, "the request is not a readable file"
         elif complete is None:
             code, words = FAILED, "the process ended before it had spooled the whole invocation"
+        elif facts.get("cut", 0) & 1:
+            metadata.append(("cut", "result"))
+            code, words = (
+                CUT,
+                f"only the first {len(result or b''):,} bytes of its result are recorded",
+            )
         else:
             words = invocation.result_problem(result or b"")
             code = FAILED if words else 0
         subject = invocation.parse_request(request)
-        status = facts.get("status", 0)
         call = CapturedCall(
             wall_ns=facts.get("began_ns", at_ns),
             mono_ns=max(0, monotonic_ns() - (time_ns() - at_ns)),
@@ -132,37 +159,45 @@ class PluginSpool:
             timeout_ns=0,
             service=invocation.SERVICE,
             held_ns=None if facts.get("held_ns") is None else max(0, facts["held_ns"]),
-            metadata=(("exit-status", str(status)),) if "status" in facts else (),
+            metadata=tuple(metadata),
         )
-        errors = (self._read(stem + _ERRORS) or b"").decode(errors="replace").splitlines()
         version = subject.version if subject is not None else ""
-        return Invoked(call, stem, version, tuple(errors[:LINES_MAX]))
+        return Invoked(call, stem, version, tuple(printed[:LINES_MAX]))
 
     def remove(self, stem: str) -> None:
-        """Remove a recorded group. Raises OSError; the group is not read again."""
-        self.recorded.add(stem)
-        # The request last: without it, the other files would not belong to a group.
-        for suffix in (_RESULT, _ERRORS, _COMPLETE, _REQUEST):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(stem + suffix, dir_fd=self.folder)
-        self.recorded.discard(stem)
+        """Remove a recorded group. If that fails, the group is not read again."""
+        if self.folder < 0:
+            return
+        try:
+            # The request last: without it, the other files would not belong to a group.
+            for suffix in (_RESULT, _ERRORS, _COMPLETE, _REQUEST):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(stem + suffix, dir_fd=self.folder)
+        except OSError as error:
+            self.trouble = (error.strerror or str(error)).lower()
+        else:
+            self.recorded.discard(stem)
 
     def take_lost(self) -> tuple[int, int, int] | None:
         """Return how many requests were not spooled, and from when to when; None for none."""
         # The requests are read even if this is not a file, or cannot be removed.
         with contextlib.suppress(OSError):
-            status = os.stat(_LOST, dir_fd=self.folder, follow_symlinks=False)
             # Renamed first: the recording plugin may be about to add a byte.
             os.rename(_LOST, f"{_LOST}.read", src_dir_fd=self.folder, dst_dir_fd=self.folder)
-            count = os.stat(f"{_LOST}.read", dir_fd=self.folder, follow_symlinks=False).st_size
+            status = os.stat(f"{_LOST}.read", dir_fd=self.folder, follow_symlinks=False)
+            from_ns = to_ns = status.st_mtime_ns
+            with contextlib.suppress(OSError):
+                from_ns = min(to_ns, self._time(_LOST_FROM))
+                os.unlink(_LOST_FROM, dir_fd=self.folder)
             os.unlink(f"{_LOST}.read", dir_fd=self.folder)
-            if stat.S_ISREG(status.st_mode) and count:
-                return min(count, LOST_MAX), status.st_mtime_ns, time_ns()
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                return min(status.st_size, LOST_MAX), from_ns, to_ns
         return None
 
     def close(self) -> None:
         """Close the folder."""
         os.close(self.folder)
+        self.folder = -1
 
     def _time(self, name: str) -> int:
         with contextlib.suppress(FileNotFoundError):
@@ -171,20 +206,45 @@ class PluginSpool:
 
     def _is_abandoned(self, stem: str, at_ns: int) -> bool:
         """Return whether the process that should complete a group has ended."""
-        number = stem.partition("-")[0]
-        if time_ns() - at_ns < ABANDONED_NS:
+        number, age_ns = stem.partition("-")[0], time_ns() - at_ns
+        if age_ns < ABANDONED_NS:
             return False
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        # Some file systems cannot lock.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(stem + _REQUEST, flags, dir_fd=self.folder)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            finally:
+                os.close(descriptor)
+            if age_ns > UNLOCKED_NS:
+                return True
         return not (number.isdecimal() and len(number) < 10 and Path(f"/proc/{number}").exists())
 
+    def _remove_leftovers(self, names: Iterable[str]) -> None:
+        """Remove files without a request, whose process was killed while it removed them."""
+        for name in names:
+            stem, _, suffix = name.rpartition(".")
+            if (
+                f".{suffix}" in (_RESULT, _ERRORS, _COMPLETE)
+                and stem + _REQUEST not in names
+                and time_ns() - self._time(name) > UNLOCKED_NS
+            ):
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=self.folder)
+
     def _read(self, name: str) -> bytes | None:
-        """Return the content of a file; None if it is missing or not usable. Raises OSError for
-        conditions that may pass, such as too many open files.
+        """Return the content of a file; None if it is missing or not usable. Raises OSError for a
+        missing request, and for conditions that may pass, such as too many open files.
         """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, dir_fd=self.folder)
         except OSError as error:
-            if error.errno in _UNUSABLE:
+            is_missing = error.errno == errno.ENOENT and name.endswith(_REQUEST)
+            if error.errno in _UNUSABLE and not is_missing:
                 return None
             raise
         status = os.fstat(descriptor)
@@ -193,6 +253,17 @@ class PluginSpool:
             return None
         with os.fdopen(descriptor, "rb") as file:
             return file.read(invocation.REQUEST_MAX)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Captured:
+    """An invocation that was passed to the writer."""
+
+    plugin: PluginSpool
+    stem: str
+    session: int
+    count: int
+    """Its number in the session, from 1."""
 
 
 @dataclass(slots=True)
@@ -204,9 +275,16 @@ class SpoolRecorder:
     say: Callable[[str], None]
     waiting_bytes: Callable[[], int]
     """Bytes in the queue of `sink`."""
+    processed: Callable[[int], int]
+    """Number of a session's events, by its handle, that are committed, filtered out or lost."""
     sessions: int = 0
+    _lock: int | None = None
+    """Descriptor of the locked spool, without which nothing is read."""
     _plugins: dict[str, PluginSpool] = field(default_factory=dict)
     _handles: dict[str, int] = field(default_factory=dict)
+    _captured: dict[int, int] = field(default_factory=dict)
+    """Number of events of each session, by its handle."""
+    _unconfirmed: deque[_Captured] = field(default_factory=deque)
     _said: set[str] = field(default_factory=set)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -225,29 +303,57 @@ class SpoolRecorder:
                 if more:
                     await asyncio.sleep(POLL_S)
                 else:
-                    more = self._record(await asyncio.to_thread(self._read))
+                    more = self._record(await asyncio.to_thread(self._read, self._confirmed()))
             except (OSError, UsageError) as error:
                 words = (
                     str(error) if isinstance(error, UsageError) else error.strerror or str(error)
                 )
                 self._say_once(f"{self.path}: {words.lower()}")
-            if is_last and (not more or monotonic() > until):
+            if is_last and (not (more or self._unconfirmed) or monotonic() > until):
                 break
+            if is_last:
+                await asyncio.sleep(0 if more else CONFIRM_S)
+                continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), 0 if more or is_last else POLL_S)
+                await asyncio.wait_for(self._stop.wait(), 0 if more else POLL_S)
         for handle in self._handles.values():
             self.sink.end_session(handle, "the recorder stopped", time_ns())
         for plugin in self._plugins.values():
             plugin.close()
+        if self._lock is not None:
+            os.close(self._lock)
 
-    def _read(self) -> list[tuple[PluginSpool, list[Invoked], tuple[int, int, int] | None]]:
+    def _confirmed(self) -> list[_Captured]:
+        """Return the invocations that the writer has processed since the last call."""
+        found = []
+        for one in list(self._unconfirmed):
+            if one.count <= self.processed(one.session):
+                self._unconfirmed.remove(one)
+                found.append(one)
+        return found
+
+    def _read(
+        self, confirmed: Iterable[_Captured] = ()
+    ) -> list[tuple[PluginSpool, list[Invoked], tuple[int, int, int] | None]]:
+        for one in confirmed:
+            one.plugin.remove(one.stem)
+        if self._lock is not None and not os.fstat(self._lock).st_nlink:
+            # Removed with the recording plugin, which may be installed again.
+            os.close(self._lock)
+            self._lock = None
+        if self._lock is None:
+            self._lock = locked_folder(self.path)
         self._find_plugins()
         found = []
         for plugin in self._plugins.values():
             invoked: list[Invoked] = []
             size = 0
             for stem in plugin.waiting()[:TURN]:
-                invoked.append(plugin.read(stem))
+                try:
+                    invoked.append(plugin.read(stem))
+                except FileNotFoundError:
+                    # Removed by someone else.
+                    continue
                 size += len(invoked[-1].call.request) + len(invoked[-1].call.reply)
                 if size > TURN_BYTES:
                     break
@@ -273,18 +379,23 @@ class SpoolRecorder:
         for plugin, invoked, lost in found:
             for one in invoked:
                 handle = self._session(plugin.name, one.call.wall_ns, one.version)
-                self.sink.capture(handle, one.call)
+                # Before the event, which confirms them, too.
                 for line in one.printed:
                     self.sink.printed(handle, one.call.wall_ns + one.call.took_ns, "stderr", line)
-                try:
-                    plugin.remove(one.stem)
-                except OSError as error:
-                    words = (error.strerror or str(error)).lower()
-                    self._say_once(f"{self.path}: recorded requests cannot be removed: {words}")
+                self.sink.capture(handle, one.call)
+                plugin.recorded.add(one.stem)
+                self._captured[handle] = self._captured.get(handle, 0) + 1
+                self._unconfirmed.append(
+                    _Captured(plugin, one.stem, handle, self._captured[handle])
+                )
             if lost is not None:
                 count, from_ns, to_ns = lost
                 handle = self._session(plugin.name, from_ns, "")
                 self.sink.note_gap(handle, from_ns, to_ns, NOT_SPOOLED, count)
+            if plugin.trouble:
+                self._say_once(
+                    f"{self.path}: recorded requests cannot be removed: {plugin.trouble}"
+                )
             if plugin.foreign:
                 self._say_once(
                     f"{self.path / plugin.name}: {many(plugin.foreign, 'request')} spooled by "
@@ -323,12 +434,29 @@ def open_folder(path: Path) -> int:
     return descriptor
 
 
-def check_spool(path: Path) -> None:
-    """Raise UsageError if ``path`` is not a spool, other users can write to it, or another version
-    has written to it.
+def locked_folder(path: Path) -> int:
+    """Open and lock a spool against a second recorder. Raises as `open_folder`."""
+    descriptor = open_folder(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(f"{path}: another recorder reads this spool", "end it first") from None
+    except OSError:
+        # Some file systems, such as NFS, cannot lock folders.
+        pass
+    return descriptor
+
+
+def check_spool(path: Path) -> Path:
+    """Return the path of a spool without symbolic links.
+
+    Raises UsageError if it is no spool, if other users can write to it or replace it, or if another
+    recorder or another version uses it.
     """
     try:
-        os.close(open_folder(path))
+        path = private_place(path, "name another --spool")
+        os.close(locked_folder(path))
         for name in _folders(path):
             plugin = PluginSpool(name, open_folder(path / name))
             plugin.waiting()
@@ -341,7 +469,11 @@ def check_spool(path: Path) -> None:
                 )
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path}: {words}", "`v01 install` makes a spool") from error
+        hint = "`v01 install` makes a spool"
+        if isinstance(error, PermissionError):
+            hint = "run it as root"
+        raise UsageError(f"{path}: {words}", hint) from error
+    return path
 
 
 def _folders(path: Path) -> Iterator[str]:
@@ -357,7 +489,7 @@ def _facts(content: bytes) -> dict[str, int]:
         return {}
     if not isinstance(found, dict):
         return {}
-    known = ("status", "began_ns", "took_ns", "held_ns")
+    known = ("status", "began_ns", "took_ns", "held_ns", "cut")
     return {
         key: found[key]
         for key in known

@@ -27,6 +27,7 @@ SERVICE = "nri.v0.1"
 STATES = ("create", "delete", "update", "pause", "resume")
 """States of requests; runtimes send only the first two."""
 METHODS = tuple(f"{INVOKE}/{state}" for state in STATES)
+CREATE = METHODS[0]
 
 REQUEST_MAX = 4 << 20
 """Maximum bytes of a request or a result: the limit of NRI's later versions."""

@@ -15,6 +15,8 @@ from nri_scope.errors import UsageError
 
 SIZE_MAX = 256 << 10
 """Maximum bytes of the file; real ones have some hundred."""
+PROGRAM = "nri-scope-v01"
+"""File name of the recording plugin of nri-scope, in its spool."""
 _PLACES_MAX = 1_000
 """Maximum number of brackets at which the end of the list is looked for."""
 
@@ -36,13 +38,16 @@ def parse_conf(content: bytes) -> Conf:
 def with_plugin(content: bytes | None, path: str) -> bytes:
     """Return a configuration with one more plugin, the last of the list; the rest is unchanged.
 
-    ``content`` None stands for no file. Raises UsageError as `parse_conf`.
+    ``content`` None stands for no file. Raises UsageError as `parse_conf`, and for a list that has
+    a recording plugin: its program would be removed with that of the new one.
     """
     entry = json.dumps({"type": path})
     if content is None:
         return f'{{"version": "0.1", "plugins": [{entry}]}}\n'.encode()
     document, end = _document(content)
-    _conf(document)
+    for listed_type in _conf(document).types:
+        if listed_type.rpartition("/")[2] == PROGRAM:
+            raise UsageError(f"it already lists {listed_type}", "remove that from the list first")
     name = next((key for key in document if key.lower() == "plugins"), "plugins")
     listed = document.get(name) or []
     wanted = {**document, name: [*listed, {"type": path}]}

@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from nri_scope.errors import UsageError
+
 WAL, SHM, JOURNAL = "-wal", "-shm", "-journal"
 COMPANIONS = (WAL, SHM, JOURNAL)
 _ACL = "system.posix_acl_access"
@@ -76,6 +78,24 @@ def folder_access(folder: Path) -> FolderFinding:
                 return FolderFinding(FolderAccess.SHARED, f"other users can write to {each}")
             access = FolderAccess.STICKY
     return FolderFinding(access, "")
+
+
+def private_place(folder: Path, hint: str) -> Path:
+    """Return the path of ``folder`` without symbolic links.
+
+    If it is missing, its nearest parent is checked. Raises OSError, and UsageError with ``hint`` if
+    other users can replace or, if it exists, write to it.
+    """
+    folder = Path(os.path.realpath(folder))
+    place = folder
+    while status_of(place) is None:
+        place = place.parent
+    access, problem = folder_access(place)
+    if place == folder and access is FolderAccess.STICKY:
+        problem = f"other users can write to {place}"
+    if problem:
+        raise UsageError(f"{folder}: {problem}", hint)
+    return folder
 
 
 def name_of(user: int) -> str:

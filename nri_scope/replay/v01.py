@@ -133,7 +133,12 @@ def _request(
         state = str(made["state"])
         request = made if conf is None else {"conf": json.loads(conf), **made}
     text = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
-    return PluginCall(event.id, state, subject_of(event), text.encode())
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        # A half of a surrogate pair can only be written escaped, as it was recorded.
+        content = json.dumps(request, separators=(",", ":")).encode()
+    return PluginCall(event.id, state, subject_of(event), content)
 
 
 def adapted(name: str, method: str, content: bytes) -> dict[str, Any] | None:

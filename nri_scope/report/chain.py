@@ -91,6 +91,7 @@ class Links:
             False,
             self._events[session.plugin],
             None if times is None else Timing(*times.figures()),
+            session.role != Role.V01,
         )
 
     def _interval(

@@ -51,6 +51,8 @@ class Link:
     events: int
     timing: Timing | None
     """The times; None if unknown, as in a chain with one passive connection."""
+    has_deadline: bool = True
+    """Whether its calls may have one, unlike those of NRI 0.1."""
 
 
 @dataclass(frozen=True, slots=True)

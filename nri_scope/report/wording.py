@@ -114,7 +114,7 @@ def verdict(link: Link) -> str:
     if timing is None:
         return "not measured"
     if not timing.deadline_ns:
-        return "deadline unknown"
+        return "deadline unknown" if link.has_deadline else "no deadline"
     if timing.over:
         return f"{timing.over:,} over the deadline"
     if timing.over_half:

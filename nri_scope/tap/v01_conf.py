@@ -24,7 +24,8 @@ from time import monotonic, sleep
 
 from nri_scope.errors import UsageError
 from nri_scope.nri import invocation
-from nri_scope.nri.v01_conf import with_plugin
+from nri_scope.nri.v01_conf import PROGRAM, with_plugin
+from nri_scope.recording.trusted_location import private_place
 
 from .replaced_file import copy_label, locked, sync_folders, usage_errors, write_file
 from .wrapper import SHELL
@@ -64,6 +65,7 @@ if [ "$#" -lt {most} ]; then
     fi
     {rm} -f "$name.in" "$name.out"
 fi
+[ -e lost.from ] || true >lost.from
 printf x >>lost
 exit 0
 """
@@ -115,12 +117,14 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> 
     """Make the recording plugin the last of the list in ``conf``, with its spool in ``spool``.
 
     ``step`` is called with the name of each step before the step. `UsageError` means that ``conf``
-    was not changed.
+    was not changed, and that no files or folders were made.
     """
     places = ConfPlaces.of(conf)
-    spool = Path(os.path.realpath(spool))
-    with usage_errors(conf):
+    with usage_errors(conf), contextlib.ExitStack() as undo:
+        spool = private_place(spool, "name another --spool")
         made = not places.conf.parent.is_dir()
+        for folder in _missing_folders(spool / RECORDER, places.conf.parent):
+            undo.callback(_remove, folder)
         places.conf.parent.mkdir(mode=0o755, exist_ok=True)
         with locked(places.conf.parent, _missing(places)):
             facts = _facts(places)
@@ -134,11 +138,13 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> 
                     raise _changed(places)
                 _remove_leftovers(places, step=_no_step)
             before = _content(places.conf)
-            program = spool / "nri-scope-v01"
+            program = spool / PROGRAM
             try:
                 after = with_plugin(before, str(program))
             except UsageError as error:
                 raise UsageError(f"{places.conf}: {error.problem}", error.hint) from error
+            if not os.path.lexists(program):
+                undo.callback(_remove, program)
             try:
                 step("program")
                 _write_program(spool, program)
@@ -149,11 +155,12 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> 
                     step,
                 )
                 step("in place")
-                os.rename(places.draft, places.conf)  # noqa: PTH104
+                _replace(places, before)
             except BaseException:
                 with contextlib.suppress(OSError):
                     _remove_leftovers(places, step=_no_step)
                 raise
+            undo.pop_all()
             with contextlib.suppress(OSError):
                 sync_folders(places.conf.parent, places.folder)
     return places
@@ -168,7 +175,8 @@ def uninstall(
     """Restore the configuration, the same file as before.
 
     Returns the spool, and the number of requests that are still in it; an empty spool is removed.
-    `UsageError` means that ``conf`` was not changed.
+    `UsageError` means that ``conf`` was not changed, or that the program is still needed, and was
+    kept.
     """
     places = ConfPlaces.of(conf)
     with usage_errors(conf), locked(places.conf.parent, _missing(places)):
@@ -177,8 +185,8 @@ def uninstall(
             raise UsageError(
                 f"{places.conf} has no recording plugin of nri-scope", "nothing was changed"
             )
+        step("in place")
         if _is_in_place(places, facts):
-            step("in place")
             if facts["had_conf"]:
                 os.rename(places.before, places.conf)  # noqa: PTH104
             else:
@@ -187,15 +195,41 @@ def uninstall(
         elif not _is_untouched(places, facts):
             raise _changed(places)
         spool = Path(str(facts["spool"]))
-        _wait_for_calls(is_busy or _has_running_plugin)
+        if not _wait_for_calls(is_busy or _has_running_plugin):
+            raise UsageError(
+                f"{places.conf} is restored, but a running call of NRI 0.1 may still need "
+                f"{spool / PROGRAM}",
+                "repeat this command when no plugin runs any more",
+            )
         step("without program")
-        (spool / "nri-scope-v01").unlink(missing_ok=True)
+        (spool / PROGRAM).unlink(missing_ok=True)
         waiting = _remove_empty(spool)
         _remove_leftovers(places, step)
         if facts["made_folder"]:
             with contextlib.suppress(OSError):
                 places.conf.parent.rmdir()
     return spool, waiting
+
+
+def _replace(places: ConfPlaces, before: bytes | None) -> None:
+    """Move the new configuration into place, unless another program has changed the old one."""
+    changed = UsageError(
+        f"{places.conf} was changed by another program meanwhile", "repeat this command"
+    )
+    if before is None:
+        try:
+            os.link(places.draft, places.conf)
+        except FileExistsError:
+            raise changed from None
+        places.draft.unlink()
+        return
+    if not places.before.samefile(places.conf) or places.conf.read_bytes() != before:
+        raise changed
+    os.rename(places.draft, places.conf)  # noqa: PTH104
+    if places.before.read_bytes() != before:
+        # Written to at the last moment: that content is the one to keep.
+        os.rename(places.before, places.conf)  # noqa: PTH104
+        raise changed
 
 
 def _prepare(
@@ -314,6 +348,20 @@ def _write_program(spool: Path, program: Path) -> None:
     write_file(program, os.fsencode(text), 0o700)
 
 
+def _missing_folders(*folders: Path) -> list[Path]:
+    """Return which of these folders and their parents do not exist, each after its parent."""
+    every = {each for folder in folders for each in (folder, *folder.parents)}
+    return sorted(each for each in every if not os.path.lexists(each))
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
+
+
 def _remove_empty(spool: Path) -> int:
     """Remove the spool if it has no requests; return how many it has."""
     waiting = 0
@@ -339,14 +387,18 @@ def _remove_leftovers(places: ConfPlaces, step: Callable[[str], None]) -> None:
         places.folder.rmdir()
 
 
-def _wait_for_calls(is_busy: Callable[[], bool]) -> None:
-    """Wait until no call can still be about to start the recording plugin, at most a while."""
+def _wait_for_calls(is_busy: Callable[[], bool]) -> bool:
+    """Wait until no call can still be about to start the recording plugin, at most a while.
+
+    Returns whether that is so.
+    """
     now = quiet = monotonic()
     until = now + QUIET_WAIT_S
     while (now := monotonic()) < until and now - quiet < QUIET_S:
         if is_busy():
             quiet = now
         sleep(0.02)
+    return now - quiet >= QUIET_S
 
 
 def _has_running_plugin() -> bool:

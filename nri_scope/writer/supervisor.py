@@ -232,6 +232,11 @@ class WriterProcess:
         """Approximate memory of the entries that were not yet sent to the writer."""
         return self._inbox.waiting_bytes
 
+    def processed(self, session: int) -> int:
+        """Return how many events of an open session are committed, filtered out or lost."""
+        found = self._sessions.get(session)
+        return found.processed if found is not None else 0
+
     def _put(self, entry: ControlEntry) -> None:
         self._inbox.put_control(entry)
         if not self._is_scheduled:

@@ -9,17 +9,27 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nri_scope.cli import demo_runtime
 from nri_scope.cli.main import run
+from nri_scope.cli.record import command as record_command
+from nri_scope.cli.record import record_options
+from nri_scope.logger.run import RecordOptions
+from nri_scope.logger.v01_spool import locked_folder
 from nri_scope.nri.v01_conf import parse_conf
 from nri_scope.recording.reader import Recording
+from nri_scope.replay import v01
 from nri_scope.tap import v01_conf
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
+from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text.styled_line import text_of
+from nri_scope.tui.widgets.messages import SetFilter
 from tests.replay.recordings import RECORDING
+from tests.tui.boards import showing
 from tests.tui.detail.test_tab_lines import a_row
 
 SECRET = "hunter2-hunter2"
@@ -134,7 +144,7 @@ def test_all_views_of_a_recording_show_the_calls(
 ) -> None:
     assert "recorded 4 events in 1 session" in capsys.readouterr().err
     text = printed(capsys, "log", recorded)
-    assert "session 1: nri-scope on unknown runtime, NRI 0.1" in text
+    assert "session 1: nri-scope on unknown runtime, NRI 0.1, from" in text
     assert "Invoke/delete        shop/web/app" in text
     assert "Invoke                 malformed request, kept raw" in text
     shown = json.loads(printed(capsys, "show", recorded, "2", "--format", "json"))
@@ -229,6 +239,75 @@ def test_bad_lists_and_spools_are_one_line(
     assert "other users can write" in error_line(capsys, "record", "--spool", spool)
 
 
+def test_a_spool_below_a_folder_of_others_is_refused(
+    tmp_path: Path, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = tmp_path / "shared"
+    spool = shared / "own" / "spool"
+    spool.mkdir(mode=0o700, parents=True)
+    shared.chmod(0o777)
+    conf = tmp_path / "conf.json"
+    for command in (
+        ("v01", "install", "--conf", conf, "--spool", spool),
+        ("v01", "install", "--conf", conf, "--spool", shared / "new" / "spool"),
+        ("tap", "--wrap", plugin, "--v01", spool),
+        ("record", "--spool", spool),
+    ):
+        assert f"other users can write to {shared}" in error_line(capsys, *command)
+    assert not conf.exists()
+    assert not (shared / "new").exists()
+    assert list(spool.iterdir()) == []
+    assert plugin.read_text() == PLUGIN
+
+
+def test_a_spool_has_one_recorder(
+    spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool.mkdir(mode=0o700)
+    lock = locked_folder(spool)
+    assert "another recorder reads this spool" in error_line(capsys, "record", "--spool", spool)
+    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    arguments = ["record", "-o", str(file), "--socket", str(file.parent / "none")]
+    assert run(arguments) == 2
+    warning, *_, error = capsys.readouterr().err.splitlines()
+    assert "warning: requests of NRI 0.1 are not recorded" in warning
+    assert "another recorder" in warning
+    assert "no such" in error.lower()
+    os.close(lock)
+
+
+def test_a_default_spool_without_an_installation_does_not_wait_for_a_runtime(
+    spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.mkdir(mode=0o700)
+    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    arguments = ["record", "-o", str(file), "--socket", str(file.parent / "none")]
+    assert run([*arguments, "--duration", "5s"]) == 2
+    (spool / "nri-scope-v01").touch()
+    assert run([*arguments, "--duration", "300ms"]) == 0
+
+
+async def test_the_demonstration_and_the_live_view_leave_the_spool_alone(
+    spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.mkdir(mode=0o700)
+    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    used: list[RecordOptions] = []
+    monkeypatch.setattr("nri_scope.logger.run.record", lambda options, *_: used.append(options))
+    started: list[str] = []
+
+    async def start(_: str, *arguments: str, **__: object) -> None:
+        started.extend(arguments)
+
+    monkeypatch.setattr("asyncio.create_subprocess_exec", start)
+    await demo_runtime._start_record(file.parent / "socket", file, prints=False)
+    assert run(started[started.index("record") :]) == 0
+    assert run(["record", "-o", str(file)]) == 0
+    assert [one.spool for one in used] == [None, spool]
+    given: Any = {one.name: one.default for one in record_command.params} | {"spool": None}
+    assert record_options(given).spool is None
+
+
 # -- tap --wrap -------------------------------------------------------------------------------
 
 
@@ -250,8 +329,10 @@ def test_a_wrapped_plugin_answers_as_before_and_is_recorded(
     assert [one["tap"]["metadata"][0]["exit-status"] for one in found] == ["4", "3", "0", "-9", "0"]
     assert [one["event"].get("status_message", "") for one in found] == [
         *("", "no luck", "its output is not a JSON object", "it wrote no result"),
-        "its output is not a JSON object",
+        "only the first 4,194,304 bytes of its result are recorded",
     ]
+    assert found[4]["tap"]["metadata"][1] == {"cut": "result"}
+    assert "error 15: only the first 4,194,304 bytes" in printed(capsys, "log", file)
     assert found[0]["request"] == json.loads(request())
     assert found[0]["reply"]["metadata"] == {"k": "v"}
     assert found[0]["printed"][0]["text"] == "called with invoke and x"
@@ -259,6 +340,39 @@ def test_a_wrapped_plugin_answers_as_before_and_is_recorded(
     assert run(["tap", "--unwrap", str(plugin)]) == 0
     assert plugin.read_text() == PLUGIN
     assert [one.name for one in plugin.parent.iterdir()] == ["konfine"]
+
+
+@pytest.fixture
+def failed(plugin: Path, spool: Path, file: Path) -> Path:
+    """A recording of a wrapped plugin whose calls fail."""
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    for state, number in (("create", 1), ("create", 2), ("delete", 3), ("create", 4)):
+        call(plugin, request(f"c-fail{number}" if number < 4 else "c-flood", state))
+    assert record(spool, file) == 0
+    return file
+
+
+def test_failed_calls_are_a_finding(
+    failed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(capsys, "report", failed, "-o", tmp_path / "r.md")
+    report = (tmp_path / "r.md").read_text()
+    assert "- runtime: unknown runtime, NRI 0.1\n" in report
+    assert "**problem** `konfine: Invoke/create failed: no luck` (events 1 and 2)" in report
+    assert "**warning** `konfine: Invoke/delete failed: no luck` (event 3)" in report
+    assert report.count("failed:") == 2
+    (place,) = [line for line in report.splitlines() if line.startswith("| `konfine`")]
+    assert place.endswith("| no deadline |")
+
+
+async def test_the_terminal_interface_counts_the_calls_of_a_plugin(failed: Path) -> None:
+    async with showing(failed, PluginBoard) as shown:
+        (line,) = [line for line in shown.screen if line.startswith("> konfine")]
+        cells = line.split()
+        # Calls, not ok, changes.
+        assert (cells[2], cells[-2:]) == ("4", ["4", "0"])
+        await shown.press("enter")
+        assert shown.last(SetFilter).text == "plugin:konfine"
 
 
 def test_a_killed_wrapper_takes_the_plugin_with_it(
@@ -278,15 +392,18 @@ def test_a_killed_wrapper_takes_the_plugin_with_it(
         process.stdin.close()
         while not pids.exists() or not pids.read_text().endswith("\n"):
             time.sleep(0.01)
+        (entry,) = (spool / "konfine").glob("*.in")
+        os.utime(entry, ns=(10**18, 10**18))
+        # While it runs, it is locked, and no matter how old.
+        meanwhile = record(spool, file), entry.exists()
         process.send_signal(signal.SIGKILL)
+    assert meanwhile == (0, True)
     number = int(pids.read_text())
     while (
         Path(f"/proc/{number}/stat").exists()
         and " Z " not in Path(f"/proc/{number}/stat").read_text()
     ):
         time.sleep(0.01)
-    (entry,) = (spool / "konfine").glob("*.in")
-    os.utime(entry, ns=(10**18, 10**18))
     assert record(spool, file) == 0
     shown = json.loads(printed(capsys, "show", file, "1", "--format", "json"))
     assert "before it had spooled the whole" in shown["event"]["status_message"]
@@ -295,13 +412,55 @@ def test_a_killed_wrapper_takes_the_plugin_with_it(
 
 def test_a_wrapped_plugin_runs_without_a_usable_spool(plugin: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
-    blocked.touch()
     before = call(plugin, request(), VARIABLE="x")
     assert run(["tap", "--wrap", str(plugin), "--v01", str(blocked)]) == 0
+    blocked.touch()
     after = call(plugin, request(), VARIABLE="x")
     assert (after.stdout, after.stderr, after.returncode) == (
         *(before.stdout, before.stderr, before.returncode),
     )
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    ['{"spool": ""}', '{"spool": 7}', '{"spool": "here"}', '{"spool": "/\\u0000"}', "[]"],
+)
+def test_broken_instructions_keep_no_plugin_from_running(
+    plugin: Path, spool: Path, tmp_path: Path, instructions: str
+) -> None:
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    (place,) = plugin.parent.rglob("tap.json")
+    place.write_text(instructions)
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    done = subprocess.run([plugin, "invoke"], input=request(), capture_output=True, cwd=cwd)
+    assert (done.returncode, json.loads(done.stdout)["plugin"]) == (4, "konfine")
+    assert list(cwd.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["os.fork", "open('/proc/self/environ')"])
+def test_a_plugin_runs_although_its_wrapper_fails(plugin: Path, spool: Path, fault: str) -> None:
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    (starter,) = (one for one in plugin.parent.rglob("*.py"))
+    text = starter.read_text()
+    if fault == "os.fork":
+        text = text.replace("os.fork()", "os.open('/nonexistent', 0)")
+    else:
+        text = text.replace("/proc/self/environ", "/proc/self/no")
+    starter.write_text(text)
+    assert call(plugin, request()).returncode == 4
+    assert [one.suffix for one in (spool / "konfine").iterdir()].count(".in") == (
+        fault != "os.fork"
+    )
+    assert (spool / "konfine" / "lost.from").exists() == (fault == "os.fork")
+
+
+def test_a_wrapped_plugin_has_the_runtimes_umask(plugin: Path, spool: Path) -> None:
+    plugin.write_text("#!/bin/sh\numask\n")
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    done = subprocess.run([plugin, "invoke"], input=b"", capture_output=True, umask=0o027)
+    assert done.stdout == b"0027\n"
+    assert next((spool / "konfine").glob("*.in")).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_plugin_hidden_by_another_program_is_reported(
@@ -356,7 +515,7 @@ def test_recorded_requests_are_replayed_and_compared_with_a_golden(
     tapped: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     golden = tmp_path / "golden.json"
-    replay = ["replay", str(tapped), "--on-this-host", "--golden", str(golden)]
+    replay = ["replay", str(tapped), "--v01", "--on-this-host", "--golden", str(golden)]
     assert run([*replay, "--update-golden", "--", str(plugin)]) == 1
     capsys.readouterr()
     assert run([*replay, "--", str(plugin)]) == 0
@@ -429,16 +588,21 @@ def test_a_plugin_that_hangs_floods_or_answers_nonsense_fails_its_call(
     plugin = tmp_path / "bad"
     plugin.write_text(f"#!/bin/sh\n{text}\n")
     plugin.chmod(0o755)
-    options = ["--on-this-host", "--to", "2", "--format", "json"]
+    options = ["--v01", "--on-this-host", "--to", "2", "--format", "json"]
     assert run(["replay", str(tapped), *options, "--", str(plugin)]) == 1
     (one,) = json.loads(capsys.readouterr().out)["calls"]
     assert one["problem"] == problem
 
 
 def test_bad_arguments_of_such_a_replay_are_one_line(
-    tapped: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tapped: Path,
+    plugin: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    replay = ("replay", tapped, "--on-this-host")
+    replay = ("replay", tapped, "--v01", "--on-this-host")
+    (tmp_path / "large.json").write_text("1" * (257 << 10))
     (tmp_path / "bad.json").write_text("{")
     for arguments, words in (
         (("--", "/no/such"), "no such program"),
@@ -446,7 +610,34 @@ def test_bad_arguments_of_such_a_replay_are_one_line(
         (("--loop", "2", "--", plugin), "--loop has no effect"),
         (("--golden", tmp_path / "no", "--", plugin), "--update-golden writes it"),
         (("--config", tmp_path / "bad.json", "--", plugin), "not JSON"),
+        (("--config", tmp_path / "large.json", "--", plugin), "larger than 256 KiB"),
         (("--where", "ns:none", "--", plugin), "no selected event"),
         ((), "no plugin was given"),
     ):
         assert words in error_line(capsys, *replay, *arguments)
+    with monkeypatch.context() as patch:
+        patch.setattr(v01, "GOLDEN_MAX", 600)
+        golden = tmp_path / "golden.json"
+        for kept in (("--golden", golden, "--update-golden"), ("--format", "json")):
+            assert run([str(each) for each in (*replay, *kept, "--", plugin)]) == 2
+            assert "have more than 600 B" in capsys.readouterr().err
+        assert not golden.exists()
+        # Without either, no result is kept.
+        assert run([str(each) for each in (*replay, "--", plugin)]) == 1
+        capsys.readouterr()
+    line = error_line(capsys, "replay", tapped, "--on-this-host", "--", plugin)
+    assert "--on-this-host is only valid with --v01" in line
+
+
+def test_half_a_surrogate_pair_is_replayed_with_a_configuration(
+    plugin: Path, spool: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
+    call(plugin, request().replace(SECRET.encode(), b"\\ud800"))
+    assert record(spool, file) == 0
+    assert run(["tap", "--unwrap", str(plugin)]) == 0
+    conf = tmp_path / "conf"
+    conf.write_text('{"a": "\\udfff"}')
+    options = ("--v01", "--on-this-host", "--config", conf, "--format")
+    for form in ("json", "text"):
+        assert "konfine" in printed(capsys, "replay", file, *options, form, "--", plugin)

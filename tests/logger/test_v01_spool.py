@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ def put(folder: Path, stem: str, request: bytes = REQUEST, **more: bytes) -> Non
 
 async def recorded(spool: Path) -> tuple[ListSink, list[str]]:
     sink, said = ListSink(), list[str]()
-    recorder = SpoolRecorder(spool, sink, said.append, lambda: 0)
+    recorder = SpoolRecorder(spool, sink, said.append, lambda: 0, lambda _: len(sink.items))
     recorder.stop()
     await asyncio.wait_for(recorder.run(), 30)
     return sink, said
@@ -82,12 +84,67 @@ async def test_a_failing_result_has_the_status_of_an_error(folder: Path) -> None
     assert (call.status_code, call.status_message) == (2, "no luck")
 
 
-async def test_a_group_that_is_being_written_is_left_alone(folder: Path) -> None:
-    put(folder, f"{os.getpid()}-0")
-    (folder / f"{os.getpid()}-0.v1").unlink()
-    sink, _ = await recorded(folder.parent)
+@pytest.mark.parametrize("is_locked", [False, True])
+async def test_a_group_that_is_being_written_is_left_alone(
+    folder: Path, *, is_locked: bool
+) -> None:
+    # A locked one for any time; its process may be in another PID namespace.
+    stem = f"{DEAD if is_locked else os.getpid()}-0"
+    put(folder, stem)
+    (folder / f"{stem}.v1").unlink()
+    if not is_locked:
+        at_ns = time.time_ns() - v01_spool.UNLOCKED_NS // 2
+        os.utime(folder / f"{stem}.in", ns=(at_ns, at_ns))
+    with (folder / f"{stem}.in").open() as file:
+        if is_locked:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        sink, _ = await recorded(folder.parent)
     assert sink.items == []
     assert len(list(folder.iterdir())) == 2
+
+
+async def test_a_group_whose_process_number_is_used_again_is_abandoned(folder: Path) -> None:
+    put(folder, f"{os.getpid()}-0")
+    (folder / f"{os.getpid()}-0.v1").unlink()
+    call = await one_call(folder)
+    assert "before it had spooled the whole" in call.status_message
+
+
+async def test_files_without_a_request_are_removed_after_a_while(folder: Path) -> None:
+    put(folder, "7-0")
+    (folder / "7-0.in").unlink()
+    for name in ("8-0.out", "notes.txt"):
+        (folder / name).touch()
+    os.utime(folder / "notes.txt", ns=(10**18, 10**18))
+    sink, _ = await recorded(folder.parent)
+    assert sink.items == []
+    assert {one.name for one in folder.iterdir()} == {"8-0.out", "notes.txt"}
+
+
+async def test_what_is_not_committed_stays_in_the_spool(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(v01_spool, "STOP_S", 0.1)
+    put(folder, "7-0")
+    put(folder, "8-0")
+    sink = ListSink()
+    recorder = SpoolRecorder(folder.parent, sink, print, lambda: 0, lambda _: 1)
+    recorder.stop()
+    await asyncio.wait_for(recorder.run(), 30)
+    assert len(sink.items) == 2
+    assert len(list(folder.glob("*.in"))) == 1
+
+
+@pytest.mark.parametrize(("cut", "words"), [(1, ("result",)), (2, ("stderr",)), (0, ())])
+async def test_what_a_wrapper_did_not_spool_is_marked(
+    folder: Path, cut: int, words: tuple[str, ...]
+) -> None:
+    facts = {"status": 0, "held_ns": 1, "cut": cut}
+    put(folder, "7-0", v1=json.dumps(facts).encode())
+    call = await one_call(folder)
+    assert tuple(value for key, value in call.metadata if key == "cut") == words
+    assert (call.status_code == v01_spool.CUT) == (cut == 1)
+    assert ("first 41 bytes of its result" in call.status_message) == (cut == 1)
 
 
 async def test_an_abandoned_group_is_recorded_as_an_error(folder: Path) -> None:
@@ -100,6 +157,17 @@ async def test_an_abandoned_group_is_recorded_as_an_error(folder: Path) -> None:
 
 async def test_requests_that_were_not_spooled_are_a_gap(folder: Path) -> None:
     (folder / "lost").write_bytes(b"x" * 5)
+    (folder / "lost.from").touch()
+    os.utime(folder / "lost", ns=(70, 70))
+    os.utime(folder / "lost.from", ns=(30, 30))
+    plugin = v01_spool.PluginSpool("konfine", v01_spool.open_folder(folder))
+    assert plugin.take_lost() == (5, 30, 70)
+    assert list(folder.iterdir()) == []
+    (folder / "lost").write_bytes(b"x")
+    os.utime(folder / "lost", ns=(90, 90))
+    assert plugin.take_lost() == (1, 90, 90)
+    plugin.close()
+    (folder / "lost").write_bytes(b"x")
     sink, _ = await recorded(folder.parent)
     assert sink.gaps == [(1, NOT_SPOOLED)]
     assert list(folder.iterdir()) == []
@@ -178,6 +246,27 @@ async def test_what_cannot_be_removed_is_recorded_once_and_reported(folder: Path
     assert [one for one in said if "cannot be removed" in one]
 
 
+async def test_a_second_recorder_reads_nothing(folder: Path) -> None:
+    put(folder, "7-0")
+    lock = v01_spool.locked_folder(folder.parent)
+    sink, said = await recorded(folder.parent)
+    assert sink.items == []
+    assert [one for one in said if "another recorder reads this spool" in one]
+    assert len(list(folder.iterdir())) == 3
+    os.close(lock)
+
+
+async def test_a_request_that_was_removed_meanwhile_is_not_recorded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, "7-0")
+    monkeypatch.setattr(v01_spool.PluginSpool, "waiting", lambda _: ["6-0", "7-0"])
+    sink = ListSink()
+    recorder = SpoolRecorder(folder.parent, sink, print, lambda: 0, lambda _: 0)
+    recorder._record(recorder._read())
+    assert [one.request for one in sink.items] == [REQUEST]
+
+
 async def test_invocations_are_recorded_by_time(folder: Path) -> None:
     for number in range(600):
         put(folder, f"{number}-0", REQUEST.replace(b"c1", b"c%d" % number))
@@ -192,7 +281,7 @@ async def test_a_busy_recorder_leaves_invocations_in_the_spool(
     monkeypatch.setattr(v01_spool, "STOP_S", 0.0)
     put(folder, "7-0")
     sink = ListSink()
-    recorder = SpoolRecorder(folder.parent, sink, print, lambda: 1 << 30)
+    recorder = SpoolRecorder(folder.parent, sink, print, lambda: 1 << 30, lambda _: 0)
     recorder.stop()
     await asyncio.wait_for(recorder.run(), 30)
     assert sink.items == []
@@ -201,7 +290,7 @@ async def test_a_busy_recorder_leaves_invocations_in_the_spool(
 
 async def test_a_spool_that_was_removed_and_made_again_is_read(folder: Path) -> None:
     sink = ListSink()
-    recorder = SpoolRecorder(folder.parent, sink, print, lambda: 0)
+    recorder = SpoolRecorder(folder.parent, sink, print, lambda: 0, lambda _: len(sink.items))
     running = asyncio.create_task(recorder.run())
     for expected in (1, 2):
         put(folder, "7-0")
@@ -220,6 +309,7 @@ def test_a_spool_that_others_can_write_to_is_refused(folder: Path) -> None:
     folder.chmod(0o770)
     with pytest.raises(UsageError, match="other users can write to this spool"):
         check_spool(folder.parent)
+    folder.chmod(0o700)
     with pytest.raises(UsageError, match="no such file or directory"):
         check_spool(folder / "no")
     (folder.parent / "file").touch()

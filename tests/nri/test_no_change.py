@@ -31,6 +31,9 @@ from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
 from nri_scope.plugin.handlers import EVENT_HANDLERS
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import Connection, RequestReceived
+
+# A launched logger records to its default path, which must not be that of this host.
+from tests.logger.test_launched import default as default
 from tests.logger.test_logger import ListSink
 from tests.runtime_emulation.small_plugin import SmallPlugin
 

@@ -132,11 +132,13 @@ def test_what_cannot_be_spooled_is_answered_and_counted(conf: Path, spool: Path)
     folder = spool / "nri-scope"
     answer = call(conf, b"x" * (2 << 20))
     assert answer.endswith(b"}\n")
-    assert files(folder) == {"lost"}
+    assert files(folder) == {"lost", "lost.from"}
+    began_ns = (folder / "lost.from").stat().st_mtime_ns
     for number in range(v01_conf.REQUESTS_MAX):
         (folder / f"{number}.in").touch()
     assert call(conf) == answer
     assert (folder / "lost").read_bytes() == b"xx"
+    assert (folder / "lost.from").stat().st_mtime_ns == began_ns
     assert len(list(folder.glob("*.v1"))) == 0
 
 
@@ -193,6 +195,99 @@ def test_links_and_broken_files_are_refused(conf: Path, spool: Path, tmp_path: P
     assert conf.read_text() == TEXT
     assert not spool.exists()
     assert files(conf.parent) == {"conf.json", "link.json", "folder.json", "broken.json"}
+
+
+def test_a_list_that_has_the_recording_plugin_is_refused(conf: Path, spool: Path) -> None:
+    install(conf, spool)
+    listed = conf.read_text()
+    uninstall(conf)
+    conf.write_text(listed)
+    with pytest.raises(UsageError, match=r"already lists .*/nri-scope-v01"):
+        install(conf, spool)
+    assert conf.read_text() == listed
+    assert not spool.exists()
+
+
+@pytest.mark.parametrize("how", ["written", "replaced", "removed"])
+@pytest.mark.parametrize("has_conf", [False, True])
+def test_a_list_that_another_program_changes_meanwhile_is_kept(
+    conf: Path, spool: Path, tmp_path: Path, how: str, *, has_conf: bool
+) -> None:
+    if not has_conf:
+        conf.unlink()
+        if how == "removed":
+            return
+    new = TEXT.replace("konfine", "another")
+    steps: list[str] = []
+    uninterrupted = tmp_path / "other" / "conf.json"
+    uninterrupted.parent.mkdir()
+    if has_conf:
+        uninterrupted.write_text(TEXT)
+    install(uninterrupted, tmp_path / "other spool", steps.append)
+    assert steps[-1] == "in place"
+    for at in steps:
+
+        def change(step: str, at: str = at) -> None:
+            if step != at:
+                return
+            if how == "removed":
+                conf.unlink()
+            elif how == "written":
+                conf.write_text(new)
+            else:
+                (conf.parent / "new").write_text(new)
+                (conf.parent / "new").replace(conf)
+
+        with pytest.raises(UsageError):
+            install(conf, spool, change)
+        left = set() if how == "removed" else {"conf.json"}
+        assert files(conf.parent) == left, at
+        assert not left or conf.read_text() == new
+        assert not spool.exists()
+        conf.unlink(missing_ok=True)
+        if has_conf:
+            conf.write_text(TEXT)
+
+
+def test_a_refused_installation_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf, spool = tmp_path / "etc" / "conf.json", tmp_path / "lib" / "own" / "spool"
+    with monkeypatch.context() as patch:
+        patch.setattr(v01_conf, "SHELL", "/no/such/sh")
+        with pytest.raises(UsageError, match="needs /no/such/sh"):
+            install(conf, spool)
+    assert files(tmp_path) == set()
+    spool.mkdir(mode=0o700, parents=True)
+    (spool / "other").touch()
+    conf.parent.mkdir()
+    conf.write_text(TEXT)
+
+    def fail(step: str) -> None:
+        if step == "draft":
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(UsageError, match="no space left"):
+        install(conf, spool, fail)
+    assert files(tmp_path) == {
+        *("etc", "etc/conf.json", "lib", "lib/own", "lib/own/spool", "lib/own/spool/other")
+    }
+
+
+def test_the_program_stays_while_a_call_runs(
+    conf: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(conf, spool)
+    monkeypatch.setattr(v01_conf, "QUIET_S", 10.0)
+    monkeypatch.setattr(v01_conf, "QUIET_WAIT_S", 0.05)
+    with pytest.raises(UsageError, match=r"a running call of NRI 0\.1 may still need"):
+        v01_conf.uninstall(conf, is_busy=lambda: True)
+    assert conf.read_text() == TEXT
+    assert (spool / "nri-scope-v01").exists()
+    monkeypatch.setattr(v01_conf, "QUIET_S", 0.0)
+    uninstall(conf)
+    assert files(conf.parent) == {"conf.json"}
+    assert not spool.exists()
 
 
 def test_removal_waits_for_a_running_call(

@@ -23,6 +23,7 @@ from .conflicts import Refused
 from .deadlines import Times
 from .disconnects import Vanished
 from .event_order import Order
+from .failed_invocations import FailedCalls
 from .ignored_requests import Dropped
 from .name_clashes import Names
 from .recording_facts import Detector
@@ -39,6 +40,7 @@ class Diagnosis:
             Times(scene),
             Vanished(scene),
             Refused(scene),
+            FailedCalls(scene),
             Dropped(scene),
             Unified(scene, spec_of),
             Names(scene),

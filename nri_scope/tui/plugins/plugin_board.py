@@ -74,7 +74,7 @@ def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
     """
     by_plugin: dict[str, list[Session]] = {}
     for session in tally.sessions:
-        if session.is_connection:
+        if session.role != Role.CRI:
             by_plugin.setdefault(session.plugin, []).append(session)
     times = tally.times()
     times_in = {str(time.owner): time for time in times if not time.after}
