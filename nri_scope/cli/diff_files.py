@@ -24,6 +24,7 @@ from nri_scope.recording.stats import GapStats
 
 from .output import Output
 from .redacted_view import open_view, open_views
+from .share_messages import resolved_where
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
@@ -159,7 +160,9 @@ def _selected_events(recording: Recording, options: Options) -> set[int] | None:
     if options["where"] is None and options["since"] is None and options["until"] is None:
         return None
     events = recording.events(
-        where=options["where"], since_ns=options["since"], until_ns=options["until"]
+        where=resolved_where(recording.path, options["where"]),
+        since_ns=options["since"],
+        until_ns=options["until"],
     )
     return {event.id for event in events}
 

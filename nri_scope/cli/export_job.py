@@ -22,7 +22,12 @@ from nri_scope.text.escape import safe
 
 from .output import Output
 from .params import say
-from .share_messages import progress, replacement_counts, warn_unreadable_marks
+from .share_messages import (
+    progress,
+    replacement_counts,
+    resolved_where,
+    warn_unreadable_marks,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -69,7 +74,8 @@ def write_bundle(file: Path, options: Options) -> bool:
         # Imported late: a replay needs many modules that packing does not.
         from .export_verify import verified
 
-        comparisons.append(verified(file, _selection(options), bundle, options["command_line"]))
+        selection = _selection(file, options)
+        comparisons.append(verified(file, selection, bundle, options["command_line"]))
 
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
@@ -77,7 +83,7 @@ def write_bundle(file: Path, options: Options) -> bool:
             exported = export(
                 recording,
                 output,
-                _selection(options),
+                _selection(file, options),
                 redactor=redactor,
                 note=options["note"],
                 max_bytes=options["max_size"] or MAX_BYTES,
@@ -118,7 +124,7 @@ def write_format(file: Path, name: str, options: Options) -> None:
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
         if options["output"] is None:
-            _print_format(recording, form, _selection(options), redactor)
+            _print_format(recording, form, _selection(recording.path, options), redactor)
         else:
             _write_format(recording, form, options["output"], options, redactor)
 
@@ -161,7 +167,7 @@ def _write_format(
         progress(recording, "writing") as on_progress,
     ):
         draft = outputs.new(form.suffix)
-        selection = _selection(options)
+        selection = _selection(recording.path, options)
         count = convert(
             recording, form, draft, selection, redactor, target=output, on_progress=on_progress
         )
@@ -194,9 +200,9 @@ def _redactor(recording: Recording, options: Options) -> Redactor | None:
     return redactor_for(recording, rules, stable=stable, unlinked=unlinked)
 
 
-def _selection(options: Options) -> Selection:
+def _selection(file: Path, options: Options) -> Selection:
     return Selection(
-        where=options["where"],
+        where=resolved_where(file, options["where"]),
         since_ns=options["since"],
         until_ns=options["until"],
         pod=options["pod"] or "",

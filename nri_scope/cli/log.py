@@ -59,11 +59,18 @@ def command(
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.timeline import sessions_overlap
+    from nri_scope.survey.foreground import surveyed
 
     from .log_lines import LogPrinter
+    from .share_messages import progress
 
     check_interval(since, until)
-    with Output() as output, Recording.open(file) as recording:
+    with (
+        Output() as output,
+        Recording.open(file) as recording,
+        progress(recording, "analysing") as on_share,
+        surveyed(recording, where, on_share),
+    ):
         if follow and recording.is_copy:
             raise UsageError(
                 f"{file}: other users can write to its folder, so an unchanging copy is read",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.events import LATE, Event, Gap, Note, Printed, Session
+from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import Days, clock, duration, mark_words, runtime, subject
 from nri_scope.recording.records import (
@@ -66,7 +66,7 @@ class Lines:
 
     def _event(self, event: Event) -> str:
         session = f" s{event.session}" if self._with_session else ""
-        mark = " " if event.status == "ok" and not event.mark else "!"
+        mark = "!" if event.mark or event.problem == Problem.FAILED else " "
         first = f"{event.id:>6}{session} "
         took = f"{duration(event.took_ns):>6}"
         rest = f" {mark} {safe(event.event):<{_EVENT_WIDTH}} {subject(event)}{_detail(event)}"

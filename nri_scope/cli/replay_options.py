@@ -23,6 +23,7 @@ from .chain_options import ChainOptions
 from .params import environment_of
 from .replay_job import ResultOptions
 from .replay_step import stepped
+from .share_messages import resolved_where
 
 NO_PLUGINS = "none"
 """Value of ``--compare-with`` for a chain without plugins."""
@@ -77,7 +78,7 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         job,
         selection=replace(
             job.selection,
-            where=options["where"],
+            where=resolved_where(options["file"], options["where"]),
             only=options["only"],
             begin=options["begin"],
             end=options["end"],

@@ -23,6 +23,7 @@ from nri_scope.text.escape import safe
 
 from .output import Output
 from .params import environment_of
+from .share_messages import resolved_where
 
 if TYPE_CHECKING:
     from .replay_options import Options
@@ -45,7 +46,7 @@ def perform(options: Options, given: dict[str, str]) -> bool:
     golden = None if golden_path is None or updates else v01.load_golden(golden_path)
     selection = ReplaySelection(
         session=options["session"],
-        where=options["where"],
+        where=resolved_where(options["file"], options["where"]),
         only=options["only"],
         begin=options["begin"],
         end=options["end"],

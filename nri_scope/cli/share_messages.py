@@ -15,6 +15,9 @@ from nri_scope.recording.display import many
 from .params import say
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nri_scope.filter import Filter
     from nri_scope.recording.reader import Recording
 
 _PROGRESS_EVENTS_MIN = 20_000
@@ -38,6 +41,17 @@ def progress(recording: Recording, action: str) -> Iterator[Callable[[float], No
         yield show
     finally:
         click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def resolved_where(file: Path, where: Filter | None) -> Filter | None:
+    """Return ``where`` with the matches on changes and problems that only several events show."""
+    if where is None:
+        return None
+    from nri_scope.recording.reader import Recording
+    from nri_scope.survey.foreground import resolved
+
+    with Recording.open(file) as recording, progress(recording, "analysing") as on_share:
+        return resolved(recording, where, on_share)
 
 
 def warn_unreadable_marks(recording: Recording) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.events import Event
@@ -10,7 +11,7 @@ from nri_scope.events import Event
 from .parser import parse_tree
 from .predicate import Predicate, predicate
 from .sql import Value, condition
-from .tree import Node
+from .tree import And, Between, Is, Matches, Node, Not, Or
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,24 @@ class Filter:
         """Return the filter as a WHERE condition on the reader's event view, and its parameters."""
         return condition(self.root)
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names of the fields that the filter uses."""
+        return frozenset(_fields(self.root))
+
     def __str__(self) -> str:
         return str(self.root)
+
+
+def _fields(node: Node) -> Iterator[str]:
+    match node:
+        case And(items) | Or(items):
+            for item in items:
+                yield from _fields(item)
+        case Not(item):
+            yield from _fields(item)
+        case Is(field) | Matches(field) | Between(field):
+            yield field.name
 
 
 def parse(text: str) -> Filter:

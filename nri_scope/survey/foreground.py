@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Survey a recording for a filter on changes or problems, while a command waits."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nri_scope.errors import RecordingCut
+from nri_scope.events import Event
+from nri_scope.filter import Filter
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.recording.timeline import sessions_overlap
+
+_CHANGES = frozenset({"changed", "owner"})
+OnShare = Callable[[float], None]
+
+
+@contextmanager
+def surveyed(
+    recording: Recording, where: Filter | None, on_share: OnShare | None = None
+) -> Iterator[None]:
+    """Attach a survey's results to a recording during the block, if ``where`` needs them.
+
+    ``on_share`` receives the share of the events read, 0 to 1. Raises RecordingError, and
+    UsageError if no temporary file can be written.
+    """
+    if where is None or not _depends(recording, where):
+        yield
+        return
+    # Imported here, as most filters do not need it.
+    from .survey import survey
+
+    with temporary_folder() as folder:
+        show = on_share or (lambda share: None)
+        found = survey(recording.path, folder / "survey.db", lambda share, until: show(share))
+        if found.cut:
+            warnings.warn(RecordingCut(f"{recording.path}: {found.cut}"), stacklevel=3)
+        recording.attach(folder / "survey.db")
+        yield
+
+
+def resolved(
+    recording: Recording, where: Filter | None, on_share: OnShare | None = None
+) -> Filter | None:
+    """Return ``where``, or a filter for the events that it matches, if a survey is needed.
+
+    For commands that copy events, which must be as they were recorded. Raises as `surveyed` does.
+    """
+    if where is None or not _depends(recording, where):
+        return where
+    with Recording.open(recording.path) as other, surveyed(other, where, on_share):
+        numbers = frozenset(event.id for event in other.events(where=where))
+    return _Numbered(where.text, where.root, numbers)
+
+
+def _depends(recording: Recording, where: Filter) -> bool:
+    """Return whether a filter may match an event because of other events."""
+    if "problem" in where.fields:
+        return True
+    chain = [one for one in recording.sessions() if one.is_connection]
+    return bool(_CHANGES & where.fields) and sessions_overlap(chain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered(Filter):
+    """Filter for a set of events."""
+
+    numbers: frozenset[int] = frozenset()
+
+    def matches(self, event: Event) -> bool:
+        return event.id in self.numbers
+
+    def to_sql(self) -> tuple[str, list[str | int]]:
+        return "id IN (SELECT value FROM json_each(?))", [json.dumps([*self.numbers])]
