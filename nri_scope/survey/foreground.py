@@ -17,6 +17,8 @@ from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.recording.timeline import sessions_overlap
 
 _CHANGES = frozenset({"changed", "owner"})
+ATTRIBUTED = _CHANGES | {"problem"}
+"""Fields of the filter language whose values a survey determines."""
 OnShare = Callable[[float], None]
 
 

@@ -20,6 +20,7 @@ from textual.widgets import Input
 from nri_scope.errors import NriScopeError
 from nri_scope.filter import Filter
 from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
 
 from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
@@ -237,12 +238,14 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             await self.marker.release()
         self._signals.restore()
 
-    def _changes_found(self) -> None:
-        """Show other changes and problems of events, which may also match other filters."""
+    def _changes_found(self, is_over: bool) -> None:
+        """Show other changes and problems of events, which may match other filters."""
         self.views.events.grow(events=True)
         self.views.detail.recording_grown()
         self.poller.hurry()
-        if self.context.is_narrowed:
+        where = self.context.where()
+        is_filtering = self.frame.work.filtered is not None
+        if where is not None and where.fields & ATTRIBUTED and (is_over or not is_filtering):
             self.narrower.show()
 
     # -- requests of the views ----------------------------------------------------------------

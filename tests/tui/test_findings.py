@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.recorder.writer import Recorder
 from nri_scope.survey.process import SurveyProcess
+from tests.recording.recordings import PLUGIN, a_start, captured
 
 from .screen import showing
 
@@ -98,6 +100,26 @@ async def test_the_timeline_shows_slow_failed_and_changed_events() -> None:
         await screen.pilot.press("3")
         await screen.shows("~slow", "!failed", "◆changed", "•other")
         await screen.until(lambda: any("~" in each for each in screen.text().split("\n")[3:8]))
+
+
+async def test_a_growing_recording_is_surveyed_again(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    calls = [call for plugin, call in captured() if plugin == PLUGIN]
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+    for call in calls[:8]:
+        recorder.capture(session, call)
+    try:
+        async with showing(path, WIDE, surveyed=True) as screen:
+            await screen.pilot.press("6")
+            await screen.shows("no findings")
+            late = calls[8]._replace(took_ns=1_900_000_000)
+            recorder.capture(session, late)
+            await screen.shows("1 warning", "took over half of its deadline")
+            await screen.pilot.press("}")
+            await screen.until(lambda: screen.selected == 9)
+    finally:
+        recorder.close()
 
 
 async def test_a_survey_that_ended_early_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

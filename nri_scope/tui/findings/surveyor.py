@@ -18,7 +18,8 @@ from ..store.store import Store
 from ..textual_workarounds import begin
 
 SHOW_S = 2.0
-"""Minimum seconds between updates of the views with the results of an unfinished pass."""
+"""Seconds until the views show results of an unfinished pass; doubled with each update, as views
+and filters then read the recording again."""
 PAUSE_FACTOR = 10
 """Pause before the next pass over a growing recording, as a multiple of the last one's time."""
 _LEAST_PAUSE_S = 1.0
@@ -32,8 +33,8 @@ class Surveyor:
     store: Store
     on_analysis: Callable[[], None]
     """Callback after a change of `Store.analysis`."""
-    on_events: Callable[[], None]
-    """Callback after changes and problems of events have changed."""
+    on_events: Callable[[bool], None]
+    """Callback after changes and problems of events have changed; True: the pass has ended."""
     _process: SurveyProcess | None = None
     _state: SurveyState = field(default_factory=SurveyState)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,21 +71,21 @@ class Surveyor:
 
     async def _follow_pass(self) -> bool:
         """Show the results of one pass; return False if it did not read all events."""
-        shown_s = monotonic()
+        wait_s, shown_s = SHOW_S, monotonic()
         while True:
             await self._news.wait()
             self._news.clear()
             state = self._state
             # The file of an earlier pass is complete, so it is used until the next one is, too.
-            is_due = not self.store.analysis.passes and monotonic() > shown_s + SHOW_S
+            is_due = not self.store.analysis.passes and monotonic() > shown_s + wait_s
             if state.file is not None and (state.is_over or is_due):
-                shown_s = monotonic()
+                wait_s, shown_s = 2 * wait_s, monotonic()
                 try:
                     await self.store.attach(state.file)
                 except NriScopeError as error:
                     self._show(problem=str(error))
                     return False
-                self.on_events()
+                self.on_events(state.is_over)
             if not state.is_over:
                 self._show(share=state.share)
                 continue
