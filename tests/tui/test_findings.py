@@ -31,6 +31,7 @@ async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
         await screen.pilot.press("enter")
         await screen.shows("[1 Events]")
         await screen.until(lambda: screen.selected == 15)
+        await screen.shows("finding", "A plugin at 31–49 was probably disconnected")
 
 
 async def test_a_recording_without_findings_says_so() -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nri_scope.events import Event, Gap, Role, Session
 from nri_scope.nri.request_subject import is_plugins_call
@@ -28,8 +28,13 @@ _SLOW = 0.5
 """Share of the deadline from which a reply is called slow."""
 
 
-def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[StyledLine]:
-    """Yield an event's facts, and the events before and after it. Raises RecordingError."""
+def of_event(
+    recording: Recording, event: Event, comment: str = "", findings: Sequence[str] = ()
+) -> Iterator[StyledLine]:
+    """Yield an event's facts, and the events before and after it. Raises RecordingError.
+
+    ``findings``: titles of the findings that the event shows.
+    """
     session = _session(recording, event.session)
     by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
     yield _fact(
@@ -40,6 +45,8 @@ def of_event(recording: Recording, event: Event, comment: str = "") -> Iterator[
     )
     if comment:
         yield _fact("comment", (comment, Style.NOTE))
+    for title in findings:
+        yield _fact("finding", (title, Style.WARN))
     yield _fact("number", f"{event.id}, the {_ordinal(event.seq)} of session {event.session}")
     yield _fact("time", _moment(event.at_ns))
     yield from _reply(event)

@@ -54,6 +54,8 @@ class TabRequest:
     """Whether the Blame tab shows all lines instead of only changed ones."""
     comment: str = ""
     """The user's comment on the event."""
+    findings: tuple[str, ...] = ()
+    """Titles of the findings that the event shows."""
 
 
 def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> list[StyledLine]:
@@ -83,7 +85,8 @@ def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> l
 def _summary(
     recording: Recording, event: Event, tab_request: TabRequest, _stop: CancelFlag
 ) -> Iterator[StyledLine]:
-    return _wrapped(summary.of_event(recording, event, tab_request.comment), tab_request)
+    lines = summary.of_event(recording, event, tab_request.comment, tab_request.findings)
+    return _wrapped(lines, tab_request)
 
 
 def _wrapped(lines: Iterable[StyledLine], tab_request: TabRequest) -> Iterator[StyledLine]:

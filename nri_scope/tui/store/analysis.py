@@ -32,3 +32,7 @@ class Analysis:
         levels = [one.level for one in self.findings]
         parts = [many(levels.count(each), each) for each in Level if each in levels]
         return ", ".join([*parts, *(["! not all analysed"] if self.problem else [])])
+
+    def titles(self, event: int | None) -> tuple[str, ...]:
+        """Return the titles of the findings that show an event among their first events."""
+        return tuple(one.title for one in self.findings if event in one.events)

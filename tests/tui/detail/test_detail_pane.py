@@ -61,6 +61,7 @@ class _CountingStore:
         self.release = threading.Event()
         self.release.set()
         self.error: Exception | None = None
+        self.analysis = store.analysis
 
     async def run(self, work: Callable[[Recording], T]) -> T:
         self.requests += 1
