@@ -19,8 +19,9 @@ from .cache import RecentlyUsed
 from .file_errors import error_words
 from .temporary_files import ELSEWHERE
 
-MAX_EVENTS = 5_000_000
-"""Maximum number of events with values of their own."""
+MAX_BYTES = 256 << 20
+"""Maximum size of all values, with `_EVENT_BYTES` for each event."""
+_EVENT_BYTES = 32
 _CACHED = 10_000
 _TABLES = """
 CREATE TABLE change (id INTEGER PRIMARY KEY, changed TEXT NOT NULL, owners TEXT NOT NULL,
@@ -40,21 +41,25 @@ class AttributionFile:
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.executescript(f"PRAGMA journal_mode = WAL;{_TABLES}BEGIN")
         self._known: RecentlyUsed[tuple[str, str], int] = RecentlyUsed(_CACHED)
-        self._events = 0
+        self._left = MAX_BYTES
 
     def add(
         self, event: int, changed: Iterable[str], owners: Iterable[str], problem: str = ""
-    ) -> None:
-        """Add an event: its changed paths, their owners, and a `Problem` or ""."""
-        self._events += 1
-        if self._events > MAX_EVENTS:
-            return
+    ) -> bool:
+        """Add an event: its changed paths, their owners, and a `Problem` or "".
+
+        Returns False, and adds nothing, if the file is full.
+        """
+        self._left -= _EVENT_BYTES
+        if self._left < 0:
+            return False
         paths = [*changed]
         with _errors():
             change = self._change((json.dumps(paths), json.dumps([*owners]))) if paths else None
             self._connection.execute(
                 "INSERT OR REPLACE INTO event VALUES (?, ?, ?)", (event, change, problem)
             )
+        return True
 
     def commit(self, until: int) -> None:
         """Make the events up to ``until`` visible to readers."""
@@ -71,6 +76,7 @@ class AttributionFile:
         # Most events have the same changes as others.
         found = self._known.get(texts)
         if found is None:
+            self._left -= sum(map(len, texts))
             self._connection.execute(
                 "INSERT OR IGNORE INTO change (changed, owners) VALUES (?, ?)", texts
             )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.render import wording
+from nri_scope.differ.render.values import clipped
 from nri_scope.events import Problem
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile
@@ -21,8 +22,9 @@ from nri_scope.report.finding import Finding
 
 _COMMIT_S = 0.5
 """Seconds between two commits, each of which makes more results visible."""
-_PATHS_MAX = 1_000
-"""Maximum number of changed paths of one event."""
+_PATHS_MAX, _PATH_MAX = 1_000, 1_000
+"""Maximum number of changed paths of one event, and of characters of one path."""
+_FULL = "it has more changes than can be analysed"
 _PLUGINS = (OwnerKind.PLUGIN, OwnerKind.ONE_OF)
 
 
@@ -57,7 +59,9 @@ def survey(
             _, newest = lookup.event_range(recording)
             facts = collect(recording, on_progress=progress, on_round=writer.add)
             cut = str(cuts[0].message).removeprefix(f"{path}: ") if cuts else ""
-            if not cut:
+            if writer.is_full:
+                cut = cut or _FULL
+            elif not cut:
                 writer.until = newest
             writer.commit(now=True)
         finally:
@@ -74,16 +78,20 @@ class _Writer:
         self._next_s = 0.0
         self.until = 0
         """Id of the event up to which all rounds were written."""
+        self.is_full = False
+        """Whether the file has no space for more events."""
 
     def add(self, diff: RoundDiff) -> None:
         """Write the changes and problems of a round."""
+        if self.is_full:
+            return
         self.until = max(self.until, diff.event - 1)
         found: dict[int, tuple[dict[str, None], dict[str, None]]] = {}
         for step in wording.fresh(diff, diff.steps):
             if step.owner.who in _PLUGINS:
                 paths, owners = found.setdefault(step.event, ({}, {}))
                 if len(paths) < _PATHS_MAX:
-                    paths[step.change.path] = None
+                    paths[clipped(step.change.path, _PATH_MAX)] = None
                     owners[str(step.owner)] = None
         problems = {
             diff.events[diff.seen_by.index(span.before)]: Problem.SLOW
@@ -94,7 +102,8 @@ class _Writer:
             problems[diff.event] = Problem.FAILED
         for event in {*found, *problems}:
             paths, owners = found.get(event, ({}, {}))
-            self._file.add(event, sorted(paths), owners, problems.get(event, ""))
+            if not self._file.add(event, sorted(paths), owners, problems.get(event, "")):
+                self.is_full = True
 
     def commit(self, *, now: bool = False) -> None:
         """Make the rounds so far visible to readers, unless that was done just before."""

@@ -18,6 +18,7 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.filter import parse
+from nri_scope.recording import attribution_file
 from nri_scope.recording.attribution_file import AttributionFile
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.process import SurveyProcess, SurveyState
@@ -122,6 +123,21 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "not.db").write_text("no database")
     with pytest.raises(RecordingError), Recording.open(SLOW) as recording:
         recording.attach(tmp_path / "not.db")
+
+
+def test_a_full_file_leaves_later_events_as_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attribution_file, "MAX_BYTES", 500)
+    path = next(one for one in RECORDINGS if one.name.startswith("containerd-2.4"))
+    found = survey(path, tmp_path / "a.db")
+    assert found.cut == "it has more changes than can be analysed"
+    with Recording.open(path) as recording:
+        recorded = {one.id: one for one in recording.events()}
+        recording.attach(tmp_path / "a.db")
+        read = [one.id for one in recording.events() if one == recorded[one.id]]
+    assert 0 < found.until < 25
+    assert {one for one in recorded if one > found.until} <= set(read)
 
 
 # -- the process ----------------------------------------------------------------------------
