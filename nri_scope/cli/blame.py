@@ -99,7 +99,7 @@ def _perform(
 
     steps: Sequence[ChangeStep] = ()
     with Output() as output, open_view(file, rules) as view:
-        container = view.counterpart(_container(view.original, what))
+        container = view.counterpart(container_named(view.original, what))
         assert isinstance(container, Container)
         history = history_of(view.recording, container)
         if not (history.spec or history.base or history.steps or history.real):
@@ -159,7 +159,7 @@ def _by_plugins(steps: Sequence[ChangeStep]) -> bool:
     return any(step.owner.who not in (OwnerKind.RUNTIME, OwnerKind.REQUEST) for step in steps)
 
 
-def _container(recording: Recording, what: str) -> Container:
+def container_named(recording: Recording, what: str) -> Container:
     """Return the container that `what` names. Raise UsageError."""
     from nri_scope.events import Container, Event, Pod
     from nri_scope.recording import lookup

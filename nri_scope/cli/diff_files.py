@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from nri_scope import oci
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.comparison import compare_recordings
+from nri_scope.differ.comparison import compare_containers, compare_recordings
 from nri_scope.differ.recording_differ import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.differ.render.comparison import comparison
@@ -18,12 +18,14 @@ from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.oci.spec_file import MAX_SPEC_SIZE
 from nri_scope.recording import lookup
-from nri_scope.recording.display import runtime
+from nri_scope.recording.display import SHORT_ID, runtime
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 
+from .blame import container_named
+from .main import RECORDING_SUFFIXES
 from .output import Output
-from .redacted_view import open_view, open_views
+from .redacted_view import RecordingView, open_view, open_views
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
@@ -32,7 +34,6 @@ _LISTED = 12
 """Maximum number of connections listed in the title."""
 _RUNTIMES = 3
 """Maximum number of runtimes listed in the title."""
-_SUFFIXES = (".nriscope.db", ".nriscope.zip")
 _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 
 
@@ -56,13 +57,13 @@ class Options(TypedDict):
     since: int | None
     until: int | None
     output_format: Format
-    quiet_unchanged: bool
+    show_all: bool
 
 
 def is_recording(text: str) -> bool:
     """Return whether `text` names a recording: by its suffix, or as an existing file."""
     try:
-        return text.endswith(_SUFFIXES) or Path(text).is_file()
+        return text.endswith(RECORDING_SUFFIXES) or Path(text).is_file()
     except (OSError, ValueError):
         return False
 
@@ -83,7 +84,7 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
         render = renderer(
             options["output_format"],
             width=output.width,
-            quiet_unchanged=options["quiet_unchanged"],
+            quiet_unchanged=not options["show_all"],
         )
         selected = _selected_events(view.original, options)
         name_of = _names(recording, differ)
@@ -116,6 +117,42 @@ def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: 
         for line in comparison(*names, found, output_format, width=output.width):
             output.line(line)
     return found.differs
+
+
+def two_containers(
+    one: tuple[Path, str], other: tuple[Path, str], redact: Rules | None, output_format: Format
+) -> bool:
+    """Print the differences between two containers, each of a file; return whether there are any."""
+    files = [one[0]] if other[0] == one[0] else [one[0], other[0]]
+    with open_views(files, redact) as views:
+        sides = [(views[0], *one), (views[-1], *other)]
+        found = [_container(view, file, what) for view, file, what in sides]
+        (a, first), (b, second) = zip((views[0], views[-1]), found, strict=True)
+        compared = compare_containers(a.recording, first, b.recording, second)
+        # Full paths distinguish files of the same name in two folders.
+        names = [
+            f"{file if redact is None else view.name}: {lookup.container_name(container)}"
+            f" {container.id[:SHORT_ID]}"
+            for (view, file, _), container in zip(sides, found, strict=True)
+        ]
+    with Output() as output:
+        for line in comparison(names[0], names[1], compared, output_format, width=output.width):
+            output.line(line)
+    return compared.differs
+
+
+def _container(view: RecordingView, file: Path, what: str) -> Container:
+    try:
+        container = view.counterpart(container_named(view.original, what))
+    except UsageError as error:
+        if is_recording(what):
+            raise UsageError(
+                f"{what} is a file, and no container in {file}",
+                "name both containers: FILE A B, or FILE A OTHER B",
+            ) from error
+        raise
+    assert isinstance(container, Container)
+    return container
 
 
 def two_specs(before: str, after: str, output_format: Format) -> bool:

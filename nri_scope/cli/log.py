@@ -58,7 +58,6 @@ def command(
     """
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
-    from nri_scope.recording.timeline import sessions_overlap
 
     from .log_lines import LogPrinter
 
@@ -72,13 +71,10 @@ def command(
         log = Log(
             recording, where=where, since_ns=since, until_ns=until, last=last, printed=printed
         )
-        printer = LogPrinter(
-            output,
-            jsonl=output_format == "jsonl",
-            with_session=sessions_overlap(recording.sessions()),
-        )
+        printer = LogPrinter(output, jsonl=output_format == "jsonl")
 
         def show() -> None:
+            printer.add_columns(recording.sessions())
             for item in log.read():
                 printer.print(item)
             output.flush()

@@ -79,7 +79,8 @@ class _Collector:
         self._ids = _ids_of(recording, thing)
         self._sessions = recording.sessions()
         self._gaps = recording.gaps()
-        first, last = time_range(recording)
+        about = thing if isinstance(thing, Pod | Container) else None
+        first, last = time_range(recording, about)
         self._names = _Names()
         # The CRI's answers are recorded later, possibly after their container was removed.
         has_cri = any(one.role == Role.CRI for one in self._sessions)

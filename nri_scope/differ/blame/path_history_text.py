@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.oci import Json
+from nri_scope.oci import Json, label
 from nri_scope.recording.display import Days, clock
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import break_text
@@ -44,7 +44,7 @@ def past_body(
     for past in pasts:
         if past is not pasts[0]:
             lines.append("")
-        lines.append(styled(Style.STRONG, safe(past.path)))
+        lines.append(styled(Style.STRONG, safe(label(past.path))))
         lines += _past(history, past, _Columns(number, gutter, width), days)
     return lines, gutter.legend()
 

@@ -16,12 +16,15 @@ from ..attribution.attributed_changes import Applied, Evidence, PluginRequest
 from ..attribution.history import History
 from ..attribution.owner import Owner, OwnerKind
 from ..render import wording
+from ..render.values import clipped
 from .folding import Fold, Row
 from .gutter import Gutter, short
 from .owned_lines import UNMET, OwnedLine
 
 YAML_WIDTH_MIN = 24
 """Minimum width of the YAML in columns, even if the terminal is narrower."""
+_REMARK_MAX = 1_000
+"""Maximum length of a remark on a terminal, in characters; files have all of it."""
 STYLES = {
     "+": Style.GOOD,
     "-": Style.BAD,
@@ -144,7 +147,8 @@ def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     own = owner is not None and owner.who is OwnerKind.RUNTIME and not line.changed
     style = Style.DIM if own else STYLES[mark]
     yaml = yaml_lines(line, width)
-    remark = safe("; ".join(line.remarks))
+    remarks = [one if width is None else clipped(one, _REMARK_MAX) for one in line.remarks]
+    remark = safe("; ".join(remarks))
     beside = f"  # {remark}" if remark else ""
     if beside and (width is None or columns(yaml[-1]) + columns(beside) <= width):
         last = Span(beside, Style.DIM)
@@ -159,7 +163,7 @@ def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     if beside and width is not None:
         margin = " " * (line.indent + 4)
         room = width - len(margin) - 2
-        for each in line.remarks:
+        for each in remarks:
             for text in break_text(safe(each), room, room):
                 yield StyledText(blank, Span(f"{margin}# {text}", Style.DIM))
 
