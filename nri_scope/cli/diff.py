@@ -171,7 +171,7 @@ def _perform(context: click.Context, options: Options) -> int:
             "leave it out",
         )
         return diff_files.two_recordings(
-            Path(arguments[0]), Path(arguments[1]), options["redact"], options["output_format"]
+            Path(file), more[0], options["redact"], options["output_format"]
         )
     check_interval(options["since"], options["until"])
     return int(diff_files.one_recording(Path(file), more[0] if more else None, options))

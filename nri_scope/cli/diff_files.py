@@ -105,9 +105,18 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
     return False
 
 
-def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: Format) -> bool:
-    """Print which containers differ between two recordings; return whether any does."""
+def two_recordings(one: Path, name: str, redact: Rules | None, output_format: Format) -> bool:
+    """Print which containers differ between two recordings; return whether any does.
+
+    `name` is that of the other file. Raises UsageError if it also names something in the first one.
+    """
+    other = Path(name)
     with open_views([one, other], redact) as (a, b):
+        if not name.endswith(RECORDING_SUFFIXES) and _has(a.original, name):
+            raise UsageError(
+                f"{name} is a file, and also in {one}",
+                f"use ./{name} for the file, or an id for what {one} contains",
+            )
         found = compare_recordings(a.recording, b.recording)
     if not (found.same or found.differs):
         raise UsageError("neither recording has containers", "`log` shows their events")
@@ -122,7 +131,7 @@ def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: 
 def two_containers(
     one: tuple[Path, str], other: tuple[Path, str], redact: Rules | None, output_format: Format
 ) -> bool:
-    """Print the differences between two containers, each of a file; return whether there are any."""
+    """Print the differences between two containers of files; return whether there are any."""
     files = [one[0]] if other[0] == one[0] else [one[0], other[0]]
     with open_views(files, redact) as views:
         sides = [(views[0], *one), (views[-1], *other)]
@@ -139,6 +148,14 @@ def two_containers(
         for line in comparison(names[0], names[1], compared, output_format, width=output.width):
             output.line(line)
     return compared.differs
+
+
+def _has(recording: Recording, what: str) -> bool:
+    try:
+        lookup.find(recording, what)
+    except UsageError:
+        return False
+    return True
 
 
 def _container(view: RecordingView, file: Path, what: str) -> Container:

@@ -7,6 +7,7 @@ no plugin can have set them unobserved.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from .attributed_changes import Applied, ChangeStep, Evidence
 from .chain import HIGHEST
 from .history import History
 from .later_changes import ANY_OWNER, UPDATABLE, may_be_left_out
-from .owner import AFTER_ALL, RUNTIME, UNKNOWN, Owner
+from .owner import AFTER_ALL, RUNTIME, SPEC, UNKNOWN, Owner
 from .steps_by_path import Newest
 
 Owned: TypeAlias = "tuple[Owner, tuple[Evidence, ...], ChangeStep | None]"
@@ -67,6 +68,8 @@ class FinalOwners:
             return self._before(path, value)
         is_last = self._history.tail.first == HIGHEST and self._is_hidden(path)
         is_last = is_last and _touches(path, value, _BY_PLUGINS)
+        if known is ABSENT and (is_last or not self._is_shown(path, value)):
+            return replace(SPEC, ties=AFTER_ALL.ties) if is_last else SPEC, (Evidence.CRI,), None
         return AFTER_ALL if is_last else RUNTIME, (Evidence.CRI,), None
 
     def by(self, step: ChangeStep | None) -> Owned:
@@ -103,6 +106,10 @@ class FinalOwners:
             return UNKNOWN
         tail = self._history.tail
         return None if tail == RUNTIME or tail.first == HIGHEST else tail
+
+    def _is_shown(self, path: str, value: Json) -> bool:
+        """Return whether events would show the value if it was there before the last plugin."""
+        return _touches(path, value, _BY_PLUGINS) and not self._is_hidden(path)
 
     def _is_hidden(self, path: str) -> bool:
         """Return whether events need not show a plugin's change of `path` at the creation."""

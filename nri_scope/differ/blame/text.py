@@ -23,6 +23,7 @@ from .owned_lines import UNMET, OwnedLine
 
 YAML_WIDTH_MIN = 24
 """Minimum width of the YAML in columns, even if the terminal is narrower."""
+_NO_PLUGIN = (OwnerKind.SPEC, OwnerKind.RUNTIME)
 _REMARK_MAX = 1_000
 """Maximum length of a remark on a terminal, in characters; files have all of it."""
 STYLES = {
@@ -144,7 +145,7 @@ def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
 
 def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     mark, owner, evidence = gutter_content(line)
-    own = owner is not None and owner.who is OwnerKind.RUNTIME and not line.changed
+    own = owner is not None and owner.who in _NO_PLUGIN and not line.changed
     style = Style.DIM if own else STYLES[mark]
     yaml = yaml_lines(line, width)
     remarks = [one if width is None else clipped(one, _REMARK_MAX) for one in line.remarks]
