@@ -43,6 +43,7 @@ class Lines:
         self._width = width
         self._with_session = False
         self._plugin_width = 0
+        self._plugins: dict[int, str] = {}
         self._days = Days()
 
     def add_columns(self, sessions: Iterable[Session]) -> None:
@@ -50,6 +51,7 @@ class Lines:
         by_plugin: dict[str, list[Session]] = {}
         for session in sessions:
             by_plugin.setdefault(session.plugin, []).append(session)
+            self._plugins[session.id] = session.plugin
         self._with_session = any(map(sessions_overlap, by_plugin.values()))
         if len(by_plugin) > 1:
             longest = max(columns(safe(plugin, _PLUGIN_WIDTH)) for plugin in by_plugin)
@@ -127,7 +129,8 @@ class Lines:
 
     def _printed(self, line: Printed) -> str:
         session = f" s{line.session}" if self._with_session else ""
-        text = f"{'':>6}{session} {clock(line.at_ns)} {line.stream:>6} | {line.text}"
+        plugin = self._plugin(self._plugins.get(line.session, ""))
+        text = f"{'':>6}{session} {clock(line.at_ns)} {line.stream:>6} | {plugin}{line.text}"
         return self._paint(Style.DIM, safe(text, self._width or _MAX_PRINTED))
 
     def _paint(self, style: Style, text: str) -> str:

@@ -118,8 +118,6 @@ class Lanes:
         """Return first and last columns of gaps, merged where they touch to limit their number."""
         furthest = [-1] * COLUMNS
         for gap in gaps:
-            if gap.to_ns < self.first_ns or gap.from_ns > self.last_ns:
-                continue
             ends = self.column(gap.from_ns), self.column(gap.to_ns)
             furthest[min(ends)] = max(furthest[min(ends)], *ends)
         spans: list[tuple[int, int]] = []

@@ -474,7 +474,12 @@ class _Checker:
         for each in self.rounds:
             for one in each.steps:
                 mine.setdefault(one.container, set()).add(
-                    (one.event, one.change.kind, one.change.path, wording.owner(one.owner))
+                    (
+                        one.event,
+                        one.change.kind,
+                        oci.label(one.change.path),
+                        wording.owner(one.owner),
+                    )
                 )
             for asked in wording.unnoted(each.asked, each.steps):
                 requests.setdefault(asked.container, set()).add(

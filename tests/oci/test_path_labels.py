@@ -99,7 +99,9 @@ def test_other_spellings_are_read(text: str, path: str) -> None:
     assert path_of(text) == path
 
 
-@pytest.mark.parametrize("text", ["", "a[", "a]", "a..b", '"', '"a', "a[]", "env ", "example.com/x"])
+@pytest.mark.parametrize(
+    "text", ["", "a[", "a]", "a..b", '"', '"a', "a[]", "env ", "example.com/x"]
+)
 def test_other_text_is_no_label(text: str) -> None:
     assert path_of(text) is None
 

@@ -63,8 +63,8 @@ def test_changes_have_owners_and_evidence(chain: Path) -> None:
         *("shop/web/app", "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken"),
     ]
     rows = {(row.path, row.by, row.evidence) for row in changed["shop/web/app"].rows}
-    assert ("/process/env/FOO", "30-env-injector", "tap") in rows
-    assert ("/linux/devices/~1dev~1nri-null", "20-device-injector", "probes, validator") in rows
+    assert ("env FOO", "30-env-injector", "tap") in rows
+    assert ("devices[/dev/nri-null]", "20-device-injector", "probes, validator") in rows
 
 
 def test_the_timeline_has_each_pod_with_its_containers_and_changes() -> None:

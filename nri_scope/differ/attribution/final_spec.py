@@ -68,7 +68,7 @@ class FinalOwners:
             return self._before(path, value)
         is_last = self._history.tail.first == HIGHEST and self._is_hidden(path)
         is_last = is_last and _touches(path, value, _BY_PLUGINS)
-        if known is ABSENT and (is_last or not self._is_shown(path, value)):
+        if known is ABSENT and not _is_in_requests(path, value):
             return replace(SPEC, ties=AFTER_ALL.ties) if is_last else SPEC, (Evidence.CRI,), None
         return AFTER_ALL if is_last else RUNTIME, (Evidence.CRI,), None
 
@@ -107,13 +107,14 @@ class FinalOwners:
         tail = self._history.tail
         return None if tail == RUNTIME or tail.first == HIGHEST else tail
 
-    def _is_shown(self, path: str, value: Json) -> bool:
-        """Return whether events would show the value if it was there before the last plugin."""
-        return _touches(path, value, _BY_PLUGINS) and not self._is_hidden(path)
-
     def _is_hidden(self, path: str) -> bool:
         """Return whether events need not show a plugin's change of `path` at the creation."""
         return may_be_left_out(path) or not self._history.shown
+
+
+def _is_in_requests(path: str, value: Json) -> bool:
+    """Return whether a request for the creation would contain the value."""
+    return _touches(path, value, _BY_PLUGINS) and not may_be_left_out(path)
 
 
 def _touches(path: str, value: Json, places: tuple[str, ...]) -> bool:
