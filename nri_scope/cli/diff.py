@@ -106,7 +106,7 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
 
     \b
     diff FILE            changes in a recording, event by event
-    diff FILE WHAT       changes of one event, pod or container
+    diff FILE WHAT       changes of one event, pod, container or path
     diff FILE OTHER      differences between two recordings
     diff FILE A B        differences between two containers of a recording
     diff FILE A OTHER B  differences between container A of FILE and container B of OTHER
@@ -114,7 +114,8 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     diff --json-spec X.json Y.json   differences between two OCI specs
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
-    NAMESPACE/POD/CONTAINER, or the beginning of an id. Of two arguments, the second one is OTHER if
+    NAMESPACE/POD/CONTAINER, the beginning of an id, or a path of the spec, such as `env FOO`,
+    /process/env/FOO or FOO. Of two arguments, the second one is OTHER if
     it is the name of an existing file, or ends in .nriscope.db or .nriscope.zip. A and B are
     containers like WHAT, events about one, or pods with one container, never files.
 

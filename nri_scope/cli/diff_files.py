@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from nri_scope import oci
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.comparison import compare_containers, compare_recordings
 from nri_scope.differ.recording_differ import differ_of, rounds
@@ -16,16 +19,17 @@ from nri_scope.differ.render.spec_differences import spec_diff
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
+from nri_scope.oci.path_labels import Meaning, meaning
 from nri_scope.oci.spec_file import MAX_SPEC_SIZE
 from nri_scope.recording import lookup
 from nri_scope.recording.display import SHORT_ID, runtime
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 
-from .blame import container_named
 from .main import RECORDING_SUFFIXES
 from .output import Output
 from .redacted_view import RecordingView, open_view, open_views
+from .what_argument import container_with_path
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
@@ -75,7 +79,7 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
     """
     with Output() as output, open_view(file, options["redact"]) as view:
         recording = view.recording
-        subject = None if what is None else view.counterpart(lookup.find(view.original, what))
+        subject, meant = _subject(view, what)
         sessions = recording.sessions()
         # The CRI's answers are recorded later, possibly after the container was removed.
         has_cri_answers = any(session.role == Role.CRI for session in sessions)
@@ -89,7 +93,8 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
         selected = _selected_events(view.original, options)
         name_of = _names(recording, differ)
         has_rounds = False
-        for diff in rounds(recording, subject, differ=differ):
+        found = rounds(recording, subject, differ=differ)
+        for diff in found if meant is None else _at_path(found, meant):
             if not has_rounds:
                 has_rounds = True
                 for line in render.head(view.name, _details(sessions, GapStats.of(gaps))):
@@ -98,11 +103,33 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
                 for line in render.round(diff, name_of):
                     output.line(line)
         if not has_rounds:
+            if meant is not None and what is not None:
+                # Explain that it is not the name of an event, pod or container either.
+                lookup.find(view.original, what)
             raise _no_events(file, what)
         for line in render.end():
             output.line(line)
         return render.changed
     return False
+
+
+def _subject(view: RecordingView, what: str | None) -> tuple[lookup.Found | None, Meaning | None]:
+    """Return the event, pod or container that `what` names, or else paths that it may mean."""
+    if what is None:
+        return None, None
+    try:
+        return view.counterpart(lookup.find(view.original, what)), None
+    except UsageError:
+        return None, meaning(what)
+
+
+def _at_path(found: Iterable[RoundDiff], meant: Meaning) -> Iterator[RoundDiff]:
+    """Yield the rounds with changes and requests at some paths, without the others."""
+    for diff in found:
+        steps = tuple(step for step in diff.steps if meant.includes(step.change.path))
+        asked = tuple(one for one in diff.asked if meant.includes(one.path))
+        if steps or asked:
+            yield replace(diff, steps=steps, asked=asked, spans=())
 
 
 def two_recordings(one: Path, name: str, redact: Rules | None, output_format: Format) -> bool:
@@ -160,7 +187,7 @@ def _has(recording: Recording, what: str) -> bool:
 
 def _container(view: RecordingView, file: Path, what: str) -> Container:
     try:
-        container = view.counterpart(container_named(view.original, what))
+        container = view.counterpart(container_with_path(view.original, what)[0])
     except UsageError as error:
         if is_recording(what):
             raise UsageError(

@@ -89,7 +89,8 @@ def _is(kind: FieldKind, text: str, wild: bool) -> _Test:
 
 
 def _path(text: str, wild: bool) -> _Test:
-    paths, key = meaning(text)
+    meant = meaning(text)
+    paths, key = meant
     if wild:
         globs = [glob_test(each) for path in paths for each in (path, f"{path}/*")]
         in_path = glob_test(f"*/{key}/*") if key else None
@@ -97,11 +98,7 @@ def _path(text: str, wild: bool) -> _Test:
             any(test(value) for test in globs)
             or (in_path is not None and bool(in_path(f"{value}/")))
         )
-    starts = tuple(f"{path}/" for path in paths)
-    part = f"/{key}/" if key else ""
-    return lambda value: (
-        value in paths or value.startswith(starts) or bool(part and part in f"{value}/")
-    )
+    return meant.includes
 
 
 def _whole(text: str, wild: bool) -> _Test:

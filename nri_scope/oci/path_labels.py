@@ -124,6 +124,21 @@ class Meaning(NamedTuple):
     key: str
     """A key at any place of a path, escaped as in a pointer; "" for none."""
 
+    def includes(self, path: str) -> bool:
+        """Return whether `path` is meant."""
+        return (
+            path in self.paths
+            or path.startswith(tuple(f"{one}/" for one in self.paths))
+            or bool(self.key and f"/{self.key}/" in f"{path}/")
+        )
+
+    def path_above(self, found: list[str]) -> str | None:
+        """Return the one of `paths` that all `found` paths are at or below; None for none."""
+        for one in self.paths:
+            if all(path == one or path.startswith(f"{one}/") for path in found):
+                return one
+        return None
+
 
 def meaning(text: str) -> Meaning:
     """Return the paths that `text` may name: as a path, as a label, and as a plain name."""
