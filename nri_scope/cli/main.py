@@ -61,6 +61,8 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             if name.endswith(RECORDING_SUFFIXES) or _is_file(name):
                 return "tui", self.get_command(ctx, "tui"), args
+            if "/" in name:
+                ctx.fail(f"no such command or file {name!r}")
             nearest = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
             ctx.fail(f"no such command {name!r}{hint}")
