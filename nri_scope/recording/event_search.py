@@ -27,8 +27,8 @@ _TEXT = f" || {_SEPARATOR} || ".join(
         "status_message",
         "mark",
         "changed",
-        "CASE changed WHEN '[]' THEN '' ELSE (SELECT group_concat("
-        f"{PATH_LABEL}(value), {_SEPARATOR}) FROM json_each(changed)) END",
+        "CASE changed WHEN '[]' THEN '' ELSE coalesce((SELECT group_concat("
+        f"{PATH_LABEL}(value), {_SEPARATOR}) FROM json_each(changed)), '') END",
         "owners",
     )
 )
