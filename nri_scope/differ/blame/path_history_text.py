@@ -19,7 +19,7 @@ from ..render.values import place
 from .gutter import Gutter
 from .owned_lines import MARKS
 from .path_history import PathHistory
-from .text import STYLES, YAML_WIDTH_MIN
+from .text import STYLES, YAML_WIDTH_MIN, cut
 
 _NO_CHANGE = "no change seen"
 
@@ -75,7 +75,7 @@ class _Columns:
         )
         rows = [word] if word else fill("", value, room, 2)
         margin = " " * self._left + self._gutter.cell(None, (), " ")
-        remark = safe(remark)
+        remark = safe(cut(remark, width))
         if remark and (room is None or columns(rows[-1]) + columns(remark) + 4 <= room):
             rows[-1] += f"  # {remark}"
             remark = ""

@@ -63,7 +63,8 @@ def head(
         yield from layout.sentence(f"note: {remark}", 0, Style.WARN)
     for one in wording.unnoted(history.asked if about is None else about, history.steps):
         fate = wording.FATES[one.fate]
-        yield from layout.sentence(f"! {fate}: {wording.request(one)}", 0, Style.BAD)
+        text = cut(f"! {fate}: {wording.request(one)}", width)
+        yield from layout.sentence(text, 0, Style.BAD)
 
 
 def summary(lines: Sequence[OwnedLine]) -> str:
@@ -143,12 +144,17 @@ def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
     return fill(head, line.written, width, line.indent + 4)
 
 
+def cut(remark: str, width: int | None) -> str:
+    """Return a remark, of limited length if the line `width` is limited."""
+    return remark if width is None else clipped(remark, _REMARK_MAX)
+
+
 def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     mark, owner, evidence = gutter_content(line)
     own = owner is not None and owner.who in _NO_PLUGIN and not line.changed
     style = Style.DIM if own else STYLES[mark]
     yaml = yaml_lines(line, width)
-    remarks = [one if width is None else clipped(one, _REMARK_MAX) for one in line.remarks]
+    remarks = [cut(one, width) for one in line.remarks]
     remark = safe("; ".join(remarks))
     beside = f"  # {remark}" if remark else ""
     if beside and (width is None or columns(yaml[-1]) + columns(beside) <= width):
