@@ -49,9 +49,9 @@ def fail(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     return Check(name, Status.FAIL, detail, fix, config)
 
 
-def unknown(name: str, detail: str, fix: str = "") -> Check:
+def unknown(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check that could not be made."""
-    return Check(name, Status.UNKNOWN, detail, fix)
+    return Check(name, Status.UNKNOWN, detail, fix, config)
 
 
 def as_warnings(checks: Iterable[Check], reason: str) -> list[Check]:

@@ -179,7 +179,9 @@ def _by_default(name: str, installation: Installation) -> Check:
         case None:
             since = _ON_SINCE[config.runtime].partition("-")[0].removesuffix(".0")
             text = f"not configured; NRI is on by default since {since}, but the version is unknown"
-            return unknown(name, text, f"check the version of {installation.title}")
+            fix, lines = _change(installation, config.enable_key, None)
+            fix = f"check the version of {installation.title}; before {since}, {fix}"
+            return unknown(name, text, fix, lines)
 
 
 def _connections(name: str, installation: Installation) -> Iterator[Check]:

@@ -133,6 +133,16 @@ def edited(content: str, config: str) -> str:
     return f"{content}{config}\n"
 
 
+def test_an_unknown_version_has_the_lines_for_older_ones(machine: Machine) -> None:
+    config = read_containerd(machine.host)
+    (check,) = [one for one in check_installation(Installation(config, "", None)) if one.config]
+    assert check.fix == (
+        f"check the version of containerd; before 2.0, create {CONTAINERD} with these lines, and "
+        "restart containerd"
+    )
+    assert check.config == f"version = 2\n{NRI}\n  disable = false"
+
+
 def test_a_plugin_disabled_by_name_is_removed_from_that_list(machine: Machine) -> None:
     machine.write(CONTAINERD, 'version = 3\ndisabled_plugins = ["io.containerd.nri.v1.nri"]\n')
     (check,) = checks(machine, "containerd", "2.1.9")
