@@ -29,7 +29,7 @@ from nri_scope.recording.stats import GapStats
 from .main import RECORDING_SUFFIXES
 from .output import Output
 from .redacted_view import RecordingView, open_view, open_views
-from .what_argument import container_with_path
+from .what_argument import container_with_path, may_be_path
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
@@ -120,6 +120,8 @@ def _subject(view: RecordingView, what: str | None) -> tuple[lookup.Found | None
     try:
         return view.counterpart(lookup.find(view.original, what)), None
     except UsageError:
+        if not may_be_path(what):
+            raise
         return None, meaning(what)
 
 

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from nri_scope.differ.recording_differ import histories
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod
-from nri_scope.oci import label
+from nri_scope.oci import label, path_of
 from nri_scope.oci.path_labels import meaning
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
@@ -29,6 +28,8 @@ def find_with_path(recording: Recording, what: str) -> tuple[lookup.Found, str]:
     try:
         return lookup.find(recording, what), ""
     except UsageError:
+        if not may_be_path(what):
+            raise
         containers, paths = _changed(recording, what)
         if not containers:
             raise
@@ -84,8 +85,19 @@ def _container_of(recording: Recording, thing: lookup.Found) -> Container:
             )
 
 
+def may_be_path(what: str) -> bool:
+    """Return whether a text may name a path, so that searching all changes is worthwhile.
+
+    A number, and a container's name with its two slashes, are none.
+    """
+    return bool(what) and not what.isdigit() and (path_of(what) is not None or what.count("/") < 2)
+
+
 def _changed(recording: Recording, what: str) -> tuple[list[Container], list[str]]:
     """Return the containers with changes at the path, and the labels of the paths."""
+    # Imported late, as loading it takes 0.1 s.
+    from nri_scope.differ.recording_differ import histories
+
     meant = meaning(what)
     known = {one.id: one for one in recording.containers()}
     containers: dict[str, Container] = {}
