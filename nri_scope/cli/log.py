@@ -53,8 +53,8 @@ def command(
     """Show a recording's events, one line each, newest last.
 
     A line shows the event's number (for `show`), its time, the response time of nri-scope or the
-    recorded plugin, the event's name, and its pod or container. A ! marks errors, late replies, and
-    gaps, which are intervals that were not observed.
+    recorded plugin, that plugin if the recording has several, the event's name, and its pod or
+    container. A ! marks errors, late replies, and gaps, which are intervals that were not observed.
     """
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
