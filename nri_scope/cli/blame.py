@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from nri_scope.differ.attribution.attributed_changes import ChangeStep, PluginRequest
     from nri_scope.differ.attribution.history import History
     from nri_scope.differ.blame import OwnedLine, PathHistory, View
-    from nri_scope.events import Container
-    from nri_scope.recording.reader import Recording
     from nri_scope.share.redaction import Rules
-
-_LISTED = 5
-"""Maximum number of containers that an error lists."""
 
 _EPILOG = """
 \b
@@ -39,7 +34,7 @@ The gutter: owner, evidence (letters, explained after the output), and kind of c
     "--history",
     "path",
     metavar="PATH",
-    help="Show every change to one path of the spec, such as /process/env/FOO or FOO, in order.",
+    help="Show every change to one path of the spec in order: FOO, `env FOO`, /process/env/FOO.",
 )
 @click.option("--full", is_flag=True, help="Show every line, not only the changed ones.")
 @click.option(
@@ -68,7 +63,8 @@ def command(
     """Show which plugin set each line of a container's OCI spec.
 
     WHAT is a container as NAMESPACE/POD/CONTAINER, the beginning of its id, the number of an event
-    about it, or its pod if the pod has only one container.
+    about it, its pod if the pod has only one container, or a path of the spec, as for --history,
+    that changed in only one container.
 
     Lines are YAML in the order of the spec, with their former values. Without --full, lines that no
     plugin changed are only counted. Without --redact, values are shown as recorded, secrets
@@ -96,10 +92,14 @@ def _perform(
     from nri_scope.recording.records import json_in_parts
 
     from .redacted_view import open_view
+    from .what_argument import container_with_path
 
     steps: Sequence[ChangeStep] = ()
     with Output() as output, open_view(file, rules) as view:
-        container = view.counterpart(_container(view.original, what))
+        named, changed_path = container_with_path(view.original, what)
+        container = view.counterpart(named)
+        if kind == "usual":
+            path = path or changed_path or None
         assert isinstance(container, Container)
         history = history_of(view.recording, container)
         if not (history.spec or history.base or history.steps or history.real):
@@ -157,40 +157,3 @@ def _by_plugins(steps: Sequence[ChangeStep]) -> bool:
     from nri_scope.differ.attribution.owner import OwnerKind
 
     return any(step.owner.who not in (OwnerKind.RUNTIME, OwnerKind.REQUEST) for step in steps)
-
-
-def _container(recording: Recording, what: str) -> Container:
-    """Return the container that `what` names. Raise UsageError."""
-    from nri_scope.events import Container, Event, Pod
-    from nri_scope.recording import lookup
-    from nri_scope.recording.subject_queries import container_of_event
-
-    thing = lookup.find(recording, what)
-    match thing:
-        case Container():
-            return thing
-        case Event():
-            container = container_of_event(recording, thing.id)
-            if container is not None:
-                return container
-            raise UsageError(
-                f"event {thing.id} ({thing.event}) does not concern a container",
-                "name a container, or an event about one",
-            )
-        case Pod():
-            containers = lookup.containers_of(recording, thing)
-            if len(containers) == 1:
-                return containers[0]
-            name = lookup.pod_name(thing)
-            if not containers:
-                raise UsageError(
-                    f"{recording.path} has no container of {name}", "`log` shows what it contains"
-                )
-            names = [lookup.container_name(one) for one in containers]
-            if len({*names}) < len(names):
-                names = [f"{one.id} ({one.name})" for one in containers]
-            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            raise UsageError(
-                f"{name} has {len(containers)} containers",
-                f"name one: {' or '.join(names[:_LISTED])}{more}",
-            )

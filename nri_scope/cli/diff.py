@@ -38,7 +38,7 @@ _LIVE_ONLY = (
     *("output", "duration", "once", "wait"),
 )
 _RECORDING_ONLY = ("since", "until")
-_EVENTS_ONLY = ("where", "quiet_unchanged")
+_EVENTS_ONLY = ("where", "show_all")
 _EPILOG = """
 \b
 Glyphs: + added, - removed, ~ changed, > moved, where order matters.
@@ -47,7 +47,9 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("arguments", nargs=-1, metavar="[FILE [WHAT|OTHER]]", shell_complete=complete_path)
+@click.argument(
+    "arguments", nargs=-1, metavar="[FILE [WHAT|OTHER|A B|A OTHER B]]", shell_complete=complete_path
+)
 @click.option("--live", is_flag=True, help="Watch a runtime through passive connections.")
 @click.option(
     "--json-spec", is_flag=True, help="FILE and OTHER are OCI specs, such as config.json."
@@ -91,7 +93,9 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 @where_option
 @since_option
 @until_option
-@click.option("--quiet-unchanged", is_flag=True, help="Omit events that changed nothing.")
+@click.option(
+    "--all", "show_all", is_flag=True, help="Also list events without a change, failure or delay."
+)
 @format_option(
     "text|json|markdown",
     "text: for people. json: one object; with --live, one object per line. markdown: for an issue.",
@@ -102,14 +106,20 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
 
     \b
     diff FILE            changes in a recording, event by event
-    diff FILE WHAT       changes of one event, pod or container
+    diff FILE WHAT       changes of one event, pod, container or path
     diff FILE OTHER      differences between two recordings
+    diff FILE A B        differences between two containers of a recording
+    diff FILE A OTHER B  differences between container A of FILE and container B of OTHER
     diff --live          changes on this machine, as they happen
     diff --json-spec X.json Y.json   differences between two OCI specs
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
-    NAMESPACE/POD/CONTAINER, or the beginning of an id. The second argument is OTHER if it is the
-    name of an existing file, or ends in .nriscope.db or .nriscope.zip.
+    NAMESPACE/POD/CONTAINER, the beginning of an id, or a path of the spec, such as `env FOO`,
+    /process/env/FOO or FOO. Of two arguments, the second one is OTHER if
+    it is the name of an existing file, or ends in .nriscope.db or .nriscope.zip. A and B are
+    containers like WHAT, events about one, or pods with one container, never files.
+
+    Events without a change, failure or delay are only counted, unless --all is given.
 
     Each change is shown with its owner and the evidence for it. Without --redact, values are shown
     as recorded, secrets included; with --live --redact, secrets are not recorded either.
@@ -130,10 +140,10 @@ def _perform(context: click.Context, options: Options) -> int:
     if not arguments:
         raise UsageError("no recording was named", "name a FILE, or add --live")
     file, *more = arguments
-    if len(more) > 1:
+    if len(more) > 3:
         raise UsageError(
-            f"expected at most two arguments, got {len(arguments)}",
-            "name FILE and WHAT, or two files",
+            f"expected at most four arguments, got {len(arguments)}",
+            "name FILE, a container, FILE, a container",
         )
 
     if more and all(name.endswith(".json") for name in arguments):
@@ -143,6 +153,17 @@ def _perform(context: click.Context, options: Options) -> int:
 
     from . import diff_files
 
+    if len(more) > 1:
+        _reject(
+            explicit,
+            _RECORDING_ONLY + _EVENTS_ONLY,
+            "not valid when comparing two containers",
+            "leave it out",
+        )
+        other, b = (file, more[1]) if len(more) == 2 else (more[1], more[2])
+        return diff_files.two_containers(
+            (Path(file), more[0]), (Path(other), b), options["redact"], options["output_format"]
+        )
     if more and diff_files.is_recording(more[0]):
         _reject(
             explicit,
@@ -151,7 +172,7 @@ def _perform(context: click.Context, options: Options) -> int:
             "leave it out",
         )
         return diff_files.two_recordings(
-            Path(arguments[0]), Path(arguments[1]), options["redact"], options["output_format"]
+            Path(file), more[0], options["redact"], options["output_format"]
         )
     check_interval(options["since"], options["until"])
     return int(diff_files.one_recording(Path(file), more[0] if more else None, options))

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from nri_scope import oci
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.comparison import compare_recordings
+from nri_scope.differ.comparison import compare_containers, compare_recordings
 from nri_scope.differ.recording_differ import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.differ.render.comparison import comparison
@@ -16,15 +19,18 @@ from nri_scope.differ.render.spec_differences import spec_diff
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
+from nri_scope.oci.path_labels import Meaning, meaning
 from nri_scope.oci.spec_file import MAX_SPEC_SIZE
 from nri_scope.recording import lookup
-from nri_scope.recording.display import runtime
+from nri_scope.recording.display import SHORT_ID, runtime
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 
+from .main import RECORDING_SUFFIXES
 from .output import Output
-from .redacted_view import open_view, open_views
+from .redacted_view import RecordingView, open_view, open_views
 from .share_messages import resolved_where
+from .what_argument import container_with_path, may_be_path
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
@@ -33,7 +39,6 @@ _LISTED = 12
 """Maximum number of connections listed in the title."""
 _RUNTIMES = 3
 """Maximum number of runtimes listed in the title."""
-_SUFFIXES = (".nriscope.db", ".nriscope.zip")
 _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 
 
@@ -57,13 +62,13 @@ class Options(TypedDict):
     since: int | None
     until: int | None
     output_format: Format
-    quiet_unchanged: bool
+    show_all: bool
 
 
 def is_recording(text: str) -> bool:
     """Return whether `text` names a recording: by its suffix, or as an existing file."""
     try:
-        return text.endswith(_SUFFIXES) or Path(text).is_file()
+        return text.endswith(RECORDING_SUFFIXES) or Path(text).is_file()
     except (OSError, ValueError):
         return False
 
@@ -75,7 +80,7 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
     """
     with Output() as output, open_view(file, options["redact"]) as view:
         recording = view.recording
-        subject = None if what is None else view.counterpart(lookup.find(view.original, what))
+        subject, meant = _subject(view, what)
         sessions = recording.sessions()
         # The CRI's answers are recorded later, possibly after the container was removed.
         has_cri_answers = any(session.role == Role.CRI for session in sessions)
@@ -84,12 +89,13 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
         render = renderer(
             options["output_format"],
             width=output.width,
-            quiet_unchanged=options["quiet_unchanged"],
+            quiet_unchanged=not options["show_all"],
         )
         selected = _selected_events(view.original, options)
         name_of = _names(recording, differ)
         has_rounds = False
-        for diff in rounds(recording, subject, differ=differ):
+        found = rounds(recording, subject, differ=differ)
+        for diff in found if meant is None else _at_path(found, meant):
             if not has_rounds:
                 has_rounds = True
                 for line in render.head(view.name, _details(sessions, GapStats.of(gaps))):
@@ -98,6 +104,9 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
                 for line in render.round(diff, name_of):
                     output.line(line)
         if not has_rounds:
+            if meant is not None and what is not None:
+                # Explain that it is not the name of an event, pod or container either.
+                lookup.find(view.original, what)
             raise _no_events(file, what)
         for line in render.end():
             output.line(line)
@@ -105,9 +114,39 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
     return False
 
 
-def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: Format) -> bool:
-    """Print which containers differ between two recordings; return whether any does."""
+def _subject(view: RecordingView, what: str | None) -> tuple[lookup.Found | None, Meaning | None]:
+    """Return the event, pod or container that `what` names, or else paths that it may mean."""
+    if what is None:
+        return None, None
+    try:
+        return view.counterpart(lookup.find(view.original, what)), None
+    except UsageError:
+        if not may_be_path(what):
+            raise
+        return None, meaning(what)
+
+
+def _at_path(found: Iterable[RoundDiff], meant: Meaning) -> Iterator[RoundDiff]:
+    """Yield the rounds with changes and requests at some paths, without the others."""
+    for diff in found:
+        steps = tuple(step for step in diff.steps if meant.includes(step.change.path))
+        asked = tuple(one for one in diff.asked if meant.includes(one.path))
+        if steps or asked:
+            yield replace(diff, steps=steps, asked=asked, spans=())
+
+
+def two_recordings(one: Path, name: str, redact: Rules | None, output_format: Format) -> bool:
+    """Print which containers differ between two recordings; return whether any does.
+
+    `name` is that of the other file. Raises UsageError if it also names something in the first one.
+    """
+    other = Path(name)
     with open_views([one, other], redact) as (a, b):
+        if not name.endswith(RECORDING_SUFFIXES) and _has(a.original, name):
+            raise UsageError(
+                f"{name} is a file, and also in {one}",
+                f"use ./{name} for the file, or an id for what {one} contains",
+            )
         found = compare_recordings(a.recording, b.recording)
     if not (found.same or found.differs):
         raise UsageError("neither recording has containers", "`log` shows their events")
@@ -117,6 +156,50 @@ def two_recordings(one: Path, other: Path, redact: Rules | None, output_format: 
         for line in comparison(*names, found, output_format, width=output.width):
             output.line(line)
     return found.differs
+
+
+def two_containers(
+    one: tuple[Path, str], other: tuple[Path, str], redact: Rules | None, output_format: Format
+) -> bool:
+    """Print the differences between two containers of files; return whether there are any."""
+    files = [one[0]] if other[0] == one[0] else [one[0], other[0]]
+    with open_views(files, redact) as views:
+        sides = [(views[0], *one), (views[-1], *other)]
+        found = [_container(view, file, what) for view, file, what in sides]
+        (a, first), (b, second) = zip((views[0], views[-1]), found, strict=True)
+        compared = compare_containers(a.recording, first, b.recording, second)
+        # Full paths distinguish files of the same name in two folders.
+        names = [
+            f"{file if redact is None else view.name}: {lookup.container_name(container)}"
+            f" {container.id[:SHORT_ID]}"
+            for (view, file, _), container in zip(sides, found, strict=True)
+        ]
+    with Output() as output:
+        for line in comparison(names[0], names[1], compared, output_format, width=output.width):
+            output.line(line)
+    return compared.differs
+
+
+def _has(recording: Recording, what: str) -> bool:
+    try:
+        lookup.find(recording, what)
+    except UsageError:
+        return False
+    return True
+
+
+def _container(view: RecordingView, file: Path, what: str) -> Container:
+    try:
+        container = view.counterpart(container_with_path(view.original, what)[0])
+    except UsageError as error:
+        if is_recording(what):
+            raise UsageError(
+                f"{what} is a file, and no container in {file}",
+                "name both containers: FILE A B, or FILE A OTHER B",
+            ) from error
+        raise
+    assert isinstance(container, Container)
+    return container
 
 
 def two_specs(before: str, after: str, output_format: Format) -> bool:

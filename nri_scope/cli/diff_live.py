@@ -111,7 +111,7 @@ class _Viewing:
             options["output_format"],
             width=output.width,
             live=True,
-            quiet_unchanged=options["quiet_unchanged"],
+            quiet_unchanged=not options["show_all"],
         )
         at = ", ".join(probing.probes) if probing.probes else "positions around the plugins"
         title = f"changes as they happen at {probing.socket}, with probes at {at}"

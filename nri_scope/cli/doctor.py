@@ -25,7 +25,7 @@ _WIDTH_MAX = 100
     help="The runtime's NRI socket.  [default: as configured, else /var/run/nri/nri.sock]",
 )
 @format_option(
-    "text|json", "json: one object with `checks`, each with name, status, detail and fix."
+    "text|json", "json: one object with `checks`, each with name, status, detail, fix and config."
 )
 @click.option(
     "--metrics",
@@ -47,7 +47,8 @@ def command(socket: Path | None, output_format: str, metrics: str | None, root: 
     Checks the socket and the process that listens on it, registers briefly as a passive plugin
     (00-nri-scope-doctor) to get the runtime's name and version, and reads the configuration of
     containerd, CRI-O and iSulad, the folder of pre-installed plugins, and the plugins of NRI 0.1.
-    It changes nothing and takes a few seconds at most. Run it as root.
+    It changes nothing and takes a few seconds at most. Run it as root. If NRI is off, it prints the
+    lines to add to the configuration of this runtime and version, and the file.
 
     Exit status: 0 all checks passed, 1 a check failed.
     """

@@ -53,12 +53,11 @@ def command(
     """Show a recording's events, one line each, newest last.
 
     A line shows the event's number (for `show`), its time, the response time of nri-scope or the
-    recorded plugin, the event's name, and its pod or container. A ! marks errors, late replies, and
-    gaps, which are intervals that were not observed.
+    recorded plugin, that plugin if the recording has several, the event's name, and its pod or
+    container. A ! marks errors, late replies, and gaps, which are intervals that were not observed.
     """
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
-    from nri_scope.recording.timeline import sessions_overlap
     from nri_scope.survey.foreground import surveyed
 
     from .log_lines import LogPrinter
@@ -79,13 +78,10 @@ def command(
         log = Log(
             recording, where=where, since_ns=since, until_ns=until, last=last, printed=printed
         )
-        printer = LogPrinter(
-            output,
-            jsonl=output_format == "jsonl",
-            with_session=sessions_overlap(recording.sessions()),
-        )
+        printer = LogPrinter(output, jsonl=output_format == "jsonl")
 
         def show() -> None:
+            printer.add_columns(recording.sessions())
             for item in log.read():
                 printer.print(item)
             output.flush()

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session
 from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.oci import label
 from nri_scope.recording.display import Days, clock, duration, mark_words, runtime, subject
 from nri_scope.recording.records import (
     deadline_ms,
@@ -13,14 +16,16 @@ from nri_scope.recording.records import (
     printed_record,
     to_json,
 )
-from nri_scope.recording.timeline import Began, Ended, Item
-from nri_scope.text.escape import safe
+from nri_scope.recording.timeline import Began, Ended, Item, sessions_overlap
+from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, paint
 
 from .output import Output
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 """Fits every event name but ValidateContainerAdjustment, which shifts the rest of its line."""
+_PLUGIN_WIDTH = 20
+"""Maximum width of the plugin's column."""
 _MAX_PRINTED = 4_000
 """Maximum number of columns of a line of a plugin's output, if the width is not limited."""
 _MAX_DETAIL = 300
@@ -30,17 +35,27 @@ _MAX_DETAIL = 300
 class Lines:
     """Formatter of log items, with an extra line for each new day.
 
-    ``width``: maximum number of columns; None: no limit. ``with_session``: show the session's
-    number in each line.
+    ``width``: maximum number of columns; None: no limit.
     """
 
-    def __init__(
-        self, *, colour: bool = False, width: int | None = None, with_session: bool = False
-    ) -> None:
+    def __init__(self, *, colour: bool = False, width: int | None = None) -> None:
         self._colour = colour
         self._width = width
-        self._with_session = with_session
+        self._with_session = False
+        self._plugin_width = 0
+        self._plugins: dict[int, str] = {}
         self._days = Days()
+
+    def add_columns(self, sessions: Iterable[Session]) -> None:
+        """Show the plugin if there are several, and the session if that does not identify it."""
+        by_plugin: dict[str, list[Session]] = {}
+        for session in sessions:
+            by_plugin.setdefault(session.plugin, []).append(session)
+            self._plugins[session.id] = session.plugin
+        self._with_session = any(map(sessions_overlap, by_plugin.values()))
+        if len(by_plugin) > 1:
+            longest = max(columns(safe(plugin, _PLUGIN_WIDTH)) for plugin in by_plugin)
+            self._plugin_width = max(self._plugin_width, longest)
 
     def of(self, item: Item) -> list[str]:
         """Return the lines of an item, without line ends."""
@@ -69,7 +84,10 @@ class Lines:
         mark = "!" if event.mark or event.problem == Problem.FAILED else " "
         first = f"{event.id:>6}{session} "
         took = f"{duration(event.took_ns):>6}"
-        rest = f" {mark} {safe(event.event):<{_EVENT_WIDTH}} {subject(event)}{_detail(event)}"
+        plugin = self._plugin(event.plugin)
+        rest = (
+            f" {mark} {plugin}{safe(event.event):<{_EVENT_WIDTH}} {subject(event)}{_detail(event)}"
+        )
         at = clock(event.at_ns)
         if self._width is not None:
             left = self._width - len(first) - len(at) - len(took) - 1
@@ -83,6 +101,12 @@ class Lines:
         if self._colour:
             return f"{paint(Style.DIM, first + at)} {took}{rest}".rstrip()
         return f"{first}{at} {took}{rest}".rstrip()
+
+    def _plugin(self, name: str) -> str:
+        if not self._plugin_width:
+            return ""
+        text = safe(name, self._plugin_width)
+        return f"{text}{' ' * (self._plugin_width - columns(text))} "
 
     def _gap(self, gap: Gap) -> str:
         session = f", session {gap.session}" if gap.session is not None else ""
@@ -105,7 +129,8 @@ class Lines:
 
     def _printed(self, line: Printed) -> str:
         session = f" s{line.session}" if self._with_session else ""
-        text = f"{'':>6}{session} {clock(line.at_ns)} {line.stream:>6} | {line.text}"
+        plugin = self._plugin(self._plugins.get(line.session, ""))
+        text = f"{'':>6}{session} {clock(line.at_ns)} {line.stream:>6} | {plugin}{line.text}"
         return self._paint(Style.DIM, safe(text, self._width or _MAX_PRINTED))
 
     def _paint(self, style: Style, text: str) -> str:
@@ -116,11 +141,16 @@ class Lines:
 class LogPrinter:
     """Printer of log items: lines for people, or one JSON object per line."""
 
-    def __init__(self, output: Output, *, jsonl: bool, with_session: bool = False) -> None:
+    def __init__(self, output: Output, *, jsonl: bool) -> None:
         self._output = output
         self._lines = None
         if not jsonl:
-            self._lines = Lines(colour=output.colour, width=output.width, with_session=with_session)
+            self._lines = Lines(colour=output.colour, width=output.width)
+
+    def add_columns(self, sessions: Iterable[Session]) -> None:
+        """Add columns to text if these sessions need them; see `Lines.add_columns`."""
+        if self._lines is not None:
+            self._lines.add_columns(sessions)
 
     def print(self, item: Item) -> None:
         """Print one item. JSON omits notes and sessions."""
@@ -160,7 +190,9 @@ def _detail(event: Event) -> str:
     if event.changed:
         owners = ", ".join(safe(owner) for owner in event.owners)
         by = f" by {safe(owners, _MAX_DETAIL)}" if owners else ""
-        parts.append(f"changed {len(event.changed)}{by}")
+        first, more = label(event.changed[0]), len(event.changed) - 1
+        others = f" and {more} more" if more else ""
+        parts.append(f"changed {safe(first, _MAX_DETAIL)}{others}{by}")
     return f"  {'; '.join(parts)}" if parts else ""
 
 

@@ -27,6 +27,7 @@ COMMANDS = (
 )
 """Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""
 
+RECORDING_SUFFIXES = (".nriscope.db", ".nriscope.zip")
 EXIT_TROUBLE = 2
 """As in diff(1): 0 success, 1 a difference or failed check, 2 an error."""
 EXIT_INTERRUPTED = 130
@@ -52,9 +53,16 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command named first in ``args``; an error suggests the nearest one."""
+        """Return the command named first in ``args``; ``tui`` for the name of a recording.
+
+        An error suggests the nearest command.
+        """
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
+            if name.endswith(RECORDING_SUFFIXES) or _is_file(name):
+                return "tui", self.get_command(ctx, "tui"), args
+            if "/" in name:
+                ctx.fail(f"no such command or file {name!r}")
             nearest = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
             ctx.fail(f"no such command {name!r}{hint}")
@@ -70,8 +78,9 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Record, inspect and debug the traffic between container runtimes and NRI plugins.
 
-    FILE is a recording, *.nriscope.db, or a bundle, *.nriscope.zip. Exit status: 0 success, 1 a
-    difference or failed check, 2 an error.
+    FILE is a recording, *.nriscope.db, or a bundle, *.nriscope.zip. `nri-scope FILE` opens it, as
+    `tui FILE` does; write ./NAME for a file that is named like a command. Exit status: 0 success, 1
+    a difference or failed check, 2 an error.
     """
 
 
@@ -146,7 +155,7 @@ def _run(arguments: Sequence[str]) -> int:
         click.echo(error.format_message(), err=True)
         return EXIT_TROUBLE
     except click.ClickException as error:
-        return _fail(_one_line(error), _command_path(error))
+        return _fail(_one_line(error), f"{_command_path(error)}{_file_hint(arguments)}")
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except NriScopeError as error:
@@ -183,6 +192,20 @@ def _command_path(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f"; see `{error.ctx.command_path} --help`"
     return ""
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return pathlib.Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _file_hint(arguments: Sequence[str]) -> str:
+    """Explain how to open a file with the name of a command, if that may have been meant."""
+    if len(arguments) != 1 or arguments[0] not in COMMANDS or not _is_file(arguments[0]):
+        return ""
+    return f"; to open the file of this name, type `nri-scope ./{arguments[0]}`"
 
 
 def _fail(text: str, more: str = "") -> int:

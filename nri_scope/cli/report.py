@@ -67,7 +67,8 @@ def command(
     """Write a report of a recording, or diagnose problems in it.
 
     WHAT limits it to a container (NAMESPACE/POD/CONTAINER) or a pod (NAMESPACE/POD), which can also
-    be given by the beginning of its id, or to the subject of an event, given by its number.
+    be given by the beginning of its id, to the subject of an event, given by its number, or to the
+    only container in which a path of the spec changed, such as `env FOO` or FOO.
 
     The report lists pods and containers, the chain of plugins with their times, a timeline, the
     changes with their owners, and the findings of --diagnose. Without --redact, values are shown as
@@ -155,14 +156,14 @@ def _scan_for_leaks(redactor: Redactor, draft: Path, output: Path) -> None:
 
 def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, Redactor | None]:
     """Return the facts for a report, and the redactor that was applied to them."""
-    from nri_scope.recording import lookup
     from nri_scope.report.collect import collect
 
     from .redacted_view import open_view
     from .share_messages import progress
+    from .what_argument import find_subject
 
     with open_view(file, rules) as view:
-        subject = None if what is None else view.counterpart(lookup.find(view.original, what))
+        subject = None if what is None else view.counterpart(find_subject(view.original, what))
         with progress(view.recording, "reading") as on_progress:
             facts = collect(view.recording, subject, on_progress=on_progress)
     if view.redactor is not None:

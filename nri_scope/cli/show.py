@@ -25,23 +25,25 @@ def command(file: Path, what: str, output_format: str) -> None:
     """Show one event, pod or container in full.
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
-    NAMESPACE/POD/CONTAINER, or the beginning of a pod's or container's id. Pods and containers are
+    NAMESPACE/POD/CONTAINER, the beginning of a pod's or container's id, or a path of the spec, such
+    as `env FOO` or FOO, for the only container in which it changed. Pods and containers are
     shown with the newest message about them and all their events.
 
     The output contains everything that the runtime sent, environment variables included.
     """
     from nri_scope.recording.documents import document, message_bytes
-    from nri_scope.recording.lookup import find
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.text.yaml_text import to_yaml
+
+    from .what_argument import find_subject
 
     with Output() as output, Recording.open(file) as recording:
         if output_format == "raw" and output.is_terminal:
             raise UsageError(
                 "--format raw is binary, and the output is a terminal", "redirect it: > message.bin"
             )
-        subject = find(recording, what)
+        subject = find_subject(recording, what)
         match output_format:
             case "raw":
                 output.bytes(message_bytes(recording, subject))

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from nri_scope.events import Pod
+from nri_scope.events import Container, Pod
 from nri_scope.oci import ABSENT, Absent, Change, changes, value_at
 from nri_scope.recording.reader import Recording
 
@@ -15,7 +15,7 @@ from .attribution.final_spec import FinalOwners, final_spec
 from .attribution.history import History
 from .attribution.owner import Owner
 from .generated_values import Generated
-from .recording_differ import histories
+from .recording_differ import blame, histories
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,18 @@ def compare_recordings(a: Recording, b: Recording) -> Comparison:
     return compare(of_a, of_b, pods_a=_pods(a, of_a), pods_b=_pods(b, of_b))
 
 
-def _pods(recording: Recording, known: Container[str]) -> dict[str, Pod]:
+def compare_containers(a: Recording, one: Container, b: Recording, other: Container) -> Comparison:
+    """Compare two containers, of one recording or of two.
+
+    Raises RecordingError, and UsageError if a recording does not show the spec of its container.
+    """
+    of_a, of_b = blame(a, one), blame(b, other)
+    name = of_a.name if of_a.name == of_b.name else f"{of_a.name} → {of_b.name}"
+    pair = _pair(name, of_a, of_b, one.pod, other.pod)
+    return Comparison((), (), (), (name,)) if pair is None else Comparison((), (), (pair,), ())
+
+
+def _pods(recording: Recording, known: Collection[str]) -> dict[str, Pod]:
     """Return the pods of the `known` containers, by container id."""
     return {
         one.id: one.pod for one in recording.containers() if one.pod is not None and one.id in known

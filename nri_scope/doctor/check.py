@@ -30,6 +30,8 @@ class Check:
     detail: str
     fix: str = ""
     """What to do; "" if nothing."""
+    config: str = ""
+    """Lines for the configuration file that `fix` names; "" for none."""
 
 
 def ok(name: str, detail: str) -> Check:
@@ -37,19 +39,19 @@ def ok(name: str, detail: str) -> Check:
     return Check(name, Status.OK, detail)
 
 
-def warn(name: str, detail: str, fix: str = "") -> Check:
+def warn(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check with a warning."""
-    return Check(name, Status.WARN, detail, fix)
+    return Check(name, Status.WARN, detail, fix, config)
 
 
-def fail(name: str, detail: str, fix: str = "") -> Check:
+def fail(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check that failed."""
-    return Check(name, Status.FAIL, detail, fix)
+    return Check(name, Status.FAIL, detail, fix, config)
 
 
-def unknown(name: str, detail: str, fix: str = "") -> Check:
+def unknown(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check that could not be made."""
-    return Check(name, Status.UNKNOWN, detail, fix)
+    return Check(name, Status.UNKNOWN, detail, fix, config)
 
 
 def as_warnings(checks: Iterable[Check], reason: str) -> list[Check]:

@@ -145,25 +145,26 @@ def _enabled(name: str, installation: Installation) -> Iterator[Check]:
 
     setting = config.enabled
     is_serving = installation.registration is not None and installation.registration.configured
-    fix = f"set {config.enable_key} and restart {runtime}"
+    fix, lines = _change(installation, config.enable_key, setting)
     if setting is not None and not isinstance(setting.value, bool):
-        yield fail(name, f"{_where(setting)} is {setting.value!r}, neither true nor false", fix)
+        text = f"{_where(setting)} is {setting.value!r}, neither true nor false"
+        yield fail(name, text, fix, lines)
     elif setting is not None and setting.value is True:
         yield ok(name, f"NRI is enabled in {setting.origin}")
     elif setting is not None and is_serving:
         text = f"NRI works, but {setting.origin} disables it from the next restart on"
-        yield warn(name, text, f"set {config.enable_key}")
+        yield warn(name, text, fix, lines)
     elif setting is not None:
-        yield fail(name, f"NRI is disabled: {_where(setting)}", fix)
+        yield fail(name, f"NRI is disabled: {_where(setting)}", fix, lines)
     elif is_serving:
         yield ok(
             name, f"NRI is on in {installation.title}, and the configuration does not disable it"
         )
     else:
-        yield _by_default(name, installation, fix)
+        yield _by_default(name, installation)
 
 
-def _by_default(name: str, installation: Installation, fix: str) -> Check:
+def _by_default(name: str, installation: Installation) -> Check:
     config = installation.config
     if config.unreadable:
         return unknown(name, "not all of the configuration could be read", "run doctor as root")
@@ -174,11 +175,13 @@ def _by_default(name: str, installation: Installation, fix: str) -> Check:
             return ok(name, f"NRI is on by default in {installation.title}{with_nri}")
         case False:
             text = f"NRI is off by default in {installation.title}, and no file enables it"
-            return fail(name, text, fix)
+            return fail(name, text, *_change(installation, config.enable_key, None))
         case None:
             since = _ON_SINCE[config.runtime].partition("-")[0].removesuffix(".0")
             text = f"not configured; NRI is on by default since {since}, but the version is unknown"
-            return unknown(name, text, f"check the version of {installation.title}")
+            fix, lines = _change(installation, config.enable_key, None)
+            fix = f"check the version of {installation.title}; before {since}, {fix}"
+            return unknown(name, text, fix, lines)
 
 
 def _connections(name: str, installation: Installation) -> Iterator[Check]:
@@ -186,17 +189,60 @@ def _connections(name: str, installation: Installation) -> Iterator[Check]:
     setting = config.connections
     if setting is None:
         return
-    fix = f"set {config.connections_key} and restart {runtime_title(config.runtime)}"
+    fix, lines = _change(installation, config.connections_key, setting)
     if not isinstance(setting.value, bool):
-        yield fail(name, f"{_where(setting)} is {setting.value!r}, neither true nor false", fix)
+        text = f"{_where(setting)} is {setting.value!r}, neither true nor false"
+        yield fail(name, text, fix, lines)
     elif setting.value:
         yield ok(name, f"external plugins may connect: {_where(setting)}")
     elif installation.registration is not None:
         text = f"external plugins can connect only until the next restart: {_where(setting)}"
-        yield warn(name, text, f"set {config.connections_key}")
+        yield warn(name, text, fix, lines)
     else:
         text = f"external plugins cannot connect: {_where(setting)}"
-        yield fail(name, text, fix)
+        yield fail(name, text, fix, lines)
+
+
+def _change(installation: Installation, key: str, setting: Setting | None) -> tuple[str, str]:
+    """Return the fix that makes a setting, and the lines for the file that it names.
+
+    ``key``: the line in its table, as in `NriConfig`. ``setting``: the present one.
+    """
+    config = installation.config
+    restart = f"restart {runtime_title(config.runtime)}"
+    origin = "" if setting is None else setting.origin
+    if setting is not None and setting.key == "disabled_plugins":
+        return f"remove NRI from disabled_plugins in {origin}, and {restart}", ""
+    if origin == "the command line":
+        return f"change its command line, and {restart}", ""
+    file = origin or config.missing or (config.files[0] if config.files else "its configuration")
+    if config.drop_in and origin < config.drop_in and config.drop_in not in config.tables:
+        # Later files override earlier ones.
+        file = config.drop_in
+    line, _, table = key.partition(" in ")
+    if not table:
+        if file == config.missing:
+            return f"create {file} with this content, and {restart}", f"{{\n  {line}\n}}"
+        verb = "change this member of" if origin else "add this member to"
+        return f"{verb} the JSON object in {file}, and {restart}", line
+    if setting is not None and origin == file:
+        table = setting.key.partition(" in ")[2] or table
+    lines = f"{table}\n  {line}"
+    if file in config.tables:
+        return f"set this in the table of {file}, and {restart}", lines
+    if file == config.missing or file == config.drop_in:
+        version = _file_version(installation)
+        return f"create {file} with these lines, and {restart}", f"{version}{lines}"
+    return f"add these lines to {file}, and {restart}", lines
+
+
+def _file_version(installation: Installation) -> str:
+    """Return the first line of a new configuration file; "" if files have no version."""
+    if installation.config.runtime != "containerd":
+        return ""
+    # containerd 2.x also reads version 2, which 1.x needs for NRI's table.
+    key = sort_key(installation.version)
+    return f"version = {3 if key is not None and key[0] >= 2 else 2}\n"
 
 
 def _timeouts(name: str, installation: Installation) -> Iterator[Check]:

@@ -14,10 +14,21 @@ import re
 from collections import deque
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import Any
 
 from .host import Host
 from .processes import option
-from .settings import Misplaced, NriConfig, Problem, Setting, Table, TomlFile, read_toml, subtable
+from .settings import (
+    Misplaced,
+    NriConfig,
+    Problem,
+    Setting,
+    Table,
+    TomlFile,
+    read_toml,
+    subtable,
+    table_name,
+)
 from .toml_keys import NriKeys, misplaced, orphans, overlay
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
@@ -86,14 +97,17 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
         missing=missing,
         unreadable=tuple((file.path, file.denied) for file in files if file.denied),
         changed_at=max((file.changed_at for file in files), default=0.0),
-        enable_key=f'disable = false in [plugins."{NRI_PLUGIN}"]',
-        connections_key=f'disable_connections = false in [plugins."{NRI_PLUGIN}"]',
+        **_keys(f'[plugins."{NRI_PLUGIN}"]'),
     )
     found: list[Misplaced] = []
     for file in files:
         if file.table is not None:
             right = _nri_table_path(file.table, major)
             table = subtable(file.table, *right)
+            if file is files[0]:
+                config = replace(config, **_keys(table_name(right)))
+            if table:
+                config = replace(config, tables=(*config.tables, file.path))
             found += misplaced(file, right, _KEYS, _nri_keys_in)
             # A later file replaces the whole table of a plugin in 1.x, single keys in 2.x.
             config = overlay(config, file.path, table, right, _KEYS, replaces=major < 2)
@@ -107,6 +121,13 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
             orphans(host, config, unread, lambda table: _nri_table_path(table, major), _KEYS)
         ),
     )
+
+
+def _keys(table: str) -> dict[str, Any]:
+    return {
+        "enable_key": f"disable = false in {table}",
+        "connections_key": f"disable_connections = false in {table}",
+    }
 
 
 def _nri_table_path(table: Table, major: int) -> tuple[str, str]:

@@ -56,6 +56,7 @@ def read_crio(
     config = NriConfig(
         "cri-o",
         files=(),
+        drop_in=f"{drop_ins}/99-nri.conf",
         enable_key="enable_nri = true in [crio.nri]",
         connections_key="nri_disable_connections = false in [crio.nri]",
     )
@@ -84,6 +85,8 @@ def read_crio(
             fix = f"move it out of {drop_ins}"
             problems.append(Problem(file.path, text, False, fix))
         if file.table is not None:
+            if subtable(file.table, *_TABLE_PATH):
+                config = replace(config, tables=(*config.tables, file.path))
             found += misplaced(file, _TABLE_PATH, _KEYS, lambda path: _DISTINCTIVE)
             config = overlay(
                 config, file.path, subtable(file.table, *_TABLE_PATH), _TABLE_PATH, _KEYS

@@ -111,6 +111,7 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
     return replace(
         config,
         files=(path,),
+        tables=(path,),
         problems=tuple(refused),
         misplaced=tuple(misplaced),
         changed_at=changed_at,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
+from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import Span, Style, StyledText
 
 from .check import Check, Status
@@ -52,6 +53,8 @@ def as_text(
         if check.fix:
             body += _wrap(f"fix: {check.fix}", width, hanging="     ")
         yield from (_INDENT + line for line in body[1:])
+        # Not wrapped, for copying.
+        yield from (f"{_INDENT}  {safe(line)}" for line in check.config.splitlines())
     yield ""
     yield _summary(checks)
 

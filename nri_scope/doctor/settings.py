@@ -88,6 +88,10 @@ class NriConfig:
     enable_key: str = ""
     """The setting that enables NRI, for a fix."""
     connections_key: str = ""
+    tables: tuple[str, ...] = ()
+    """The files that have a table with NRI settings, or that are such a table."""
+    drop_in: str = ""
+    """A file for additional settings, if the runtime reads a folder of them."""
 
 
 def path_of(setting: Setting | None, default: str) -> str:

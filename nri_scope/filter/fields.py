@@ -28,7 +28,7 @@ class FieldKind(Enum):
     ID = "id"
     """A prefix of an id."""
     PATH = "path"
-    """An OCI path or one of its parents."""
+    """An OCI path, one of its parents, or a key in it; see `oci.path_labels.meaning`."""
     NUMBER = "number"
     INDEX = "index"
     DURATION = "duration"
@@ -161,8 +161,8 @@ FIELDS: tuple[Field, ...] = (
         "changed",
         FieldKind.PATH,
         ("changed",),
-        "OCI path that plugins changed, or a parent of it",
-        "changed:/process/env",
+        "path that plugins changed, or a parent or key of it: `env FOO`, /process/env/FOO or FOO",
+        'changed:"env FOO"',
         many=True,
         wrong_names=("changes", "path"),
     ),

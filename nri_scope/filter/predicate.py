@@ -9,6 +9,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from nri_scope.events import Event
+from nri_scope.oci.path_labels import label, meaning
 
 from .fields import WORD_COLUMNS, Field, FieldKind
 from .re2_patterns import regex
@@ -41,7 +42,10 @@ def predicate(node: Node) -> Predicate:
         case Is(field, text, wild):
             return _on_values(field, _is(field.kind, text, wild))
         case Matches(field, pattern):
-            return _on_values(field, regex(pattern).search)
+            search: _Test = regex(pattern).search
+            if field.kind is FieldKind.PATH:
+                return _on_values(field, lambda path: search(path) or search(label(path)))
+            return _on_values(field, search)
         case Between(field, _, low, high):
             return _between(field, low, high)
 
@@ -79,15 +83,22 @@ def _is(kind: FieldKind, text: str, wild: bool) -> _Test:
         case FieldKind.ID:
             return glob_test(f"{text}*") if wild else lambda value: value.startswith(text)
         case FieldKind.PATH:
-            top = text.rstrip("/")
-            path = _whole(top, wild)
-            below = glob_test(f"{top}/*") if wild else None
-            beginning = f"{top}/"
-            return lambda value: (
-                path(value) or (below(value) if below else value.startswith(beginning))
-            )
+            return _path(text, wild)
         case _:
             return _whole(text, wild)
+
+
+def _path(text: str, wild: bool) -> _Test:
+    meant = meaning(text)
+    paths, key = meant
+    if wild:
+        globs = [glob_test(each) for path in paths for each in (path, f"{path}/*")]
+        in_path = glob_test(f"*/{key}/*") if key else None
+        return lambda value: (
+            any(test(value) for test in globs)
+            or (in_path is not None and bool(in_path(f"{value}/")))
+        )
+    return meant.includes
 
 
 def _whole(text: str, wild: bool) -> _Test:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
+from nri_scope.oci.path_labels import label, meaning
+
 from .fields import WORD_COLUMNS, Field, FieldKind
 from .re2_patterns import regex
 from .text_comparison import fold, sql_exactly, sql_glob
@@ -21,15 +23,24 @@ _Condition = tuple[str, list[Value]]
 _INDEXED = "[0-9][0-9]-"
 
 
+PATH_LABEL = "path_label"
+"""SQL function that returns the label of an OCI path."""
+
+
 def register(connection: sqlite3.Connection) -> None:
-    """Register the SQL function behind the operator REGEXP on ``connection``."""
+    """Register `PATH_LABEL` and the function behind the operator REGEXP on ``connection``."""
     connection.create_function("regexp", 2, _regexp, deterministic=True)
+    connection.create_function(PATH_LABEL, 1, _path_label, deterministic=True)
 
 
 def _regexp(pattern: object, text: object) -> bool | None:
     if not isinstance(pattern, str) or not isinstance(text, str):
         return None
     return regex(pattern).search(text)
+
+
+def _path_label(path: object) -> str | None:
+    return label(path) if isinstance(path, str) else None
 
 
 def condition(node: Node) -> _Condition:
@@ -46,6 +57,9 @@ def condition(node: Node) -> _Condition:
             return _any_of(WORD_COLUMNS, lambda column: _word(column, text, wild))
         case Is(field, text, wild):
             return _on_values(field, lambda column: _is(field.kind, column, text, wild))
+        case Matches(field, pattern) if field.kind is FieldKind.PATH:
+            either = f"({{0}} REGEXP ? OR {PATH_LABEL}({{0}}) REGEXP ?)"
+            return _on_values(field, lambda column: (either.format(column), [pattern, pattern]))
         case Matches(field, pattern):
             return _on_values(field, lambda column: (f"({column} REGEXP ?)", [pattern]))
         case Between(field, _, low, high):
@@ -98,13 +112,25 @@ def _is(kind: FieldKind, column: str, text: str, wild: bool) -> _Condition:
                 return f"({column} GLOB ?)", [f"{sql_glob(text)}*"]
             return f"(instr({column}, ?) = 1)", [text]
         case FieldKind.PATH:
-            path = text.rstrip("/")
-            if wild:
-                glob = sql_glob(path)
-                return f"({column} GLOB ? OR {column} GLOB ?)", [glob, f"{glob}/*"]
-            return f"({column} = ? OR instr({column}, ?) = 1)", [path, f"{path}/"]
+            return _path(column, text, wild)
         case _:
             return _whole(column, text, wild)
+
+
+def _path(column: str, text: str, wild: bool) -> _Condition:
+    paths, key = meaning(text)
+    tests: list[_Condition] = []
+    for path in paths:
+        if wild:
+            glob = sql_glob(path)
+            tests.append((f"({column} GLOB ? OR {column} GLOB ?)", [glob, f"{glob}/*"]))
+        else:
+            tests.append((f"({column} = ? OR instr({column}, ?) = 1)", [path, f"{path}/"]))
+    if key and wild:
+        tests.append((f"({column} || '/' GLOB ?)", [f"*/{sql_glob(key)}/*"]))
+    elif key:
+        tests.append((f"(instr({column} || '/', ?) > 0)", [f"/{key}/"]))
+    return _joined(tests, "OR")
 
 
 def _whole(column: str, text: str, wild: bool) -> _Condition:

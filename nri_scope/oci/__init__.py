@@ -4,7 +4,8 @@
 In: NRI messages, and specs as JSON. Out: specs and their differences. `spec_of` converts a
 container, `adjust` and `update` apply requests as a runtime would, `changes` compares two specs and
 `apply` applies the result, `remarks` lists requests that a runtime drops, refuses or resolves.
-`value_at` looks up values by the paths of changes; `read_spec` parses a spec file. Functions are
+`value_at` looks up values by the paths of changes; `label` and `path_of` convert a path to text for
+people and back; `read_spec` parses a spec file. Functions are
 pure; this room never depends on recordings, connections or owners.
 """
 
@@ -17,6 +18,9 @@ from .differences import Change as Change
 from .differences import ChangeKind as ChangeKind
 from .differences import changes as changes
 from .differences import same as same
+from .path_labels import WHOLE as WHOLE
+from .path_labels import label as label
+from .path_labels import path_of as path_of
 from .path_lookup import labels_at as labels_at
 from .path_lookup import value_at as value_at
 from .path_lookup import values_of_key as values_of_key

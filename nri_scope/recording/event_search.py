@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nri_scope.filter.sql import PATH_LABEL
 from nri_scope.filter.text_comparison import fold
 
 from .event_pages import among
@@ -26,6 +27,8 @@ _TEXT = f" || {_SEPARATOR} || ".join(
         "status_message",
         "mark",
         "changed",
+        "CASE changed WHEN '[]' THEN '' ELSE coalesce((SELECT group_concat("
+        f"{PATH_LABEL}(value), {_SEPARATOR}) FROM json_each(changed)), '') END",
         "owners",
     )
 )

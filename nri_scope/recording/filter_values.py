@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from nri_scope.oci import label
+
 from .reader import Recording, Value
 from .sqlite_errors import query_rows
 from .sqlite_text import characters_sql
@@ -33,7 +35,7 @@ def completion_values(recording: Recording) -> dict[str, list[str]]:
         "container": _names(recording, "name", "container"),
         "plugin": _sorted(session.plugin for session in sessions),
         "owner": _listed(recording, "owners"),
-        "changed": _listed(recording, "changed"),
+        "changed": _sorted(map(label, _listed(recording, "changed"))),
         "index": _sorted(session.plugin_index for session in sessions),
         "runtime": _sorted(session.runtime_name for session in sessions),
         "session": [str(session.id) for session in sessions[-_MAX_CANDIDATES:]],

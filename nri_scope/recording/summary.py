@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_scope.events import Gap, Role, Session
+from nri_scope.events import Container, Gap, Pod, Role, Session
 from nri_scope.nri.plain import Plain
 
 from .reader import Recording
@@ -131,12 +131,18 @@ def _took(took: ResponseTimes | None) -> dict[str, Plain]:
     return {"p50": took.p50 // 1000, "p99": took.p99 // 1000, "max": took.max // 1000}
 
 
-def time_range(recording: Recording) -> tuple[int, int]:
+def time_range(recording: Recording, about: Pod | Container | None = None) -> tuple[int, int]:
     """Return the earliest and latest event time, in wall clock ns; (0, 1) without events.
 
-    Raises RecordingError.
+    `about` limits the events to those of a pod and its containers, or of a container. Raises
+    RecordingError.
     """
+    where = ""
+    key: tuple[int, ...] = ()
+    if about is not None:
+        where = f" WHERE {'pod' if isinstance(about, Pod) else 'container'} = ?"
+        key = (about.key,)
     with recording_errors(recording):
-        query = "SELECT min(at_ns), max(at_ns) FROM event"
-        first, last = recording.connection.execute(query).fetchone()
+        query = f"SELECT min(at_ns), max(at_ns) FROM event{where}"
+        first, last = recording.connection.execute(query, key).fetchone()
     return (int(first), int(last)) if isinstance(first, int) and isinstance(last, int) else (0, 1)

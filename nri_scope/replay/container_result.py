@@ -7,7 +7,7 @@ import json
 import zlib
 from typing import TypeAlias, cast
 
-from nri_scope.oci import Change, Spec, changes
+from nri_scope.oci import Change, Spec, changes, path_of
 
 _COMPRESSION_LEVEL = 1
 """Fastest level of zlib: half the default's time, for 10 % more memory."""
@@ -84,8 +84,12 @@ class ContainerResult:
         return dict(sorted(self._owners.items()))
 
     def owner(self, path: str) -> str:
-        """Return the plugin that last changed ``path``, or anything below it; "" if none did."""
+        """Return the plugin that last changed ``path``, or anything below it; "" if none did.
+
+        ``path`` may also be a label, such as ``env FOO``.
+        """
         found = ""
+        path = path_of(path) or path
         for owned, plugin in self._owners.items():
             if owned == path or owned.startswith(f"{path}/") or path.startswith(f"{owned}/"):
                 found = plugin

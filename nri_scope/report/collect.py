@@ -11,7 +11,7 @@ from nri_scope.differ.attribution.round_selection import Choice
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import Container, Event, Pod, Role
+from nri_scope.events import Container, Event, Gap, Pod, Role
 from nri_scope.oci import Spec
 from nri_scope.recording import lookup
 from nri_scope.recording.cri_answers import is_container_status
@@ -87,7 +87,8 @@ class _Collector:
         self._ids = _ids_of(recording, thing)
         self._sessions = recording.sessions()
         self._gaps = recording.gaps()
-        first, last = time_range(recording)
+        about = thing if isinstance(thing, Pod | Container) else None
+        first, last = time_range(recording, about)
         self._names = _Names()
         # The CRI's answers are recorded later, possibly after their container was removed.
         has_cri = any(one.role == Role.CRI for one in self._sessions)
@@ -220,6 +221,13 @@ class _Collector:
     def _existed(self, session: int) -> frozenset[str]:
         return lookup.containers_at_start(self._recording, session)
 
+    def _drawn_gaps(self) -> list[Gap]:
+        """Return the gaps for the timeline, without those outside the time of the subject."""
+        first, last = self._lanes.first_ns, self._lanes.last_ns
+        if self._thing is None:
+            return self._gaps
+        return [gap for gap in self._gaps if gap.to_ns >= first and gap.from_ns <= last]
+
     # -- the end ------------------------------------------------------------------------------
 
     def _facts(self) -> Facts:
@@ -228,7 +236,7 @@ class _Collector:
         runtimes = [*dict.fromkeys(map(runtime, plugins))]
         timeline = None
         if self._events:
-            timeline = self._lanes.timeline(self._sessions, self._gaps, self._name_of)
+            timeline = self._lanes.timeline(self._sessions, self._drawn_gaps(), self._name_of)
         containers, rows = self._changes.kept
         measured = by_plugin(measured_times(self._recording)) if self._thing is None else []
         lanes = 0 if timeline is None else len(timeline.lanes)

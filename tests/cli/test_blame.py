@@ -93,7 +93,7 @@ def test_every_line_of_the_spec_has_an_owner(
     record = Result(capsys, captures[name], what, "--format", "json").json
     assert len(record["lines"]) > 50
     for line in record["lines"]:
-        assert line["owner"] if line["changed"] else line["owner"] == "runtime"
+        assert line["owner"] if line["changed"] else line["owner"] == "Pod spec/CRI"
         assert line["event"] or not line["changed"]
 
 

@@ -74,10 +74,10 @@ def unwrapped(result: Result) -> str:
 def test_changes_of_each_capture_have_owners(
     captures: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = Result(capsys, captures[name], "shop/web/app", "--quiet-unchanged")
+    result = Result(capsys, captures[name], "shop/web/app")
     assert (result.status, result.err) == (1, "")
-    assert '  ~ /process/env/FOO  "bar" → "overridden"  by 30-env-injector (tap)' in result.lines
-    device = next(line for line in result.lines if "/linux/devices/~1dev~1nri-null" in line)
+    assert '  ~ env FOO  "bar" → "overridden"  by 30-env-injector (tap)' in result.lines
+    device = next(line for line in result.lines if "devices[/dev/nri-null]" in line)
     assert "by 20-device-injector (" in device or "by one of 01–29 (probes)" in device
 
 
@@ -86,9 +86,7 @@ def test_side_effects_are_listed_under_their_event(
 ) -> None:
     result = Result(capsys, path, "shop/web/app")
     at = result.lines.index("  on another container, shop/web/app:")
-    assert result.lines[at + 1] == (
-        '    ~ /linux/resources/cpu/cpus  "0" → "1"  by 60-cpu-policy (tap)'
-    )
+    assert result.lines[at + 1] == ('    ~ cpu.cpus  "0" → "1"  by 60-cpu-policy (tap)')
     head = next(line for line in reversed(result.lines[:at]) if line[:6].strip().isdigit())
     assert head.endswith("CreateContainer  shop/web/sidecar")
     # Other changes of that event are omitted.
@@ -124,7 +122,7 @@ def test_json_is_one_object_with_the_documented_keys(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = Result(capsys, path, "--format", "json").json
-    assert list(document) == ["schema_version", "changes", "events"]
+    assert list(document) == ["schema_version", "changes", "events", "left_out"]
     for change in document["changes"]:
         assert {*change} >= {
             *("path", "op", "before", "after", "owner", "index", "evidence", "event", "at"),
@@ -144,32 +142,37 @@ def test_markdown_has_a_heading_for_each_container(
 def test_removed_containers_keep_their_names(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    events = Result(capsys, path, "--format", "json").json["events"]
+    events = Result(capsys, path, "--format", "json", "--all").json["events"]
     removed = [one["container"] for one in events if one["event"] == "RemoveContainer"]
     assert "shop/web/app" in removed
 
 
 def test_status_is_0_without_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = recording(tmp_path / "calm.nriscope.db", [run_pod(), *life(a_container())])
-    result = Result(capsys, file)
+    result = Result(capsys, file, "--all")
     assert result.status == 0
-    assert "no change seen in" in result.out
-    quiet = Result(capsys, file, "--quiet-unchanged")
+    assert result.lines[-1] == "no change seen in 8 events"
+    quiet = Result(capsys, file)
     assert quiet.status == 0
     assert "StartContainer" in result.out
     assert "StartContainer" not in quiet.out
+    left_out = "8 events without a change left out (--all shows them)"
+    assert quiet.lines[-1] == f"no change seen in 8 events; {left_out}"
+    assert left_out in Result(capsys, file, "--format", "markdown").lines
+    documents = [Result(capsys, file, "--format", "json", *more).json for more in ((), ("--all",))]
+    assert [(len(one["events"]), one["left_out"]) for one in documents] == [(0, 8), (8, 0)]
     assert Result(capsys, file, "--format", "json").json["changes"] == []
 
 
 def test_filters_limit_the_output_but_not_the_known_state(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = Result(capsys, path, "--where", "event:StopContainer", "--quiet-unchanged")
+    result = Result(capsys, path, "--where", "event:StopContainer")
     assert result.status == 1
     assert "CreateContainer" not in result.out
     # The previous value comes from an event that the filter excludes.
     assert '"1" → "0-1"' in result.out
-    none = Result(capsys, path, "--where", "event:RemoveContainer", "--quiet-unchanged")
+    none = Result(capsys, path, "--where", "event:RemoveContainer")
     assert none.status == 0
 
 
@@ -215,7 +218,7 @@ def test_one_passive_connection_shows_cri_requests(
 ) -> None:
     result = Result(capsys, BUNDLED[name])
     assert result.status == 1
-    assert "  + /linux/resources/cpu/shares  512  by a CRI request (request)" in result.lines
+    assert "  + cpu.shares  512  by a CRI request (request)" in result.lines
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
@@ -303,9 +306,9 @@ def test_applied_values_are_shown_below_their_changes(
         ),
     )
     recorder.close()
-    result = Result(capsys, file, "--quiet-unchanged")
+    result = Result(capsys, file)
     assert "  CRI: the runtime was queried for the specs it used" in result.lines
-    at = next(n for n, line in enumerate(result.lines) if "/linux/resources/cpu/shares" in line)
+    at = next(n for n, line in enumerate(result.lines) if "cpu.shares" in line)
     assert result.lines[at + 1] == "      ! APPLIED DIFFERENTLY: the runtime's spec has 150"
     (change,) = Result(capsys, file, "--format", "json").json["changes"]
     assert (change["after"], change["applied"], change["actual"]) == (
@@ -382,7 +385,7 @@ def test_two_specs_are_compared(
     two = spec(Path(), "Y.json", '{"process": {"env": ["FOO=baz"]}}')
     result = Result(capsys, "--json-spec", one, two)
     assert result.status == 1
-    assert result.lines[1:] == ['  ~ /process/env/FOO  "bar" → "baz"']
+    assert result.lines[1:] == ['  ~ env FOO  "bar" → "baz"']
     same = Result(capsys, "--json-spec", one, one)
     assert (same.status, same.out) == (0, "")
     document = Result(capsys, one, two, "--json-spec", "--format", "json").json
@@ -477,7 +480,7 @@ def test_files_that_are_not_recordings_are_rejected(
     ("arguments", "words"),
     [
         ([], "name a FILE, or add --live"),
-        (["a", "b", "c"], "expected at most two arguments, got 3"),
+        (["a", "b", "c", "d", "e"], "expected at most four arguments, got 5"),
         (["FILE", "--probes", "00,99"], "--probes is only valid with --live"),
         (["FILE", "--socket", "/x"], "--socket is only valid with --live"),
         (["FILE", "-o", "x"], "-o is only valid with --live"),

@@ -107,8 +107,8 @@ async def test_changes_are_printed_while_they_happen(profile: Profile, tmp_path:
         async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
             await runtime.wait_plugins(5)
             await create(runtime)
-            assert "one of 01–49" in await one.wait_for_output("/annotations/20-a")
-            assert "one of 51–98" in await one.wait_for_output("/annotations/60-b")
+            assert "one of 01–49" in await one.wait_for_output("annotations[20-a]")
+            assert "one of 51–98" in await one.wait_for_output("annotations[60-b]")
             status, _, errors = await one.interrupt()
     assert status == 1
     assert "probe 50-nri-scope at containerd" in errors
@@ -120,7 +120,7 @@ async def test_changes_are_printed_while_they_happen(profile: Profile, tmp_path:
 async def test_status_is_0_without_changes(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
-        async with live("--socket", tmp_path / "s", "--quiet-unchanged", folder=tmp_path) as one:
+        async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
             await runtime.wait_plugins(3)
             await create(runtime)
             status, out, _ = await one.interrupt(signal.SIGTERM)
@@ -270,7 +270,7 @@ async def test_a_blocked_output_delays_no_reply(tmp_path: Path) -> None:
             one.process.stdout._transport.resume_reading()  # type: ignore[attr-defined]
             status, out, errors = await one.interrupt()
     assert status == 1
-    assert out.count("/annotations/20-a") >= 150
+    assert out.count("annotations[20-a]") >= 150
     assert ", 0 gaps" in errors
 
 
@@ -293,7 +293,7 @@ async def test_a_killed_recorder_ends_the_command_with_an_error(tmp_path: Path) 
         async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
             await runtime.wait_plugins(4)
             await create(runtime)
-            await one.wait_for_output("/annotations/20-a")
+            await one.wait_for_output("annotations[20-a]")
             (child,) = children(one)
             os.kill(child, signal.SIGKILL)
             status, _, errors = await one.wait_for_exit()
@@ -358,7 +358,7 @@ async def test_nohup_survives_sighup(tmp_path: Path) -> None:
             # A terminal signals all of its processes.
             os.killpg(one.process.pid, signal.SIGHUP)
             await create(runtime)
-            await one.wait_for_output("/annotations/20-a")
+            await one.wait_for_output("annotations[20-a]")
             status, _, errors = await one.interrupt()
     assert status == 1, errors
 

@@ -58,7 +58,9 @@ def test_json_is_one_object(root: Path, capsys: pytest.CaptureFixture[str]) -> N
         "fail",
         "/x/y.sock does not exist, nor does its folder",
     )
-    assert all(set(check) == {"name", "status", "detail", "fix"} for check in document["checks"])
+    assert all(
+        set(check) == {"name", "status", "detail", "fix", "config"} for check in document["checks"]
+    )
 
 
 def test_file_names_are_escaped(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,8 +62,8 @@ def test_line_of_an_event() -> None:
             " ! CreateContainer      shop/web/app  unknown method or service, kept raw",
         ),
         (
-            an_event(1, changed=("/a", "/b"), owners=("30-env", "60-cpu")),
-            "   CreateContainer      shop/web/app  changed 2 by 30-env, 60-cpu",
+            an_event(1, changed=("/process/env/FOO", "/b"), owners=("30-env", "60-cpu")),
+            "   CreateContainer      shop/web/app  changed env FOO and 1 more by 30-env, 60-cpu",
         ),
         (a_gap(1, 0, 2), "  2.00s ! events lost: 3, session 1 (the disk is full)"),
         (
@@ -90,8 +90,21 @@ def test_a_new_day_has_a_heading() -> None:
     assert tomorrow[0].startswith(f"── {day(at(86400))[:10]}") and len(tomorrow) == 2
 
 
-def test_with_session_each_line_has_its_session() -> None:
-    assert Lines(with_session=True).of(an_event(1, session=3))[1].startswith("     1 s3 ")
+def test_a_line_has_the_plugin_if_there_are_several() -> None:
+    layout = Lines()
+    layout.add_columns([a_session(1, plugin="00-a"), a_session(2, plugin="20-longer")])
+    assert layout.of(an_event(1, plugin="00-a"))[1].endswith(
+        "   00-a      CreateContainer      shop/web/app"
+    )
+    one = Lines()
+    one.add_columns([a_session(1, 0, 1, plugin="00-a"), a_session(2, 2, plugin="00-a")])
+    assert "00-a" not in one.of(an_event(1, plugin="00-a"))[1]
+
+
+def test_a_line_has_the_session_if_the_plugin_does_not_identify_it() -> None:
+    layout = Lines()
+    layout.add_columns([a_session(2, 0, 5), a_session(3, 2)])
+    assert layout.of(an_event(1, session=3))[1].startswith("     1 s3 ")
 
 
 def test_colour_only_adds_escape_sequences() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,44 @@ def test_an_output_named_like_a_bundle_is_rejected(
     (line,) = capsys.readouterr().err.splitlines()
     assert "a recording must not be named *.zip" in line and "name it node.nriscope.db" in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a recording under several names."""
+    monkeypatch.chdir(tmp_path)
+    source = Path(__file__).parents[2] / "recordings" / "containerd-1.7.nriscope.db"
+    for name in ("x.nriscope.db", "log", "other"):
+        shutil.copy(source, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["x.nriscope.db", "./log", "other"])
+def test_a_file_is_opened_as_by_tui(
+    folder: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([name, "--where", "event:RunPodSandbox"]) == 0
+    by_name = capfd.readouterr()
+    assert run(["tui", name, "--where", "event:RunPodSandbox"]) == 0
+    assert by_name == capfd.readouterr()
+    assert "RunPodSandbox        shop/web" in by_name.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["log"], "Missing argument 'FILE'; see `nri-scope log --help`; to open the file of this "
+         "name, type `nri-scope ./log`"),
+        (["lgo"], "no such command 'lgo'; did you mean log?; see `nri-scope --help`"),
+        (["nosuchcommand"], "no such command 'nosuchcommand'; see `nri-scope --help`"),
+        (["./nosuch"], "no such command or file './nosuch'; see `nri-scope --help`"),
+        (["nosuch.nriscope.db"], "nosuch.nriscope.db: no such file; give a *.nriscope.db that "
+         "`nri-scope record` wrote"),
+        (["show"], "Missing argument 'FILE'; see `nri-scope show --help`"),
+    ],
+)  # fmt: skip
+def test_other_names_are_commands_or_errors(
+    folder: Path, arguments: list[str], words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert capfd.readouterr().err.splitlines()[-1] == f"nri-scope: {words}"

@@ -176,6 +176,6 @@ async def test_live_diff_shows_changes_with_tokens(
             create = api.CreateContainerRequest(pod=pod, container=container)
             await runtime.operate(Event.CreateContainer, create)
             _, out, _ = await one.interrupt()
-    (line,) = (line for line in out.splitlines() if "/process/env/DB_PASSWORD" in line)
+    (line,) = (line for line in out.splitlines() if "env DB_PASSWORD" in line)
     assert '"redacted-' in line
     assert SECRET.encode() not in contents(path)

@@ -76,9 +76,9 @@ def test_changes_and_output_of_a_plugin_are_printed(capsys: pytest.CaptureFixtur
         "as containerd 2.1.9+unknown (NRI 0.8.0)"
     )
     (create,) = [line for line in lines if "CreateContainer" in line and "shop/web/app" in line]
-    assert create.endswith("changes /process/env/ADDED")
+    assert create.endswith("changes env ADDED")
     assert lines[lines.index(create) + 1] == "        stdout: creating app"
-    assert lines[lines.index("shop/web/app") + 1] == '  + /process/env/ADDED = "1"'
+    assert lines[lines.index("shop/web/app") + 1] == '  + env ADDED = "1"'
     assert lines[-1].startswith("30 events, 5 replies: 5 ok in ")
 
 
@@ -97,7 +97,7 @@ def test_configuration_and_environment_reach_the_plugin(
     (tmp_path / "conf").write_text("key: value")
     text = replay_output("FILE --config conf --env VARIABLE=OTHER -- ./plugin", capsys)
     assert "stdout: configured with key: value" in text
-    assert '+ /process/env/OTHER = "1"' in text
+    assert '+ env OTHER = "1"' in text
     text = replay_output("FILE --config 10=conf --plugin 10=./plugin --plugin '20=./plugin'"
                 " --fault skip:CreateContainer", capsys)  # fmt: skip
     assert text.count("configured with") == 1
@@ -137,7 +137,7 @@ def test_goldens_are_written_and_compared(
 
 def test_chains_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     text = replay_output("FILE --plugin 10=./plugin --compare-with none", capsys, 1)
-    assert 'shop/web/app with the other chain\n  - /process/env/ADDED (was "1")' in text
+    assert 'shop/web/app with the other chain\n  - env ADDED (was "1")' in text
     text = replay_output("FILE --plugin 10=./plugin --compare-with '30=./plugin -v'", capsys)
     assert "both chains result in equal containers" in text
     found = json.loads(
@@ -150,7 +150,7 @@ def test_chains_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replay_output("FILE -o run.nriscope.db -- ./plugin", capsys)
     assert run(["log", "run.nriscope.db"]) == 0
-    assert "changed 1 by 10-plugin" in capsys.readouterr().out
+    assert "changed env ADDED by 10-plugin" in capsys.readouterr().out
     assert run(["stats", "run.nriscope.db"]) == 0
     assert run(["show", "run.nriscope.db", "3"]) == 0
     capsys.readouterr()

@@ -43,7 +43,7 @@ def command_output(line: str, capsys: pytest.CaptureFixture[str], status: int = 
 def test_log_marks_calls_by_the_plugin(capsys: pytest.CaptureFixture[str]) -> None:
     lines = command_output("log TAP", capsys).splitlines()
     (update,) = (line for line in lines if " UpdateContainers " in line)
-    assert update.endswith("called by the plugin; changed 1 by 60-cpu-policy")
+    assert update.endswith("called by the plugin; changed cpu.shares by 60-cpu-policy")
     assert sum("RegisterPlugin" in line and "called by" in line for line in lines) == 2
 
 
@@ -140,7 +140,7 @@ def test_diagnosis_does_not_blame_plugins_for_the_runtimes_time(
 ) -> None:
     text = command_output("report TAP --diagnose", capsys, 1)
     assert "deadline" not in text
-    assert "asked for /process/oomScoreAdj" in text
+    assert "asked for process.oomScoreAdj" in text
 
 
 @pytest.mark.parametrize("suffix", ["html", "md"])
@@ -226,10 +226,10 @@ def test_log_shows_plugin_output_only_with_printed(
     (at,) = (
         number
         for number, line in enumerate(lines)
-        if "CreateContainer      shop/web/app" in line and " s1 " in line
+        if "30-env-injector CreateContainer      shop/web/app" in line
     )
-    assert lines[at + 1].endswith("stdout | creating app")
-    assert lines[at + 2].endswith(f"stdout | DB_PASSWORD={PASSWORD}")
+    assert lines[at + 1].endswith("stdout | 30-env-injector creating app")
+    assert lines[at + 2].endswith(f"stdout | 30-env-injector DB_PASSWORD={PASSWORD}")
     records = list(
         map(
             json.loads, command_output("log TAP --printed --format jsonl -n 3", capsys).splitlines()

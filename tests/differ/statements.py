@@ -345,7 +345,8 @@ class _Checker:
                     }
                 if not any(includes(owner, one) for one in claims) and not owner.or_runtime:
                     self._report("a line with the wrong owner", container, line.path, owner, claims)
-            if owner is not None and owner.who is OwnerKind.RUNTIME and not owner.or_runtime:
+            no_plugin = (OwnerKind.SPEC, OwnerKind.RUNTIME)
+            if owner is not None and owner.who in no_plugin and not owner.or_runtime:
                 self._runtimes_own(life, line, creations)
             asked = max(
                 (each.operation for each in self.node.claims if each.container == container),
@@ -473,7 +474,12 @@ class _Checker:
         for each in self.rounds:
             for one in each.steps:
                 mine.setdefault(one.container, set()).add(
-                    (one.event, one.change.kind, one.change.path, wording.owner(one.owner))
+                    (
+                        one.event,
+                        one.change.kind,
+                        oci.label(one.change.path),
+                        wording.owner(one.owner),
+                    )
                 )
             for asked in wording.unnoted(each.asked, each.steps):
                 requests.setdefault(asked.container, set()).add(

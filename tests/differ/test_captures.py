@@ -122,11 +122,11 @@ class TestBlame:
         for one in recording.containers():
             assert recording_differ.blame(recording, one) == everything[one.id], one.name
 
-    def test_unchanged_lines_belong_to_the_runtime(self, recording: Recording) -> None:
+    def test_unchanged_lines_belong_to_the_pod_spec(self, recording: Recording) -> None:
         history = recording_differ.blame(recording, container(recording))
-        assert str(history.base_owner) == "runtime"
+        assert str(history.base_owner) == "Pod spec/CRI"
         owner, evidence, step = history.owner_of("/process/cwd")
-        assert (str(owner), evidence, step) == ("runtime", (), None)
+        assert (str(owner), evidence, step) == ("Pod spec/CRI", (), None)
 
 
 class TestSideEffects:

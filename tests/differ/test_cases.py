@@ -20,6 +20,7 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import lines
 from nri_scope.differ.recording_differ import blame, rounds
 from nri_scope.events import Container, Event
+from nri_scope.oci import label
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
@@ -87,7 +88,7 @@ class TestRemovalOfAnotherPluginsValue:
         assert seen.steps == history.steps
         (changed,) = collect(recording).changed
         assert [(row.path, row.kind, row.by) for row in changed.rows] == [
-            (path, "removed", "60-remover") for path in self.GONE
+            (label(path), "removed", "60-remover") for path in self.GONE
         ]
 
     def test_causes_no_finding(self, recording: Recording) -> None:
@@ -109,7 +110,7 @@ class TestUpdatesOfOthersOnCriO:
         assert requests(a) == {(LIMIT, 88, RequestFate.NOT_APPLIED)}
         assert len(a.asked) == 1
         assert [one.title for one in findings(recording)] == [
-            f"{LIMIT}, requested by 30-g30, was not applied"
+            f"{label(LIMIT)}, requested by 30-g30, was not applied"
         ]
 
 
@@ -148,7 +149,7 @@ class TestCreationThatFailedInTheOciRuntime:
         (finding,) = findings(recording)
         assert finding.kind is FindingKind.FAILED
         assert finding.containers == ("shop/cf/bad",)
-        assert "10-ten added /mounts/~1x" in finding.detail
+        assert "10-ten added mounts[/x]" in finding.detail
 
 
 @case("crio-failed-update-of-other")
@@ -212,7 +213,7 @@ class TestOddFields:
                     "of all memory settings only the limit is applied",
                 )
         titles = {one.title.partition(",")[0] for one in findings(recording)}
-        assert paths | {"/linux/resources/memory/swap"} <= titles
+        assert {*map(label, paths), "memory.swap"} <= titles
 
     def test_the_removal_of_an_annotation_took_effect(self, recording: Recording) -> None:
         history = blame(recording, container(recording, "shop/cf/m6"))

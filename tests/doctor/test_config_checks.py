@@ -12,7 +12,9 @@ from nri_scope.doctor.registration import Registration
 from nri_scope.doctor.settings import Misplaced, NriConfig, Orphan, Problem, Setting
 
 FILE = "/etc/x.toml"
-CONTAINERD = NriConfig("containerd", (FILE,), enable_key="ON", connections_key="OPEN")
+CONTAINERD = NriConfig(
+    "containerd", (FILE,), enable_key="ON in [table]", connections_key="OPEN in [table]"
+)
 CRI_O = replace(CONTAINERD, runtime="cri-o")
 ISULAD = replace(CONTAINERD, runtime="isulad")
 SERVING = Registration(
@@ -70,7 +72,8 @@ def test_configuration_enables_and_disables_nri() -> None:
     )
     assert off.status is Status.FAIL
     assert off.detail == f"NRI is disabled: key in [table] of {FILE}"
-    assert off.fix == "set ON and restart containerd"
+    assert off.fix == f"add these lines to {FILE}, and restart containerd"
+    assert off.config == "[table]\n  ON"
     odd = only_check(
         Installation(replace(CONTAINERD, enabled=setting("no")), "2.1.0", None), "-enabled"
     )
@@ -122,7 +125,7 @@ def test_disabled_external_connections_are_a_failure() -> None:
         Installation(replace(CONTAINERD, connections=setting(False)), "2.1.0", None), "-connections"
     )
     assert check.status is Status.FAIL
-    assert "set OPEN" in check.fix
+    assert check.config == "[table]\n  OPEN"
     opened = replace(CONTAINERD, connections=setting(True))
     assert only_check(Installation(opened, "2.1.0", None), "-connections").status is Status.OK
 

@@ -184,4 +184,4 @@ def test_a_configured_runtime_that_does_not_run_is_checked(machine: Machine) -> 
     machine.write("/etc/isulad/daemon.json", "{}")
     check = only_check(examine(machine.host), "isulad-enabled")
     assert check.status is Status.FAIL
-    assert '"nri-support": true' in check.fix
+    assert check.config == '"nri-support": true'

@@ -23,6 +23,7 @@ def test_json_has_a_version_every_field_and_no_null() -> None:
         "status": "ok",
         "detail": "/run/nri/nri.sock is a socket",
         "fix": "",
+        "config": "",
     }
     assert [check["status"] for check in document["checks"]] == ["ok", "warn", "fail", "unknown"]
     assert json.loads(as_json([]))["checks"] == []

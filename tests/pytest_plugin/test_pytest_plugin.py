@@ -123,6 +123,7 @@ def test(nri_replay):
     assert "MINE=1" in app.spec["process"]["env"]
     assert [(one.path, one.after) for one in app.changes] == [("/process/env/MINE", "1")]
     assert app.owner("/process/env/MINE") == "10-my"
+    assert app.owner("env MINE") == "10-my"
     assert not result.container("shop/web/sidecar").changes
     assert not result.conflicts and not result.dropped and not result.output
     assert {reply.event for reply in result.replies} == {"Synchronize", "CreateContainer"}
@@ -401,7 +402,7 @@ def test_right(nri_replay):
     assert "During handling" not in wrong
     assert "- nri_replay 1 -" in two and "- nri_replay 2 -" in two
     assert "stdout: created app" in two
-    assert '  + /process/env/MINE = "1"  (10-my)' in two
+    assert '  + env MINE = "1"  (10-my)' in two
     assert "test_right" not in output
 
 
@@ -434,8 +435,8 @@ def test(nri_replay):
     differences = [line[4:].strip() for line in output.splitlines() if line.startswith("E   ")]
     assert differences[1:] == [
         "resulting spec, from left to right:",
-        '~ /process/env/MINE "1" → "2"',
-        "owner of /process/env/MINE: 10-my != 20-my",
+        '~ env MINE "1" → "2"',
+        "owner of env MINE: 10-my != 20-my",
     ]
 
 

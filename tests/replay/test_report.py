@@ -72,8 +72,8 @@ def test_a_narrow_terminal_wraps_reasons_in_full() -> None:
 def test_lines_show_events_containers_and_the_summary() -> None:
     text = lines(played(RECORDING, {"10-a": Adding()}))
     assert "CreateContainer      shop/web/app" in text
-    assert "changes /process/env/A, /annotations/x~1y" in text
-    assert '\nshop/web/app\n  + /process/env/A = "1"\n  + /annotations/x~1y = "z"\n' in text
+    assert "changes env A, annotations[x/y]" in text
+    assert '\nshop/web/app\n  + env A = "1"\n  + annotations[x/y] = "z"\n' in text
     assert text.splitlines()[-1].startswith("30 events, 5 replies: 5 ok in ")
     text = lines(played(RECORDING, {"10-a": Adding(), "20-f": Failing()}))
     assert "  was not created: failed to create containerd container: " in text
@@ -83,7 +83,7 @@ def test_lines_show_events_containers_and_the_summary() -> None:
 def test_differences_of_two_chains_are_the_changes_of_one() -> None:
     ours, other = played(RECORDING, {"10-a": Adding()}), played(RECORDING, {})
     text = "\n".join(Report().differences(ours, other))
-    assert 'shop/web/app with the other chain\n  - /process/env/A (was "1")' in text
+    assert 'shop/web/app with the other chain\n  - env A (was "1")' in text
     same = "\n".join(Report().differences(ours, played(RECORDING, {"30-other": Adding()})))
     assert same == "\nboth chains result in equal containers"
 

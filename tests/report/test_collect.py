@@ -63,8 +63,8 @@ def test_changes_have_owners_and_evidence(chain: Path) -> None:
         *("shop/web/app", "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken"),
     ]
     rows = {(row.path, row.by, row.evidence) for row in changed["shop/web/app"].rows}
-    assert ("/process/env/FOO", "30-env-injector", "tap") in rows
-    assert ("/linux/devices/~1dev~1nri-null", "20-device-injector", "probes, validator") in rows
+    assert ("env FOO", "30-env-injector", "tap") in rows
+    assert ("devices[/dev/nri-null]", "20-device-injector", "probes, validator") in rows
 
 
 def test_the_timeline_has_each_pod_with_its_containers_and_changes() -> None:
@@ -166,3 +166,32 @@ def test_progress_is_reported(many_events: tuple[Facts, list[float]]) -> None:
     assert shares == sorted(shares)
     assert len(shares) == 2
     assert 0 < shares[0] < shares[-1] <= 1
+
+
+RESTART = Path(__file__).parents[2] / "recordings" / "containerd-1.7-restart.nriscope.zip"
+
+
+@pytest.mark.parametrize(
+    ("what", "events", "gaps"),
+    [
+        (None, (1, 22), 1),
+        # The connection was interrupted while this pod existed.
+        ("shop/web", (3, 11), 1),
+        ("shop/new", (12, 22), 0),
+        ("shop/new/app", (13, 20), 0),
+    ],
+)
+def test_the_timeline_of_a_pod_is_its_own(
+    what: str | None, events: tuple[int, int], gaps: int
+) -> None:
+    facts = facts_of(RESTART, what)
+    with Recording.open(RESTART) as recording:
+        found = [recording.event(number) for number in events]
+    times = [one.at_ns for one in found if one is not None]
+    assert facts.timeline is not None
+    assert [facts.timeline.first_ns, facts.timeline.last_ns] == times
+    assert [facts.first_ns, facts.last_ns] == times
+    assert len(facts.timeline.gaps) == gaps
+    last = facts.timeline.columns - 1
+    assert what is None or facts.timeline.lanes[0].begin == 0
+    assert what is None or facts.timeline.lanes[0].end == last

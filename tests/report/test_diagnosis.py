@@ -94,9 +94,9 @@ def test_fields_dropped_by_a_real_runtime_too_old_for_a_plugin_are_findings(
     assert [(one.kind, one.title) for one in findings] == [
         (
             FindingKind.DROPPED,
-            "/linux/resources/pids/limit, requested by 60-cpu-policy, was not applied",
+            "pids.limit, requested by 60-cpu-policy, was not applied",
         ),
-        (FindingKind.DROPPED, "/process/oomScoreAdj, requested by 60-cpu-policy, was not applied"),
+        (FindingKind.DROPPED, "process.oomScoreAdj, requested by 60-cpu-policy, was not applied"),
         (FindingKind.ORDER, NEVER_RAN),
     ]
     assert all("NRI 0.6.1 has no such field" in one.detail for one in findings[:2])
@@ -278,10 +278,7 @@ def test_a_conflict_names_both_plugins_and_the_field(tmp_path: Path) -> None:
 
 def test_a_dropped_field_has_the_reason(tmp_path: Path) -> None:
     (dropped,) = found(problem_recordings.dropped(tmp_path))
-    assert (
-        dropped.title
-        == "/linux/resources/memory/reservation, requested by 10-reserving, was not applied"
-    )
+    assert dropped.title == "memory.reservation, requested by 10-reserving, was not applied"
     assert "of all memory settings only the limit is applied" in dropped.detail
     assert dropped.containers == ("shop/web/first", "shop/web/second")
 

@@ -219,8 +219,8 @@ def test_the_page_has_no_scripts_and_styles_for_dark_print_and_phone(healthy: st
 
 def test_changes_have_their_owners(healthy: str) -> None:
     text = re.sub(r"\s+", " ", Page(healthy).text)
-    assert '/process/env/FOO "bar" → "overridden" 30-env-injector tap, event 18' in text
-    assert "/linux/devices/~1dev~1nri-null c 1:3 20-device-injector" in text
+    assert 'env FOO "bar" → "overridden" 30-env-injector tap, event 18' in text
+    assert "devices[/dev/nri-null] c 1:3 20-device-injector" in text
 
 
 def test_a_finding_has_advice(tmp_path: Path) -> None:

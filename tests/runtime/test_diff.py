@@ -72,7 +72,7 @@ async def test_no_change_has_a_wrong_owner(
             assert await diff.end() == 1, diff.words
         assert not crowd.at
 
-    document: JsonObject = json.loads(await printed("diff", file))
+    document: JsonObject = json.loads(await printed("diff", "--all", file))
     with Recording.open(file) as recording:
         crew_answers = [one.answers for one in plugins.members.values()]
         truth = Truth.of(recording, crew_answers, killed=["40-meddler"])
@@ -111,7 +111,7 @@ async def test_a_creation_in_which_a_probe_is_disconnected_is_reported_once(
         assert await diff.end() == 1, diff.words
         crew_answers = [one.answers for one in plugins.members.values()]
 
-    document: JsonObject = json.loads(await printed("diff", file))
+    document: JsonObject = json.loads(await printed("diff", "--all", file))
     (container,) = crowd.lives
     with Recording.open(file) as recording:
         # On a busy machine its deadline passes, and the runtime continues without it.
@@ -152,7 +152,7 @@ async def test_a_creation_with_missed_deadlines_is_reported_once(
     (late,) = (one for one in created["spans"] if one["over_deadline"])
     assert (late["after"], late["before"]) == ("30-nri-scope", "50-nri-scope")
     assert late["took_us"] > 2 * 1000 * late["deadline_ms"]
-    document: JsonObject = json.loads(await printed("diff", file))
+    document: JsonObject = json.loads(await printed("diff", "--all", file))
     for event in ("CreateContainer", "PostCreateContainer", "RemoveContainer"):
         live, afterwards = (
             [(one["id"], one["seen_by"], one["failure"]) for one in rounds if one["event"] == event]

@@ -31,8 +31,8 @@ def test_log_finds_events_by_problem_and_shows_inferred_changes(
     slow = printed(capsys, "log", SLOW, "--where", "problem:slow", "--format", "jsonl")
     assert [json.loads(each)["id"] for each in slow.splitlines()] == [15]
     changed = printed(capsys, "log", SLOW, "--where", "changed:/process/env/FOO")
-    assert "14 s2" in changed
-    assert "changed 3 by one of 01–29" in changed
+    assert "    14 07:52:02" in changed
+    assert "and 2 more by one of 01–29" in changed
 
 
 def test_other_commands_select_the_same_events(

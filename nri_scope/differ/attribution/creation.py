@@ -40,7 +40,7 @@ from .findings import (
     version_of,
 )
 from .hidden_changes import BY_CHANCE, Hidden, is_back, is_hidden, newest_steps
-from .owner import BEFORE_ALL, RUNTIME, UNKNOWN, Owner, OwnerKind, one_of, plugin
+from .owner import BEFORE_ALL, RUNTIME, SPEC, UNKNOWN, Owner, OwnerKind, one_of, plugin
 from .rounds import CONTINUED, GONE, ConnectionPart, is_ordered
 from .validator_owners import Owned
 
@@ -110,17 +110,17 @@ class _Creation:
             return self._look_unordered(pairs)
         first = pairs[0][0] if pairs else None
         if self.owned is not None:
-            container, base_owner = self.owned.request.container, RUNTIME
+            container, base_owner = self.owned.request.container, SPEC
         else:
             container = pairs[0][1].container
-            before = self.chain.between(None, first, or_runtime=True)
+            before = _at_first(self.chain.between(None, first, or_runtime=True))
             base_owner = BEFORE_ALL if first is None or first.index == LOWEST else before
             if self._is_replay():
-                base_owner = RUNTIME
+                base_owner = SPEC
             elif base_owner is not BEFORE_ALL:
                 self.found.note(
                     f"no connection before {pairs[0][0].plugin}: changes by plugins before it "
-                    "are shown as the runtime's"
+                    "are not told apart from the pod spec"
                 )
         self.id = container.id
         self.base = base = spec = {} if self.for_others else oci.spec_of(container)
@@ -187,7 +187,7 @@ class _Creation:
             self.found.fail(f"{culprit}: {failure}")
         if spec.get("mounts") != self.base.get("mounts"):
             spec = oci.sort_mounts(spec)
-        return Created(container, self.chain, self.base, RUNTIME, spec, self.found, UNKNOWN)
+        return Created(container, self.chain, self.base, SPEC, spec, self.found, UNKNOWN)
 
     def _dropped_by_isulad(
         self, dropped: Iterable[Dropped], owner: Owner, evidence: Evidence, event: Event
@@ -566,6 +566,11 @@ def not_passed_on(removal: ChangeStep, event: Event) -> PluginRequest:
     """Return a removal as a request without effect, which `event` shows."""
     asked = removal.asked(NOT_PASSED_ON)
     return asked._replace(value=f"-{oci.split(asked.path)[-1]}", event=event.id)
+
+
+def _at_first(owner: Owner) -> Owner:
+    """Return the owner of the first state, for the plugins before the first connection."""
+    return SPEC if owner == RUNTIME else replace(owner, or_spec=owner.or_runtime)
 
 
 def _never_applied(path: str) -> str:

@@ -7,6 +7,7 @@ no plugin can have set them unobserved.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from .attributed_changes import Applied, ChangeStep, Evidence
 from .chain import HIGHEST
 from .history import History
 from .later_changes import ANY_OWNER, UPDATABLE, may_be_left_out
-from .owner import AFTER_ALL, RUNTIME, UNKNOWN, Owner
+from .owner import AFTER_ALL, RUNTIME, SPEC, UNKNOWN, Owner
 from .steps_by_path import Newest
 
 Owned: TypeAlias = "tuple[Owner, tuple[Evidence, ...], ChangeStep | None]"
@@ -67,6 +68,8 @@ class FinalOwners:
             return self._before(path, value)
         is_last = self._history.tail.first == HIGHEST and self._is_hidden(path)
         is_last = is_last and _touches(path, value, _BY_PLUGINS)
+        if known is ABSENT and not _is_in_requests(path, value):
+            return replace(SPEC, ties=AFTER_ALL.ties) if is_last else SPEC, (Evidence.CRI,), None
         return AFTER_ALL if is_last else RUNTIME, (Evidence.CRI,), None
 
     def by(self, step: ChangeStep | None) -> Owned:
@@ -107,6 +110,11 @@ class FinalOwners:
     def _is_hidden(self, path: str) -> bool:
         """Return whether events need not show a plugin's change of `path` at the creation."""
         return may_be_left_out(path) or not self._history.shown
+
+
+def _is_in_requests(path: str, value: Json) -> bool:
+    """Return whether a request for the creation would contain the value."""
+    return _touches(path, value, _BY_PLUGINS) and not may_be_left_out(path)
 
 
 def _touches(path: str, value: Json, places: tuple[str, ...]) -> bool:

@@ -22,7 +22,7 @@ class History:
     base: Spec = field(default_factory=dict)
     """The spec before the first step."""
     base_owner: Owner = UNKNOWN
-    """Owner of `base`; RUNTIME if the creation was observed from the beginning of the chain."""
+    """Owner of `base`; SPEC if the creation was observed from the beginning of the chain."""
     spec: Spec = field(default_factory=dict)
     """The current spec, as far as it is known."""
     steps: list[ChangeStep] = field(default_factory=list)

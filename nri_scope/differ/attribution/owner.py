@@ -6,6 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+POD_SPEC = "Pod spec/CRI"
+"""Name of the owner of values that were there before any plugin."""
+POD_SPEC_MEANING = (
+    "there before any plugin, from the pod spec, the image, the CRI client or the runtime; nothing "
+    "tells them apart"
+)
+
 
 class OwnerKind(StrEnum):
     """Kinds of owners."""
@@ -15,8 +22,11 @@ class OwnerKind(StrEnum):
     ONE_OF = "one of"
     """One or more of ``plugins``; if that is empty, one or more plugins between two indices, or any
     unrecorded plugin."""
+    SPEC = "spec"
+    """There before any plugin: from the pod spec, the image, the CRI client or the runtime; nothing
+    tells them apart."""
     RUNTIME = "runtime"
-    """Not a plugin: the runtime, or the request that created the container."""
+    """The runtime, after or between the plugins."""
     REQUEST = "request"
     """The client that requested an update over CRI, usually the kubelet."""
     UNKNOWN = "unknown"
@@ -40,6 +50,8 @@ class Owner:
     index may be called before or after the connection, so it may also be the owner."""
     or_runtime: bool = False
     """Whether the owner may be the runtime and not a plugin."""
+    or_spec: bool = False
+    """With `or_runtime`: the value may have been there before any plugin, as for SPEC."""
 
     @property
     def index(self) -> str:
@@ -61,9 +73,8 @@ class Owner:
     @property
     def exact(self) -> bool:
         """Whether the owner is certain."""
-        return self.who in (OwnerKind.PLUGIN, OwnerKind.RUNTIME, OwnerKind.REQUEST) and not (
-            self.or_runtime or self.first or self.ties
-        )
+        certain = (OwnerKind.PLUGIN, OwnerKind.SPEC, OwnerKind.RUNTIME, OwnerKind.REQUEST)
+        return self.who in certain and not (self.or_runtime or self.first or self.ties)
 
     def __str__(self) -> str:
         match self.who:
@@ -81,15 +92,19 @@ class Owner:
                 text = f"CRI request, or one of {between(self.first, self.last)}"
             case OwnerKind.REQUEST:
                 text = "CRI request"
+            case OwnerKind.SPEC:
+                text = POD_SPEC
             case who:
                 text = str(who)
-        return f"{text}, or the runtime" if self.or_runtime else text
+        other = POD_SPEC if self.or_spec else "the runtime"
+        return f"{text}, or {other}" if self.or_runtime else text
 
 
 RUNTIME = Owner(OwnerKind.RUNTIME)
 REQUEST = Owner(OwnerKind.REQUEST)
-BEFORE_ALL = Owner(OwnerKind.RUNTIME, ties=("00",))
-"""The runtime, by a connection at 00; a second plugin at 00 may have been called before it."""
+SPEC = Owner(OwnerKind.SPEC)
+BEFORE_ALL = Owner(OwnerKind.SPEC, ties=("00",))
+"""As seen by a connection at 00; a second plugin at 00 may have been called before it."""
 AFTER_ALL = Owner(OwnerKind.RUNTIME, ties=("99",))
 """The runtime, by a connection at 99; a second plugin at 99 may have been called after it."""
 ASKED_BEFORE_ALL = Owner(OwnerKind.REQUEST, ties=("00",))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from nri_scope.text.escape import columns, safe
 
 from ..attribution.attributed_changes import Evidence
-from ..attribution.owner import Owner, OwnerKind
+from ..attribution.owner import POD_SPEC, POD_SPEC_MEANING, Owner, OwnerKind
 
 LETTERS = {
     Evidence.TAP: "T",
@@ -28,7 +28,7 @@ def short(owner: Owner) -> str:
     if not owner.or_runtime:
         return str(owner)
     who = "CRI request" if owner.who is OwnerKind.REQUEST else owner.index or str(owner.who)
-    return f"{who} or runtime"
+    return f"{who} or {POD_SPEC if owner.or_spec else 'runtime'}"
 
 
 class Gutter:
@@ -82,7 +82,9 @@ class Gutter:
                 f"if there is another plugin at {' or '.join(ties)}, it may have made the change: "
                 "plugins with equal indices have no defined order"
             )
-        if any(owner.or_runtime for owner in self._owners):
+        if any(owner.who is OwnerKind.SPEC or owner.or_spec for owner in self._owners):
+            lines.append(f"{POD_SPEC}: {POD_SPEC_MEANING}")
+        if any(owner.or_runtime and not owner.or_spec for owner in self._owners):
             lines.append("or runtime: the runtime itself may have made the change")
         if any(owner.who is OwnerKind.UNKNOWN for owner in self._owners):
             lines.append("unknown: not observed, or older than the recording")

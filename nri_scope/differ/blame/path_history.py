@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
-from nri_scope.oci import ABSENT, Json, pointer, split, value_at
+from nri_scope.oci import ABSENT, Json, label, path_of, pointer, split, value_at
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep, PluginRequest
 from ..attribution.final_spec import final_spec
@@ -68,12 +68,12 @@ def asked_for(history: History, path: str) -> list[PluginRequest]:
 def resolve(history: History, query: str) -> str:
     """Return the path that matches `query`.
 
-    `query` is a pointer, with or without its first slash, or only its last part if that is unique.
-    Raises UsageError with the matching or the nearest paths.
+    `query` is a pointer, with or without its first slash, a label, or only its last part if that is
+    unique. Raises UsageError with the matching or the nearest paths.
     """
     known = _paths(history)
     trimmed = query.rstrip("/") if query != "/" else query
-    for candidate in (query, trimmed, f"/{trimmed}"):
+    for candidate in (query, trimmed, path_of(query), f"/{trimmed}"):
         if candidate and candidate in known:
             return candidate
     named = [path for path in known if split(path)[-1:] == (query,)]
@@ -87,7 +87,7 @@ def resolve(history: History, query: str) -> str:
         more = f" and {len(named) - _LISTED_MAX} more" if len(named) > _LISTED_MAX else ""
         raise UsageError(
             f'"{quoted}" matches {len(named)} paths',
-            f"use {' or '.join(named[:_LISTED_MAX])}{more}",
+            f"use {' or '.join(map(label, named[:_LISTED_MAX]))}{more}",
         )
     raise UsageError(
         f'{history.name} never had a value at "{quoted}"', _hint(query, known, changed)
@@ -95,22 +95,25 @@ def resolve(history: History, query: str) -> str:
 
 
 def _hint(query: str, known: dict[str, None], changed: set[str]) -> str:
+    path = path_of(query)
+    if path is not None and path.count("/") > 1:
+        query = path
     if "/" in query.strip("/") or query.startswith("/"):
         asked = query if query.startswith("/") else f"/{query}"
         # The user may not have escaped the slashes of a key.
         unescaped = {"/".join(("", *split(path))): path for path in known}
         if asked in unescaped:
-            return f"escape the slashes in the key: {unescaped[asked]}"
+            return f"use {label(unescaped[asked])}"
         names = [*changed, *(path for path in known if path not in changed)][:_COMPARED_MAX]
         near = difflib.get_close_matches(asked[:300], names, n=1, cutoff=_SIMILARITY_MIN)
-        return f"the nearest is {near[0]}" if near else "--full shows all paths"
+        return f"the nearest is {label(near[0])}" if near else "--full shows all paths"
     labels: dict[str, str] = {}
     for path in known:
         labels.setdefault(split(path)[-1].lower(), path)
     if query.lower() in labels:
-        return f"the nearest is {labels[query.lower()]}"
+        return f"the nearest is {label(labels[query.lower()])}"
     near = difflib.get_close_matches(query[:300].lower(), list(labels)[:_COMPARED_MAX], n=1)
-    return f"the nearest is {labels[near[0]]}" if near else "--full shows all paths"
+    return f"the nearest is {label(labels[near[0]])}" if near else "--full shows all paths"
 
 
 def _paths(history: History) -> dict[str, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.oci import Json
+from nri_scope.oci import Json, label
 from nri_scope.recording.display import Days, clock
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import break_text
@@ -19,7 +19,7 @@ from ..render.values import place
 from .gutter import Gutter
 from .owned_lines import MARKS
 from .path_history import PathHistory
-from .text import STYLES, YAML_WIDTH_MIN
+from .text import STYLES, YAML_WIDTH_MIN, cut
 
 _NO_CHANGE = "no change seen"
 
@@ -44,7 +44,7 @@ def past_body(
     for past in pasts:
         if past is not pasts[0]:
             lines.append("")
-        lines.append(styled(Style.STRONG, safe(past.path)))
+        lines.append(styled(Style.STRONG, safe(label(past.path))))
         lines += _past(history, past, _Columns(number, gutter, width), days)
     return lines, gutter.legend()
 
@@ -75,7 +75,7 @@ class _Columns:
         )
         rows = [word] if word else fill("", value, room, 2)
         margin = " " * self._left + self._gutter.cell(None, (), " ")
-        remark = safe(remark)
+        remark = safe(cut(remark, width))
         if remark and (room is None or columns(rows[-1]) + columns(remark) + 4 <= room):
             rows[-1] += f"  # {remark}"
             remark = ""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from nri_scope.oci import Json
 from nri_scope.text.yaml_text import inline
 
 from ..attribution.attributed_changes import Applied, ChangeStep
@@ -11,9 +10,6 @@ from ..attribution.steps_by_path import Newest
 from ..render import wording
 from ..render.values import place
 from .spec_lines import Node
-
-_VALUE_MAX = 1_000
-"""Maximum length of a value in a remark, in characters; `--history` and JSON have all of it."""
 
 
 class Remarks:
@@ -47,11 +43,11 @@ class Remarks:
         before = self._newest.before(step)
         match change.kind:
             case "changed" if before is not None:
-                return [f"was {_shown(change.before)} {wording.by(before.owner)}"]
+                return [f"was {inline(change.before)} {wording.by(before.owner)}"]
             case "changed":
-                return [f"was {_shown(change.before)}"]
+                return [f"was {inline(change.before)}"]
             case "added" if before is not None and before.change.kind == "removed":
-                was = _shown(before.change.before)
+                was = inline(before.change.before)
                 return [f"was {was}, which was removed {wording.by(before.owner)}"]
             case "removed" if before is not None:
                 return [f"set {wording.by(before.owner)}"]
@@ -70,7 +66,7 @@ def _fate(step: ChangeStep, *, there: bool) -> list[str]:
         case Applied.DIFFERENTLY if there and step.change.kind == "removed":
             return ["applied differently: removal was requested"]
         case Applied.DIFFERENTLY if there:
-            return [f"applied differently: {_shown(step.change.after)} was requested"]
+            return [f"applied differently: {inline(step.change.after)} was requested"]
         case Applied.DIFFERENTLY:
             return ["applied differently"]
     if there or step.change.kind == "removed":
@@ -87,9 +83,4 @@ def _overruled(step: ChangeStep) -> str:
         case "removed":
             return f"{who} requested removal: {step.applied}"
         case _:
-            return f"{who} requested {_shown(step.change.after)}: {step.applied}"
-
-
-def _shown(value: Json) -> str:
-    text = inline(value)
-    return text if len(text) <= _VALUE_MAX else f"{text[:_VALUE_MAX]}…"
+            return f"{who} requested {inline(step.change.after)}: {step.applied}"

@@ -16,12 +16,16 @@ from ..attribution.attributed_changes import Applied, Evidence, PluginRequest
 from ..attribution.history import History
 from ..attribution.owner import Owner, OwnerKind
 from ..render import wording
+from ..render.values import clipped
 from .folding import Fold, Row
 from .gutter import Gutter, short
 from .owned_lines import UNMET, OwnedLine
 
 YAML_WIDTH_MIN = 24
 """Minimum width of the YAML in columns, even if the terminal is narrower."""
+_NO_PLUGIN = (OwnerKind.SPEC, OwnerKind.RUNTIME)
+_REMARK_MAX = 1_000
+"""Maximum length of a remark on a terminal, in characters; files have all of it."""
 STYLES = {
     "+": Style.GOOD,
     "-": Style.BAD,
@@ -59,7 +63,8 @@ def head(
         yield from layout.sentence(f"note: {remark}", 0, Style.WARN)
     for one in wording.unnoted(history.asked if about is None else about, history.steps):
         fate = wording.FATES[one.fate]
-        yield from layout.sentence(f"! {fate}: {wording.request(one)}", 0, Style.BAD)
+        text = cut(f"! {fate}: {wording.request(one)}", width)
+        yield from layout.sentence(text, 0, Style.BAD)
 
 
 def summary(lines: Sequence[OwnedLine]) -> str:
@@ -139,12 +144,18 @@ def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
     return fill(head, line.written, width, line.indent + 4)
 
 
+def cut(remark: str, width: int | None) -> str:
+    """Return a remark, of limited length if the line `width` is limited."""
+    return remark if width is None else clipped(remark, _REMARK_MAX)
+
+
 def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     mark, owner, evidence = gutter_content(line)
-    own = owner is not None and owner.who is OwnerKind.RUNTIME and not line.changed
+    own = owner is not None and owner.who in _NO_PLUGIN and not line.changed
     style = Style.DIM if own else STYLES[mark]
     yaml = yaml_lines(line, width)
-    remark = safe("; ".join(line.remarks))
+    remarks = [cut(one, width) for one in line.remarks]
+    remark = safe("; ".join(remarks))
     beside = f"  # {remark}" if remark else ""
     if beside and (width is None or columns(yaml[-1]) + columns(beside) <= width):
         last = Span(beside, Style.DIM)
@@ -159,7 +170,7 @@ def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     if beside and width is not None:
         margin = " " * (line.indent + 4)
         room = width - len(margin) - 2
-        for each in line.remarks:
+        for each in remarks:
             for text in break_text(safe(each), room, room):
                 yield StyledText(blank, Span(f"{margin}# {text}", Style.DIM))
 

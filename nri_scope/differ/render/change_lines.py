@@ -5,28 +5,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nri_scope.oci import Change
+from nri_scope.oci import Change, label
 from nri_scope.text.layout import Layout, LayoutPart
 from nri_scope.text.styled_text import Style, StyledText
 
 from .values import clipped_pair, place, sides
-from .wording import GLYPHS, WHOLE
+from .wording import GLYPHS
 
 CONTINUATION_INDENT = 4
 """Indentation of continuation lines, in columns."""
 
 _STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
-_VALUE_MAX = 400
-"""Maximum length of a value in a terminal, in characters: five lines. JSON has the whole value."""
-_VALUE_MAX_IN_FILES = 4_000
-"""Maximum length of a value in output without a line width, in characters."""
+VALUE_MAX = 400
+"""Maximum length of a value on a terminal, in characters: five lines. Files have all of it."""
 
 
 def change_lines(
     layout: Layout, change: Change, owner: str = "", indent: int = 2
 ) -> list[StyledText]:
     """Return the change and its owner, wrapped to the layout's width."""
-    path = LayoutPart(f"{GLYPHS[change.kind]} {change.path or WHOLE}", _STYLES[change.kind])
+    path = LayoutPart(f"{GLYPHS[change.kind]} {label(change.path)}", _STYLES[change.kind])
     parts = [path, *_values(layout, change)]
     if change.kind == "added" and change.at is not None:
         parts.append(LayoutPart(f"as the {place(change.at)}"))
@@ -36,8 +34,9 @@ def change_lines(
 
 def _values(layout: Layout, change: Change) -> Sequence[LayoutPart]:
     width = layout.width
-    limit = _VALUE_MAX if width is not None else _VALUE_MAX_IN_FILES
-    before, after = clipped_pair(*sides(change), limit)
+    before, after = sides(change)
+    if width is not None:
+        before, after = clipped_pair(before, after, VALUE_MAX)
     match change.kind:
         case "added":
             return [LayoutPart(after)]

@@ -30,6 +30,7 @@ class JsonRenderer:
         self._quiet = quiet_unchanged
         # Encoded JSON takes much less memory than the values.
         self._events: list[str | bytes] = []
+        self._left_out = 0
         self._changes: list[str | bytes] = []
         self._positions: dict[_Key, int] = {}
 
@@ -46,7 +47,9 @@ class JsonRenderer:
                 event = event_record(diff, name_of)
                 yield to_json({"schema_version": SCHEMA_VERSION, **event, "changes": changes})
             return
-        if not (self._quiet and wording.calm(diff)):
+        if self._quiet and wording.calm(diff):
+            self._left_out += 1
+        else:
             self._events.append(_stored(event_record(diff, name_of)))
         for step in diff.steps:
             self._store(step, diff, name_of)
@@ -58,7 +61,7 @@ class JsonRenderer:
             yield from _separated(self._changes)
             yield '], "events": ['
             yield from _separated(self._events)
-            yield "]}"
+            yield f'], "left_out": {self._left_out}}}'
 
     def _store(self, step: ChangeStep, diff: RoundDiff, name_of: NameOf) -> None:
         key = (step.container, step.event, step.change.path, step.change.kind)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..attribution.attributed_changes import Evidence, RoundDiff
-from ..attribution.owner import Owner, OwnerKind
+from ..attribution.owner import POD_SPEC, POD_SPEC_MEANING, Owner, OwnerKind
 
 
 class Legend:
@@ -17,6 +17,7 @@ class Legend:
         self._later = False
         """Whether the evidence for that range is later events, not two connections."""
         self._choice = ""
+        self._spec = False
         self._ties: set[str] = set()
         self._evidence: set[Evidence] = set()
 
@@ -33,6 +34,7 @@ class Legend:
         """Add an owner and its evidence."""
         self._evidence.update(evidence)
         self._ties.update(who.ties)
+        self._spec = self._spec or who.who is OwnerKind.SPEC or who.or_spec
         if who.who is not OwnerKind.ONE_OF:
             return
         if who.plugins:
@@ -51,6 +53,8 @@ class Legend:
             found.append(f"{self._range}: a plugin {where}; which one is unknown")
         if self._choice:
             found.append(f"{self._choice}: one or more of these plugins; which is unknown")
+        if self._spec:
+            found.append(f"{POD_SPEC}: {POD_SPEC_MEANING}")
         if self._ties:
             indices = " or ".join(sorted(self._ties))
             found.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.oci import Change
+from nri_scope.oci import Change, label
 from nri_scope.recording.display import many
 from nri_scope.recording.records import rfc3339
 
@@ -13,10 +13,8 @@ from ..attribution.attributed_changes import ChangeStep, NameOf, RoundDiff
 from . import wording
 from .legend import Legend
 from .markdown_escape import code, folded, prose, table
-from .values import clipped_pair, place, sides
+from .values import place, sides
 
-_VALUE_MAX = 200
-"""Maximum length of a value, in characters; JSON has the whole value."""
 _NO_SUBJECT = "Events without a container or pod"
 HEADINGS = ("", "path", "before", "after")
 """The headings of `change_cells`."""
@@ -33,6 +31,7 @@ class MarkdownRenderer:
         self._containers: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
         self._calm: list[str] = []
+        self._left_out = 0
         self._last: str | None = None
         self._blank = True
         """Whether the last line was blank; a second blank line is dropped."""
@@ -58,7 +57,9 @@ class MarkdownRenderer:
     def _round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         if wording.calm(diff):
-            if not self._quiet:
+            if self._quiet:
+                self._left_out += 1
+            else:
                 result = wording.verdict(wording.judged(diff)) or "no change seen"
                 line = f"- {_opening(diff)} {code(wording.subject(diff, name_of))}: {result}"
                 if self._live:
@@ -85,6 +86,8 @@ class MarkdownRenderer:
             yield from folded(summary, self._calm)
         if not self._containers and not self._live:
             yield "No change seen."
+        if self._left_out:
+            yield from ("", wording.left_out(self._left_out))
         explained = self._legend.lines()
         if explained:
             yield from ("", "Legend:", "")
@@ -93,7 +96,7 @@ class MarkdownRenderer:
 
 def change_cells(change: Change) -> tuple[str, str, str, str]:
     """Return glyph, path and the values before and after, as table cells."""
-    before, after = clipped_pair(*sides(change), _VALUE_MAX)
+    before, after = sides(change)
     position = ""
     if change.kind == "moved":
         before, after = f"{before} place", f"{after} place"
@@ -102,7 +105,7 @@ def change_cells(change: Change) -> tuple[str, str, str, str]:
     glyph = wording.GLYPHS[change.kind]
     return (
         code(glyph),
-        code(change.path or wording.WHOLE),
+        code(label(change.path)),
         code(before),
         f"{code(after)}{position}",
     )
@@ -159,7 +162,7 @@ def _steps(steps: Sequence[ChangeStep]) -> list[str]:
     lines = table((*HEADINGS, "by", "evidence"), rows, "changes")
     for step in steps:
         for _, text in wording.details(step):
-            lines.append(f"- {code(step.change.path)}: {prose(text.removeprefix('! '))}")
+            lines.append(f"- {code(label(step.change.path))}: {prose(text.removeprefix('! '))}")
     return lines
 
 

@@ -11,8 +11,10 @@ from nri_scope.text.styled_text import Style
 
 from ..attribution.attributed_changes import Applied, ChangeStep, NameOf, RoundDiff
 from . import wording
-from .change_lines import CONTINUATION_INDENT, change_lines
+from .change_lines import CONTINUATION_INDENT, VALUE_MAX, change_lines
 from .legend import Legend
+from .values import clipped
+from .wording import left_out
 
 _WEIGHTS = {
     wording.DetailWeight.TROUBLE: Style.BAD,
@@ -48,7 +50,9 @@ class TextRenderer:
         self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
         self._tally.count(diff)
         if wording.calm(diff):
-            if not self._quiet:
+            if self._quiet:
+                self._tally.left_out += 1
+            else:
                 if not self._days.begun:
                     yield ""
                 yield from self._new_day(diff)
@@ -118,7 +122,7 @@ class TextRenderer:
             for step in steps:
                 yield from self._step(step, indent=4)
         for one in wording.unnoted(diff.asked, diff.steps):
-            yield from self._note(f"! {wording.asked(one, diff, name_of)}", Style.WARN)
+            yield from self._note(self._cut(f"! {wording.asked(one, diff, name_of)}"), Style.WARN)
         yield from self._spans(diff)
 
     def _spans(self, diff: RoundDiff) -> Iterator[str]:
@@ -130,6 +134,9 @@ class TextRenderer:
     def _note(self, text: str, style: Style = Style.PLAIN) -> Sequence[str]:
         return self._layout.parts([LayoutPart(text, style)], 2, 4)
 
+    def _cut(self, text: str) -> str:
+        return text if self._layout.width is None else clipped(text, VALUE_MAX)
+
     # -- a change -----------------------------------------------------------------------------
 
     def _step(self, step: ChangeStep, indent: int = 2) -> Iterator[str]:
@@ -138,6 +145,7 @@ class TextRenderer:
             owner += ", applied"
         yield from change_lines(self._layout, step.change, owner, indent)
         for weight, text in wording.details(step):
+            text = self._cut(text)
             yield from self._layout.sentence(text, indent + CONTINUATION_INDENT, _WEIGHTS[weight])
 
     def _explanations(self, indent: int) -> Iterator[str]:
@@ -155,6 +163,7 @@ class _Tally:
         self._changing = 0
         self._steps = 0
         self._containers: set[str] = set()
+        self.left_out = 0
 
     def count(self, diff: RoundDiff) -> None:
         fresh = wording.fresh(diff, diff.steps)
@@ -167,9 +176,10 @@ class _Tally:
         if not self._events:
             return "no events in which plugins can make changes"
         events = many(self._events, "event")
+        hidden = f"; {left_out(self.left_out)}" if self.left_out else ""
         if not self._steps:
-            return f"no change seen in {events}"
+            return f"no change seen in {events}{hidden}"
         return (
             f"{many(self._steps, 'change')} to {many(len(self._containers), 'container')} "
-            f"in {self._changing} of {events}"
+            f"in {self._changing} of {events}{hidden}"
         )

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from nri_scope.oci import Change, Json, split
-from nri_scope.recording.display import duration
+from nri_scope.oci import Change, Json, label, split
+from nri_scope.recording.display import duration, many
 from nri_scope.recording.records import deadline_ms
 
 from ..attribution.attributed_changes import (
@@ -23,10 +23,7 @@ from ..attribution.attributed_changes import (
     Span,
 )
 from ..attribution.owner import Owner, OwnerKind
-from .values import clipped, shown
-
-_VALUE_MAX = 200
-"""Maximum length of a value in a sentence, in characters."""
+from .values import shown
 
 
 class DetailWeight(Enum):
@@ -38,8 +35,6 @@ class DetailWeight(Enum):
 
 
 GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
-WHOLE = "(the whole spec)"
-"""Text for the empty path."""
 
 _NO_PLUGIN = "outside plugins"
 """Text for the time between two connections without a plugin between them."""
@@ -90,7 +85,7 @@ def fate(step: ChangeStep) -> str:
 
 
 def _value(path: str, value: Json) -> str:
-    return clipped(shown(path, value), _VALUE_MAX)
+    return shown(path, value)
 
 
 def _not_applied(change: Change) -> str:
@@ -149,8 +144,8 @@ def _request_object(one: PluginRequest, of: str) -> str:
 def _requested_value(one: PluginRequest) -> str:
     if one.path and one.value == f"-{split(one.path)[-1]}":
         # As in the protocol: a minus before the key.
-        return f"to remove {one.path}"
-    what = f" {one.path}" if one.path else ""
+        return f"to remove {label(one.path)}"
+    what = f" {label(one.path)}" if one.path else ""
     value = f" = {_value(one.path, one.value)}" if one.value is not None else ""
     return f"for{what}{value}"
 
@@ -292,6 +287,12 @@ def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
     if applied_count == 1:
         return "the earlier change was applied"
     return f"all {applied_count} earlier changes were applied"
+
+
+def left_out(count: int) -> str:
+    """Describe the number of omitted rounds for which `calm` is true."""
+    them = "it" if count == 1 else "them"
+    return f"{many(count, 'event')} without a change left out (--all shows {them})"
 
 
 def calm(diff: RoundDiff) -> bool:

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from nri_scope.nri.no_change import is_empty_reply
-from nri_scope.oci import Change, Json, Spec, changes, sort_mounts
+from nri_scope.oci import Change, Json, Spec, changes, label, sort_mounts
 from nri_scope.recording.display import duration
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, styled
@@ -79,7 +79,7 @@ class Report:
         if event.logged:
             yield from self._wrapped("", f"logged: {event.logged}", Style.WARN)
         for dropped in event.dropped:
-            request = f"requested {dropped.path}: " if dropped.path else ""
+            request = f"requested {label(dropped.path)}: " if dropped.path else ""
             yield from self._wrapped("", f"{dropped.plugin} {request}{dropped.reason}", Style.WARN)
 
     def _wrapped(self, start: str, words: str, style: Style = Style.PLAIN) -> Iterator[str]:
@@ -133,7 +133,9 @@ class Report:
     def change(self, change: Change, note: str = "") -> str:
         """Format one change as a line."""
         sign, style = _SIGNS.get(str(change.kind), (">", Style.WARN))
-        return styled(style, safe(f"  {sign} {change.path}{_values(change)}{note}", self._width))
+        return styled(
+            style, safe(f"  {sign} {label(change.path)}{_values(change)}{note}", self._width)
+        )
 
     def differences(self, ours: Replayed, other: Replayed) -> Iterator[str]:
         """Yield the differences of each container, as changes from our chain's to the other's."""
@@ -194,7 +196,7 @@ def _summary(event: PlayedEvent, reply: Reply) -> str:
 def _requested_changes(event: PlayedEvent, plugin: str) -> str:
     """List the paths that a plugin changes, and the other containers that it updates."""
     own = [one for one in event.changes if one.plugin == plugin]
-    here = [one.change.path for one in own if _is_same(one.container, event.subject)]
+    here = [label(one.change.path) for one in own if _is_same(one.container, event.subject)]
     others = sorted({one.container for one in own if not _is_same(one.container, event.subject)})
     parts: list[str] = []
     if here:

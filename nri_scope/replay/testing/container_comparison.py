@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nri_scope.oci import changes
+from nri_scope.oci import changes, label
 from nri_scope.text.escape import safe
 
 from ..report import Report
@@ -25,14 +25,15 @@ def _differences(left: ContainerResult, right: ContainerResult) -> Iterator[str]
     report = Report()
     if left.created != right.created:
         yield f"only the {'left' if left.created else 'right'} container was created"
-    for label, one, other in (
+    for title, one, other in (
         ("spec without plugins", left.before, right.before),
         ("resulting spec", left.spec, right.spec),
     ):
         if found := changes(one, other):
-            yield f"{label}, from left to right:"
+            yield f"{title}, from left to right:"
             yield from (report.change(change) for change in found)
     ours, theirs = left.owners, right.owners
     for path in sorted(ours.keys() | theirs.keys()):
         if ours.get(path) != theirs.get(path):
-            yield safe(f"owner of {path}: {ours.get(path, 'none')} != {theirs.get(path, 'none')}")
+            name = label(path)
+            yield safe(f"owner of {name}: {ours.get(path, 'none')} != {theirs.get(path, 'none')}")

@@ -15,6 +15,7 @@ from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording as words
 from nri_scope.differ.render.values import clipped
 from nri_scope.nri.merging.isulad import REFUSALS
+from nri_scope.oci import label
 from nri_scope.recording.creation_outcomes import NO_POST, NO_STATE
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -123,7 +124,8 @@ def _suspects(diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
     ]
     for step in sorted(steps, key=lambda step: not step.note):
         note = f" ({step.note})" if step.note else ""
-        yield f"{words.owner(step.owner)} {_VERBS[step.change.kind]} {step.change.path}{note}"
+        verb, path = _VERBS[step.change.kind], label(step.change.path)
+        yield f"{words.owner(step.owner)} {verb} {path}{note}"
 
 
 _VERBS = {"added": "added", "removed": "removed", "changed": "changed", "moved": "moved"}

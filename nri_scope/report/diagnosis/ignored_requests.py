@@ -17,6 +17,7 @@ from nri_scope.differ.attribution.attributed_changes import (
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
+from nri_scope.oci import label
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX
@@ -73,7 +74,11 @@ class Dropped(Detector):
 
     def _asked(self, asked: PluginRequest, event: int) -> None:
         who = wording.owner(asked.owner)
-        what = "an eviction" if asked.path == EVICTION else asked.path or "an update"
+        what = (
+            "an eviction"
+            if asked.path == EVICTION
+            else (label(asked.path) if asked.path else "an update")
+        )
         self._add(
             (str(asked.owner), asked.path, asked.reason),
             f"{what}, requested by {who}, was not applied",
@@ -87,7 +92,7 @@ class Dropped(Detector):
         who, fate = wording.owner(step.owner), wording.fate(step)
         self._add(
             (str(step.owner), step.change.path, str(step.applied)),
-            f"{step.change.path} of {who} was {step.applied}",
+            f"{label(step.change.path)} of {who} was {step.applied}",
             f"{fate[:1].upper()}{fate[1:].replace('APPLIED', 'applied', 1)}, according to the CRI.",
             _CRI_ADVICE,
             step.container,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from textual.app import App
 
 from nri_scope.errors import NriScopeError
+from nri_scope.oci import label
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.text.escape import safe
 
@@ -130,7 +131,11 @@ class Finder:
         try:
             if step.in_detail:
                 where = " in these details"
-                found = await self.views.detail.find(self.text, forwards=step.forwards)
+                detail = self.views.detail
+                found = await detail.find(self.text, forwards=step.forwards)
+                if not found and self.text.startswith("/"):
+                    # The pane shows labels of paths.
+                    found = await detail.find(label(self.text), forwards=step.forwards)
             elif isinstance(board := self.views.current, Board):
                 where = ""
                 found = await board.find(self.text, forwards=step.forwards, here=step.here)

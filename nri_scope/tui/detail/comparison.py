@@ -13,11 +13,11 @@ from textual.screen import ModalScreen
 
 from nri_scope.differ.generated_values import Generated
 from nri_scope.differ.render.values import clipped_pair, sides
-from nri_scope.differ.render.wording import GLYPHS, WHOLE
+from nri_scope.differ.render.wording import GLYPHS
 from nri_scope.errors import NriScopeError
 from nri_scope.events import Container, Event
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.oci import Change, Spec, changes, spec_of
+from nri_scope.oci import Change, Spec, changes, label, spec_of
 from nri_scope.recording import lookup, message_parts
 from nri_scope.recording.display import clock, day, many, subject
 from nri_scope.recording.reader import Recording
@@ -99,7 +99,7 @@ class Comparison:
             yield (Span(what, Style.DIM),)
         for change in self.changes[:_CHANGES_MAX]:
             yield ()
-            yield (Span(f"{GLYPHS[change.kind]} {change.path or WHOLE}", _STYLES[change.kind]),)
+            yield (Span(f"{GLYPHS[change.kind]} {label(change.path)}", _STYLES[change.kind]),)
             yield from _values(change, width)
         if len(self.changes) > _CHANGES_MAX:
             yield (Span(f"… {len(self.changes) - _CHANGES_MAX:,} more", Style.WARN),)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from nri_scope.events import Event, Gap, Role, Session
 from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.oci import label
 from nri_scope.recording.display import clock, day, duration, mark_words, runtime, size, subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import neighbours, pod_of_event
@@ -154,7 +155,7 @@ def _subject(recording: Recording, event: Event) -> Iterator[StyledLine]:
 def _changed(event: Event) -> Iterator[StyledLine]:
     """Yield the changes shown by the event itself; the differ finds more."""
     for at, path in enumerate(event.changed[:_LISTED]):
-        yield _fact("" if at else "changed", (path, Style.WARN))
+        yield _fact("" if at else "changed", (label(path), Style.WARN))
     if len(event.changed) > _LISTED:
         yield _fact("", f"… {len(event.changed) - _LISTED:,} more")
     if event.owners:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from nri_scope.events import Event
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import Matches, quote
+from nri_scope.oci import label
 from nri_scope.recording import display
 from nri_scope.text.escape import columns, safe
 
@@ -221,7 +222,7 @@ def term(event: Event, column: str) -> str:
         case "status":
             return f"status:{quote(event.status)}"
         case "changed":
-            return f"changed:{quote(event.changed[0])}" if event.changed else ""
+            return f"changed:{quote(label(event.changed[0]))}" if event.changed else ""
         case "took":
             return f"took:>={_shown_duration(max(0, event.took_ns))}"
         case _:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nri_scope.events import Event, Gap, Problem, Session, Status
-from nri_scope.oci.paths import split
+from nri_scope.oci import label
 from nri_scope.recording import display
 from nri_scope.recording.records import deadline_ms
 from nri_scope.text.escape import safe
@@ -194,30 +194,10 @@ def changed_in_short(event: Event) -> str:
 
 
 def path_in_short(path: str) -> str:
-    """Abbreviate an OCI path: ``env FOO``, ``mount /data``, ``memory limit``."""
-    keys = split(path[: 4 * _WIDTH])
-    for known, word in _PATHS:
-        if keys[: len(known)] == known:
-            keys = (word, *keys[len(known) :]) if word else keys[len(known) :]
-            break
-    return _cut(" ".join(keys) or path, _PATH_WIDTH)
+    """Return the label of an OCI path, cut to the width of a cell."""
+    return _cut(label(path[: 4 * _WIDTH]), _PATH_WIDTH)
 
 
-_PATHS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("process", "env"), "env"),
-    (("process", "rlimits"), "rlimit"),
-    (("process",), ""),
-    (("mounts",), "mount"),
-    (("annotations",), "annotation"),
-    (("hooks",), "hook"),
-    (("cdiDevices",), "CDI device"),
-    (("linux", "devices"), "device"),
-    (("linux", "netDevices"), "net device"),
-    (("linux", "namespaces"), "namespace"),
-    (("linux", "resources"), ""),
-    (("linux",), ""),
-)
-"""Prefixes of paths, the longest ones first, with the word for each."""
 _NO_CELLS = ("",) * len(COLUMNS)
 
 

@@ -12,7 +12,7 @@ from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep,
 from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.later_changes import ANY_OWNER
-from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN, plugin
+from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, SPEC, UNKNOWN, plugin
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.oci import ABSENT, Json, Spec, same, value_at
 from nri_scope.oci.lists import KEYED
@@ -176,12 +176,13 @@ def _requested_changes() -> History:
     )
 
 
-def test_values_only_the_cri_reports_belong_to_the_runtime() -> None:
+def test_values_only_the_cri_reports_belong_to_no_plugin() -> None:
     real: Spec = {**LIMITS, "annotations": {"a": "1", "b": "2"}, "ociVersion": "1.1.0"}
     found = with_cri_spec(_requested_changes(), real)
-    for path in ("/ociVersion", "/annotations/b"):
+    # Requests contain all annotations, but not the version.
+    for path, owner in (("/ociVersion", SPEC), ("/annotations/b", RUNTIME)):
         line = at(found, path)
-        assert (line.owner, line.evidence, line.mark) == (RUNTIME, (Evidence.CRI,), " ")
+        assert (line.owner, line.evidence, line.mark) == (owner, (Evidence.CRI,), " ")
     assert at(found, "/annotations/a").owner == ENV
     assert at(found, "/linux/resources/memory/limit").owner == RUNTIME
 

@@ -152,8 +152,7 @@ def test_failures_remarks_and_unapplied_requests_come_first() -> None:
         "the spec that the runtime actually used, reported by event 90",
         "6 lines; changed: 30-env-injector 4",
         "note: nobody saw what plugins before 50 did",
-        "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
-        "no such field",
+        "! requested but not applied: 60-cpu-policy asked for pids.limit = 5: no such field",
     ]
 
 
@@ -180,7 +179,12 @@ def test_a_requested_removal_that_changed_the_value_is_a_change() -> None:
 def test_only_owners_have_evidence() -> None:
     found = with_cri_spec(history({}), {"linux": {"resources": {"cpu": {"idle": 1}}}})
     printed = [line for line in text(found, "full") if "│" in line]
-    assert [line.partition("│")[0].split() for line in printed] == [[], [], [], ["runtime", "C"]]
+    assert [line.partition("│")[0].split() for line in printed] == [
+        [],
+        [],
+        [],
+        ["Pod", "spec/CRI", "C"],
+    ]
 
 
 def test_a_range_that_includes_the_runtime_mentions_no_later_connection() -> None:
@@ -200,8 +204,7 @@ def test_a_path_lists_only_its_own_unapplied_requests() -> None:
     path = resolve(found, "pids")
     printed = [*head(found, None, None, asked_for(found, path))]
     assert printed[1:] == [
-        "! requested but not applied: 60-cpu-policy asked for /linux/resources/pids/limit = 5: "
-        "no such field"
+        "! requested but not applied: 60-cpu-policy asked for pids.limit = 5: no such field"
     ]
     assert [*head(found, None, None, asked_for(found, "/process/env"))] == printed[:1]
 

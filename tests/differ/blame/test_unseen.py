@@ -17,16 +17,16 @@ REAL: Spec = {"ociVersion": "1.2.1", "process": {"rlimits": [{"type": "RLIMIT_CO
     ("created", "tail", "owner"),
     [
         (0, RUNTIME, "unknown"),
-        (1, RUNTIME, "runtime"),
+        (1, RUNTIME, "Pod spec/CRI"),
         (
             1,
             Owner(OwnerKind.ONE_OF, first="51", last="99", ties=("50",), or_runtime=True),
             "one of 51–99, or the runtime",
         ),
-        (1, Owner(OwnerKind.ONE_OF, first="99", last="99", or_runtime=True), "runtime"),
+        (1, Owner(OwnerKind.ONE_OF, first="99", last="99", or_runtime=True), "Pod spec/CRI"),
     ],
 )
-def test_the_runtime_owns_a_value_only_if_no_plugin_can_have_set_it(
+def test_no_plugin_owns_a_value_only_if_none_can_have_set_it(
     created: int, tail: Owner, owner: str
 ) -> None:
     history = History("app-id", "shop/web/app", base_owner=UNKNOWN, created_event=created)
@@ -34,7 +34,7 @@ def test_the_runtime_owns_a_value_only_if_no_plugin_can_have_set_it(
     owners = {line.path: str(line.owner) for line in lines(history) if not line.heading}
     assert owners["/process/rlimits/RLIMIT_CORE/hard"] == owner
     # No plugin can change the OCI version.
-    assert owners["/ociVersion"] == "runtime"
+    assert owners["/ociVersion"] == "Pod spec/CRI"
 
 
 ANNOTATED: Spec = {**REAL, "annotations": {"a": "1"}}
@@ -58,7 +58,7 @@ def test_the_runtime_owns_a_value_missing_from_an_earlier_event(
     history.tail, history.real, history.shown = tail, ANNOTATED, shown
     owners = {line.path: str(line.owner) for line in lines(history) if not line.heading}
     assert owners["/annotations/a"] == owner
-    assert owners["/ociVersion"] == "runtime"
+    assert owners["/ociVersion"] == "Pod spec/CRI"
 
 
 def test_the_legend_mentions_another_plugin_at_index_99() -> None:

@@ -59,7 +59,7 @@ def test_a_file_is_one_object() -> None:
         "move",
         "remove",
     ]
-    assert document() == {"schema_version": 1, "changes": [], "events": []}
+    assert document() == {"schema_version": 1, "changes": [], "events": [], "left_out": 0}
 
 
 def test_all_keys_are_always_present_and_lists_are_never_null() -> None:

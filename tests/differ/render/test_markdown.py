@@ -67,9 +67,7 @@ def test_containers_have_headings_and_events_have_tables() -> None:
     lines = markdown(CREATION, CALM, FAILED)
     assert lines.count("### `shop/web/app`") == 1
     assert "**CreateContainer** (event 14, 2023-11-14T22:13:20.000000Z)" in lines
-    assert (
-        '| `~` | `/process/env/FOO` | `"bar"` | `"baz"` | 30-env-injector, applied | tap |' in lines
-    )
+    assert '| `~` | `env FOO` | `"bar"` | `"baz"` | 30-env-injector, applied | tap |' in lines
     assert "On another container, `shop/web/sidecar`:" in lines
     assert "- **failed**: `30-env-injector returned an error: no\\x1b[2Jway`" in lines
     cells = texts("\n".join(lines))
@@ -98,7 +96,7 @@ def test_live_markdown_is_written_round_by_round() -> None:
 def test_outcomes_of_earlier_changes_are_listed() -> None:
     lines = markdown(JUDGED)
     assert "- 1 of 3 earlier changes were applied" in lines
-    assert "- `/mounts/~1data`: NOT APPLIED: the runtime's spec does not have it" in lines
+    assert "- `mounts[/data]`: NOT APPLIED: the runtime's spec does not have it" in lines
 
 
 def test_an_unchanged_round_says_so() -> None:

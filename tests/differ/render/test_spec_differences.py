@@ -16,9 +16,9 @@ def test_text_has_a_line_for_each_change() -> None:
     lines = [*spec_diff("X.json", "Y.json", changes(ONE, TWO), "text", width=80)]
     assert lines == [
         "X.json → Y.json",
-        '  ~ /process/env/FOO  "bar" → "baz"',
-        '  - /process/env/A  was "1"',
-        '  + /hostname  "x"',
+        '  ~ env FOO  "bar" → "baz"',
+        '  - env A  was "1"',
+        '  + hostname  "x"',
     ]
 
 
@@ -41,4 +41,4 @@ def test_json_has_the_common_keys() -> None:
 def test_markdown_is_a_table() -> None:
     lines = [*spec_diff("X.json", "Y.json", changes(ONE, TWO), "markdown")]
     assert lines[0] == "`X.json` → `Y.json`"
-    assert '| `~` | `/process/env/FOO` | `"bar"` | `"baz"` |' in lines
+    assert '| `~` | `env FOO` | `"bar"` | `"baz"` |' in lines

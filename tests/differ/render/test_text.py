@@ -68,25 +68,25 @@ x.nriscope.db
   chain: 00-probe-a, 20-device (not observed), 30-env-injector, 60-cpu-policy
   ! not seen by 99-late
   ! nobody saw what plugins after 60 did
-  + /linux/devices/~1dev~1x  c 1:3 mode=0666  by one of 01–29 (probes)
-  ~ /process/env/FOO  "bar" → "baz"  by 30-env-injector (tap), applied
-  + /mounts/~1data  tmpfs on /data type tmpfs (rw,size=1m)  as the 8th
+  + devices[/dev/x]  c 1:3 mode=0666  by one of 01–29 (probes)
+  ~ env FOO  "bar" → "baz"  by 30-env-injector (tap), applied
+  + mounts[/data]  tmpfs on /data type tmpfs (rw,size=1m)  as the 8th
       by 30-env-injector (tap)
       ! NOT APPLIED: the runtime's spec does not have it
-  > /mounts/~1dev  moved from 4th to 2nd place
+  > mounts[/dev]  moved from 4th to 2nd place
       by one of 30-env-injector, 60-cpu-policy (tap)
-  - /annotations/x.io~1y  was "v"  owner unknown (events)
+  - annotations[x.io/y]  was "v"  owner unknown (events)
       note: it was gone in the next event
-  + /linux/resources/cpu/shares  512  by 60-cpu-policy (tap)
+  + cpu.shares  512  by 60-cpu-policy (tap)
       ! APPLIED DIFFERENTLY: the runtime's spec has 1024
       ! but validator says: by 30-env-injector
       ! but probes say: no value
-  ~ /process/oomScoreAdj  0 → 5  by the runtime (cri)
-  ~ /linux/resources/memory/limit  1 → 2  by a CRI request (request)
+  ~ process.oomScoreAdj  0 → 5  by the runtime (cri)
+  ~ memory.limit  1 → 2  by a CRI request (request)
   on another container, shop/web/sidecar:
-    ~ /linux/resources/cpu/cpus  "0-1" → "1"  by 60-cpu-policy (tap)
-  ! requested but not applied: 60-cpu-policy asked for
-      /linux/resources/cpu/mems = "0" on shop/web/sidecar: it is gone
+    ~ cpu.cpus  "0-1" → "1"  by 60-cpu-policy (tap)
+  ! requested but not applied: 60-cpu-policy asked for cpu.mems = "0" on
+      shop/web/sidecar: it is gone
   ! SLOW: plugins at 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,
       over half of the deadline of 2.00s
   time: 1.40s in 01–29, 52µs in 30-env-injector; deadline 2.00s per plugin
@@ -106,7 +106,7 @@ evidence: tap: the plugin's own reply; validator: the runtime's list of last
 
 def test_without_a_width_each_change_is_one_line() -> None:
     lines = text(CREATION, width=None)
-    assert '  ~ /process/env/FOO  "bar" → "baz"  by 30-env-injector (tap), applied' in lines
+    assert '  ~ env FOO  "bar" → "baz"  by 30-env-injector (tap), applied' in lines
     assert sum(line[2:4] in {"+ ", "- ", "~ ", "> "} for line in lines) == len(STEPS) - 1
 
 
@@ -129,7 +129,8 @@ def test_unchanged_rounds_are_one_line_or_omitted() -> None:
     assert text(CALM, POD_EVENT, quiet=True) == [
         "x.nriscope.db",
         "",
-        "no change seen in 2 events",
+        "no change seen in 2 events; 2 events without a change left out (--all shows",
+        "  them)",
     ]
 
 
@@ -240,7 +241,7 @@ def test_a_change_with_a_note_is_not_also_an_unapplied_request() -> None:
     found = text(replace(with_step(change), asked=requests), width=None)
     assert [line for line in found if reason in line] == [
         f"      note: {reason}",
-        f"  ! requested but not applied: 30-env-injector asked for /linux/x = 1: {reason}",
+        f"  ! requested but not applied: 30-env-injector asked for linux.x = 1: {reason}",
     ]
 
 
@@ -250,7 +251,7 @@ def test_an_unapplied_removal_is_shown_as_a_removal() -> None:
     )
     found = text(replace(CALM, asked=(request,)), width=None)
     assert (
-        "  ! requested but not applied: 30-env-injector asked to remove /process/env/PATH: "
+        "  ! requested but not applied: 30-env-injector asked to remove env PATH: "
         "it never reaches the runtime"
     ) in found
 

@@ -113,7 +113,8 @@ async def diffing(file: Path, containerd: Containerd) -> AsyncIterator[Diff]:
     """Run ``nri-scope diff --live`` with four probes and the CRI; wait for its connection."""
     process = await asyncio.create_subprocess_exec(
         *(command(), "diff", "--live", "--probes", ",".join(PROBES), "--format", "json"),
-        *("--socket", containerd.nri_socket, "--cri", containerd.layout.cri_socket, "-o", file),
+        *("--all", "--socket", containerd.nri_socket, "--cri"),
+        *(containerd.layout.cri_socket, "-o", file),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

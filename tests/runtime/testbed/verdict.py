@@ -74,6 +74,7 @@ class Range(NamedTuple):
     def holds_others(self) -> bool:
         """Whether the author can be another one than a plugin."""
         return self.or_runtime or self.who in (
+            OwnerKind.SPEC,
             OwnerKind.RUNTIME,
             OwnerKind.REQUEST,
             OwnerKind.UNKNOWN,
@@ -209,7 +210,7 @@ class Verdict:
                 if not authors and not owner.holds_others:
                     problems.append(f"no plugin did this: {where}")
             from_the_start = bool(looks) and looks[0].plugin.startswith("00")
-            if (history.base_owner.who is OwnerKind.RUNTIME) != from_the_start:
+            if (history.base_owner.who is OwnerKind.SPEC) != from_the_start:
                 problems.append(f"{history.name} began with {history.base_owner}")
             problems += self._of_reality(history)
         return problems
@@ -222,8 +223,11 @@ class Verdict:
             where = (
                 f"{reported['container']['name']} {line['path']}: {line['value']!r} {line['owner']}"
             )
-            by_others = line["owner"] in ("runtime", "CRI request")
-            others_too = line["owner"].endswith("or the runtime") or line["owner"] == "unknown"
+            by_others = line["owner"] in ("Pod spec/CRI", "runtime", "CRI request")
+            others_too = (
+                line["owner"].endswith(("or the runtime", "or Pod spec/CRI"))
+                or line["owner"] == "unknown"
+            )
             if authors and not (_follows(line["path"]) and (by_others or others_too)):
                 plugins = not by_others and any(_is_within(each, line["index"]) for each in authors)
                 if not plugins and line["owner"] != "unknown":

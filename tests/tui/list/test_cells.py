@@ -33,8 +33,8 @@ def cells(event: Event, width: int) -> dict[str, str]:
     ("width", "name", "text"),
     [
         (77, "changed", "Δ4"),
-        (97, "changed", "Δ4 cpu cpus"),
-        (157, "changed", "cpu cpus, 3 more by 60-cpu-pol"),
+        (97, "changed", "Δ4 cpu.cpus"),
+        (157, "changed", "cpu.cpus, 3 more by 60-cpu-pol"),
         (77, "plugin", "60"),
         (117, "plugin", "60-cpu-policy"),
         (77, "took", "91µs/1m"),
@@ -66,7 +66,7 @@ def test_long_names_keep_their_distinctive_parts(names: tuple[str, str, str], sh
 
 
 @pytest.mark.parametrize(
-    ("width", "text"), [(3, "Δ4"), (9, "Δ4"), (10, "Δ4 cpu cp…"), (11, "Δ4 cpu cpus")]
+    ("width", "text"), [(3, "Δ4"), (9, "Δ4"), (10, "Δ4 cpu.cp…"), (11, "Δ4 cpu.cpus")]
 )
 def test_narrow_columns_only_count_changes(width: int, text: str) -> None:
     placed = next(each for each in place(77) if each.column.name == "changed")
@@ -77,7 +77,7 @@ def test_number_of_changes_is_never_cut() -> None:
     event = replace(_CHANGED, changed=("/annotations/example.com~1a-long-name", "/a", "/b"))
     placed = next(each for each in place(157) if each.column.name == "changed")
     text = cell(event_row(event, at(0)), replace(placed, width=28))
-    assert text == "annotation example.…, 2 more"
+    assert text == "annotations[example…, 2 more"
 
 
 def test_missing_values_give_empty_cells() -> None:

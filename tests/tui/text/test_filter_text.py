@@ -109,12 +109,13 @@ def test_completion_values_include_changed_paths_and_owners(tmp_path: Path) -> N
             connection.execute("UPDATE event SET changed=?, owners=? WHERE id=?", (*texts, number))
     with Recording.open(path) as recording:
         values = completion_values(recording)
-        assert list(values["changed"]) == ["/linux/resources/cpu", "/process/env/FOO"]
+        assert list(values["changed"]) == ["cpu", "env FOO"]
         assert list(values["owner"]) == ["30-env", "60-cpu-policy"]
         assert complete("owner:cpu", 9, values).options == ("60-cpu-policy",)
         # An offered value matches the event it was read from.
         event = recording.event(5)
         assert event is not None and parse("owner:60-cpu-policy").matches(event)
+        assert parse('changed:"env FOO" changed:cpu').matches(event)
 
 
 @pytest.mark.parametrize("column", ["event", "subject", "plugin", "status", "took"])
