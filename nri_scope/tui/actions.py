@@ -150,6 +150,7 @@ _ROWS = (
 _READING = (Scope.DETAIL, Scope.COMPARE)
 _LINES = (*_ROWS, *_READING)
 _WITH_CONTAINERS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
+_TABLES = (Scope.PLUGINS, Scope.SESSIONS, Scope.FINDINGS)
 _FILTER = (Scope.FILTER,)
 
 ACTIONS: tuple[Action, ...] = (
@@ -217,6 +218,10 @@ ACTIONS: tuple[Action, ...] = (
     # -- containers
     Action("expand", ("right", "l"), "unfold", (Scope.CONTAINERS,), False),
     Action("collapse", ("left", "h"), "fold, or go to the parent", (Scope.CONTAINERS,), False),
+    # -- tables
+    Action("sort_next", (">",), "sort by the next column", _TABLES),
+    Action("sort_previous", ("<",), "sort by the previous column", _TABLES),
+    Action("sort_reverse", ("~",), "reverse the order", _TABLES),
     # -- timeline
     Action("zoom_in", ("+",), "zoom in", (Scope.TIMELINE,)),
     Action("zoom_out", ("-",), "zoom out", (Scope.TIMELINE,)),

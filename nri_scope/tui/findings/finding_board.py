@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
@@ -18,7 +18,7 @@ from ..widgets.messages import OpenEvent, StatusText
 from ..widgets.table_board import TableBoard
 
 FIELDS = (
-    TableField("Level", 7),
+    TableField("Level", 8),
     TableField("Finding", 30, grows=True),
     TableField("Events", 7, right=True, rank=1),
     TableField("First", 8, right=True, rank=2),
@@ -55,6 +55,11 @@ class FindingBoard(TableBoard[Finding]):
     def key_of(self, entry: Finding) -> Hashable:
         """Return the identity of a finding."""
         return entry.kind, entry.title, entry.events[:1]
+
+    def sort_values(self, entry: Finding) -> Sequence[Any]:
+        """Return the value of each field."""
+        first = entry.events[0] if entry.events else None
+        return [*Level].index(entry.level), entry.title, entry.event_count, first
 
     async def work(self) -> None:
         """Show the findings of the last pass."""

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
 
@@ -251,6 +251,16 @@ class PluginBoard(TableBoard[ChainPlace]):
     def key_of(self, entry: ChainPlace) -> Hashable:
         """Return the identity of a place."""
         return entry.kind, entry.name, entry.between
+
+    def sort_values(self, entry: ChainPlace) -> Sequence[Any]:
+        """Return the value of each field."""
+        took = entry.took
+        times = (None,) * 3 if took is None else (took.p50, took.p99, took.max)
+        used = None if took is None or not entry.deadline_ns else took.max / entry.deadline_ns
+        return (
+            *(entry.name, entry.kind, entry.calls, *times, entry.deadline_ns or None, used),
+            *(entry.over_half, entry.problems, entry.changes),
+        )
 
     async def work(self) -> None:
         """Count new events, and update the chain after a pause."""

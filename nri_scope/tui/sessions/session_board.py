@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
@@ -86,7 +86,7 @@ def entries(
 
 
 FIELDS = (
-    TableField("Session", 7, right=True),
+    TableField("Session", 8, right=True),
     TableField("Plugin", 15, grows=True, most=30),
     TableField("Role", 6, rank=4),
     TableField("Began", 8),
@@ -188,6 +188,17 @@ class SessionBoard(TableBoard[Entry]):
                 return "gap", entry.id
             case Connection():
                 return "session", entry.session.id
+
+    def sort_values(self, entry: Entry) -> Sequence[Any] | None:
+        """Return the value of each field of a session."""
+        if not isinstance(entry, Connection):
+            return None
+        session, counts = entry.session, entry.counts
+        lasted = None if session.ended_ns is None else session.ended_ns - session.started_ns
+        return (
+            *(session.id, session.plugin, session.role, session.started_ns, lasted),
+            *(counts.calls, counts.problems, session.end_reason),
+        )
 
     async def work(self) -> None:
         """Read sessions and gaps, and count the events of each session."""

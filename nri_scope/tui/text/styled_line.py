@@ -105,9 +105,19 @@ class TableGrid:
             parts.append(Span(fitted(text, width, right=field.right), cell.style))
         return tuple(parts)
 
-    def head(self) -> StyledLine:
-        """Return the line of titles."""
-        return self.line([Span(field.title, Style.STRONG) for field in self.fields])
+    def head(self, sorted_by: int | None = None, *, ascending: bool = True) -> StyledLine:
+        """Return the line of titles; ``sorted_by``: index of the field that sorts the lines."""
+        parts = list(self.line([Span(field.title, Style.STRONG) for field in self.fields]))
+        if sorted_by is not None and self.widths[sorted_by]:
+            field, width = self.fields[sorted_by], self.widths[sorted_by]
+            sign = "▲" if ascending else "▼"
+            at = 2 * sum(1 for each in self.widths[:sorted_by] if each)
+            if len(field.title) < width:
+                text = fitted(f"{sign}{field.title}", width, right=field.right)
+                parts[at] = Span(text, Style.STRONG)
+            else:
+                parts[at - 1] = Span(sign, Style.STRONG)
+        return tuple(parts)
 
 
 def cut(parts: StyledLine, width: int) -> StyledLine:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ..text.styled_line import StyledLine, TableField, TableGrid
 from .board import Board
@@ -13,7 +13,7 @@ E = TypeVar("E")
 
 
 class TableBoard(Board, Generic[E]):
-    """Board with one line per entry; all entries are in memory."""
+    """Board with one line per entry; all entries are in memory. Any field can sort them."""
 
     FIELDS: ClassVar[Sequence[TableField]]
     FOOT_LINES: ClassVar[int] = 2
@@ -22,6 +22,10 @@ class TableBoard(Board, Generic[E]):
         """Start empty."""
         self.entries: tuple[E, ...] = ()
         self.grid = TableGrid.of(self.FIELDS, 80)
+        self._natural: tuple[E, ...] = ()
+        self._sorted_by: int | None = None
+        """Index of the field that sorts the entries; None for their natural order."""
+        self._ascending = True
 
     def entry_line(self, entry: E) -> StyledLine:
         """Return the line of an entry."""
@@ -29,6 +33,10 @@ class TableBoard(Board, Generic[E]):
 
     def key_of(self, entry: E) -> Hashable:
         """Return an identity that survives changes of the entry, to keep the cursor on it."""
+        raise NotImplementedError
+
+    def sort_values(self, entry: E) -> Sequence[Any] | None:
+        """Return a comparable value for each field, None if unknown; None for a heading."""
         raise NotImplementedError
 
     @property
@@ -48,7 +56,8 @@ class TableBoard(Board, Generic[E]):
     def show_entries(self, found: tuple[E, ...], empty: str) -> None:
         """Replace the entries; ``empty``: text shown if there are none."""
         at = self.entry
-        self.entries = found
+        self._natural = found
+        self.entries = found = self._in_order(found)
         self.body.empty = empty
         self.body.changed()
         if at is not None and at != self.entry:
@@ -60,4 +69,48 @@ class TableBoard(Board, Generic[E]):
     def resized(self) -> None:
         """Lay out columns for the current width."""
         self.grid = TableGrid.of(self.FIELDS, self.room)
-        self.head.show((self.grid.head(),))
+        self._show_head()
+
+    def action_sort_next(self) -> None:
+        """Sort by the next shown field; after the last one, not at all."""
+        self._sort(1)
+
+    def action_sort_previous(self) -> None:
+        """Sort by the previous shown field; before the first one, not at all."""
+        self._sort(-1)
+
+    def action_sort_reverse(self) -> None:
+        """Reverse the order."""
+        if self._sorted_by is not None:
+            self._ascending = not self._ascending
+            self._show_sorted()
+
+    def _sort(self, step: int) -> None:
+        shown = [None, *(at for at, width in enumerate(self.grid.widths) if width)]
+        at = shown.index(self._sorted_by) if self._sorted_by in shown else 0
+        self._sorted_by = shown[(at + step) % len(shown)]
+        # The largest numbers are of interest, and the first names.
+        self._ascending = self._sorted_by is None or not self.FIELDS[self._sorted_by].right
+        self._show_sorted()
+
+    def _show_sorted(self) -> None:
+        self._show_head()
+        self.show_entries(self._natural, self.body.empty)
+
+    def _show_head(self) -> None:
+        self.head.show((self.grid.head(self._sorted_by, ascending=self._ascending),))
+
+    def _in_order(self, found: tuple[E, ...]) -> tuple[E, ...]:
+        """Return the entries in the chosen order; headings and unknown values come last."""
+        if self._sorted_by is None:
+            return found
+        known, others = list[tuple[Any, E]](), list[E]()
+        for entry in found:
+            values = self.sort_values(entry)
+            value = None if values is None else values[self._sorted_by]
+            if value is None:
+                others.append(entry)
+            else:
+                known.append((value, entry))
+        known.sort(key=lambda each: each[0], reverse=not self._ascending)
+        return (*(entry for _, entry in known), *others)
