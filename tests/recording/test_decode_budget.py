@@ -31,8 +31,8 @@ ALL = int(LEAST_BYTES * PER_BYTE)
 
 @pytest.fixture
 def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a recording with 1,000 creations of one large container, and halve the budget."""
-    monkeypatch.setattr(decode_budget, "PER_BYTE", PER_BYTE / 2)
+    """Return a recording of 1,000 creations of a large container, and quarter the budget."""
+    monkeypatch.setattr(decode_budget, "PER_BYTE", PER_BYTE / 4)
     container = many_of(ObjectKind.CONTAINER, api.Container.DESCRIPTOR, (7,), b"\x0a\x02c1")
 
     def both(connection: sqlite3.Connection, scale: float) -> None:
