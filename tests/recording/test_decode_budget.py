@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import many
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.errors import RecordingCut
@@ -89,6 +90,18 @@ def test_an_ordinary_recording_fits_the_budget_of_its_size(
     with Recording.open(path) as recording, warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(list(recording.exchanges())) == len(list(recording.events()))
+
+
+def test_a_recording_whose_pods_share_all_messages_is_compared_completely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.nriscope.db"
+    many.write(path, 6_000)
+    monkeypatch.setattr(decode_budget, "LEAST_BYTES", 0)
+    monkeypatch.setattr(decode_budget, "_MAX_UNITS_PER_BYTE", 10**9)
+    with Recording.open(path) as recording, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert max(max(one.events) for one in rounds(recording)) > 5_990
 
 
 def test_recordings_of_real_runtimes_use_little_of_the_budget(tmp_path: Path) -> None:
