@@ -12,7 +12,7 @@ from .resources import resources
 from .spec import Spec
 from .unknown_fields import keep_unknown, unknown_fields
 
-_CACHED_LENGTH = 16 << 10
+_CACHED_LENGTH = 8 << 10
 """Maximum size in bytes of a container whose spec is cached."""
 
 

@@ -109,7 +109,7 @@ def evidence_of(station: ConnectionPart) -> Evidence:
     return Evidence.REPLAY if station.session.role == Role.REPLAY else Evidence.TAP
 
 
-_CACHED_LENGTH = 16 << 10
+_CACHED_LENGTH = 8 << 10
 """Maximum size in bytes of a message that is cached decoded."""
 
 
