@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks import (
     blame,
     containerd,
+    diagnosis,
     latency,
     many,
     merging,
@@ -50,6 +51,7 @@ class Scale:
     blamed_containers: int
     blames: int
     blame_rounds: int
+    diagnosed_events: int
     tui_events: int
     tui_starts: int
     live_seconds: float
@@ -74,6 +76,7 @@ FULL = Scale(
     blamed_containers=1000,
     blames=1000,
     blame_rounds=5,
+    diagnosed_events=500_000,
     tui_events=1_000_000,
     tui_starts=7,
     live_seconds=20,
@@ -97,6 +100,7 @@ SHORT = Scale(
     blamed_containers=100,
     blames=20,
     blame_rounds=1,
+    diagnosed_events=10_000,
     tui_events=10_000,
     tui_starts=2,
     live_seconds=2,
@@ -155,6 +159,7 @@ PARTS = (
     "replay",
     "merging",
     "blame",
+    "diagnosis",
     "tap",
     "tui",
     "redaction",
@@ -210,6 +215,9 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
             runs=scale.blames,
             rounds=scale.blame_rounds,
         )
+    if "diagnosis" in parts:
+        log(f"report --diagnose: {scale.diagnosed_events:,} events")
+        findings.append(diagnosis.measure(folder, events=scale.diagnosed_events))
     if "tap" in parts:
         log(f"tap: {scale.rounds} rounds of {scale.lifecycles} lifecycles")
         findings += await tap.measure(folder, rounds=scale.rounds, lifecycles=scale.lifecycles)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -243,9 +244,15 @@ def _depth_and_destination(mount: Json) -> tuple[int, str]:
     destination = mount.get("destination") if isinstance(mount, dict) else None
     if not isinstance(destination, str):
         return 0, ""
+    is_short = len(destination) <= values.CACHED_LENGTH
+    return (_depth if is_short else _depth.__wrapped__)(destination), destination
+
+
+@lru_cache(maxsize=1024)
+def _depth(destination: str) -> int:
     clean = posixpath.normpath(destination)
     # posixpath keeps two leading slashes; Go reduces them to one.
-    return (clean[1:] if clean.startswith("//") else clean).count("/"), destination
+    return (clean[1:] if clean.startswith("//") else clean).count("/")
 
 
 def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> list[_M]:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from nri_scope._gen.nri import api_pb2 as api
 
 from . import values
 from .resources import resources
 from .spec import Spec
 from .unknown_fields import keep_unknown, unknown_fields
+
+_CACHED_LENGTH = 8 << 10
+"""Maximum size in bytes of a container whose spec is cached."""
 
 
 def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec:
@@ -18,6 +23,18 @@ def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec
     of a CDI device. ``/nri`` has values that have no equivalent in a spec: the image, the type of
     the seccomp profile, the runtime handler of `pod`, and raw fields of a newer API.
     """
+    if pod is None and container.ByteSize() <= _CACHED_LENGTH:
+        # Many events show a container in the same state.
+        return _spec_of_bytes(container.SerializeToString(deterministic=True))
+    return _spec_of(container, pod)
+
+
+@lru_cache(maxsize=64)
+def _spec_of_bytes(content: bytes) -> Spec:
+    return _spec_of(api.Container.FromString(content), None)
+
+
+def _spec_of(container: api.Container, pod: api.PodSandbox | None) -> Spec:
     spec: Spec = {}
     process = _process(container)
     if process:

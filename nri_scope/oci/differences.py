@@ -73,16 +73,15 @@ def same(left: _Value, right: _Value) -> bool:
     pairs: list[tuple[_Value, _Value]] = [(left, right)]
     while pairs:
         one, other = pairs.pop()
-        if one is other:
-            continue
         if isinstance(one, dict) and isinstance(other, dict):
             if one.keys() != other.keys():
                 return False
-            pairs.extend((value, other[key]) for key, value in one.items())
+            # Specs share most of their parts.
+            pairs += [(each, other[key]) for key, each in one.items() if each is not other[key]]
         elif isinstance(one, list) and isinstance(other, list):
             if len(one) != len(other):
                 return False
-            pairs.extend(zip(one, other, strict=True))
+            pairs += [pair for pair in zip(one, other, strict=True) if pair[0] is not pair[1]]
         elif type(one) is not type(other) or not (one == other or _both_nan(one, other)):
             return False
     return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from nri_scope.nri.merging import Creation, IsuladCreation, IsuladStopping, Stopping
 from nri_scope.nri.merging.isulad import UPDATE_CRASH
@@ -139,6 +140,7 @@ def shows_start(event: str, runtime_name: str) -> bool:
     return event in ("PostStartContainer", runtime_rules_of(runtime_name).start_event)
 
 
+@lru_cache(maxsize=64)
 def runtime_rules_of(runtime_name: str) -> RuntimeRules:
     """Return the rules of a runtime, by the name in its Configure request."""
     return _RULES.get(runtime_title(runtime_name), _UNKNOWN)

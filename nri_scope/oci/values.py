@@ -29,7 +29,7 @@ HOOKS = {
 """NRI's names of the hooks, with OCI's names."""
 
 
-_CACHED_LENGTH = 4096
+CACHED_LENGTH = 4096
 """Maximum length of a cached value; untrusted values may be a thousand times as long."""
 _OCI_NAMES = {"clos_id": "closID", "default_errno": "defaultErrnoRet"}
 """Fields whose name in OCI is not NRI's name in camel case."""
@@ -79,7 +79,7 @@ def mount(message: api.Mount) -> Spec:
     """Return an entry of ``/mounts``."""
     # Containers have dozens of mounts and share most of them, so results are cached and shared.
     content = message.SerializeToString(deterministic=True)
-    return _mount(content) if len(content) <= _CACHED_LENGTH else _mount.__wrapped__(content)
+    return _mount(content) if len(content) <= CACHED_LENGTH else _mount.__wrapped__(content)
 
 
 @lru_cache(maxsize=1024)
@@ -112,7 +112,7 @@ def user(message: api.User) -> Spec:
 def namespace(message: api.LinuxNamespace) -> Spec:
     """Return an entry of ``/linux/namespaces``."""
     kind, path = message.type, message.path
-    is_short = len(kind) + len(path) <= _CACHED_LENGTH
+    is_short = len(kind) + len(path) <= CACHED_LENGTH
     return _namespace(kind, path) if is_short else _namespace.__wrapped__(kind, path)
 
 

@@ -125,6 +125,8 @@ class Creations:
         self._searched = self._many = 0
         self._allowance = recording.allowance()
         self._indices: dict[int, str] = {}
+        self._has_outcomes: bool | None = None
+        """Whether the file stores outcomes, as only an extracted part does; None if not read."""
 
     def outcome(self, event: Event) -> Outcome:
         """Return the outcome of the creation to which ``event`` belongs, from all connections."""
@@ -156,10 +158,11 @@ class Creations:
     def _stored_outcome(self, event: Event) -> Outcome | None:
         """Return the outcome stored when this part was extracted from a recording; None if none."""
         with recording_errors(self._recording):
-            connection = self._recording.connection
-            if not has_outcomes(connection):
+            if self._has_outcomes is None:
+                self._has_outcomes = has_outcomes(self._recording.connection)
+            if not self._has_outcomes:
                 return None
-            row = connection.execute(
+            row = self._recording.connection.execute(
                 "SELECT fate, shown_by, name, session, after_ns FROM outcome WHERE event = ?",
                 (event.id,),
             ).fetchone()
@@ -262,9 +265,12 @@ class Creations:
     # -- the file -----------------------------------------------------------------------------
 
     def _session(self, number: int) -> Session | None:
-        """Return a session; an open one is read again, as it may have ended."""
+        """Return a session, in its newest state: an open one may have ended."""
         known = self._sessions.get(number)
-        if known is None or known.ended_ns is None:
+        if known is None or (
+            known.ended_ns is None
+            and self._number("SELECT ended_ns FROM session WHERE id = ?", number) is not None
+        ):
             self._sessions = {one.id: one for one in self._recording.sessions()}
         return self._sessions.get(number)
 

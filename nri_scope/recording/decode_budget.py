@@ -2,8 +2,12 @@
 """Limit the work of one command for decoding a recording's messages.
 
 A message that is stored once may belong to a hundred thousand events, so a file's size does not
-bound the work of reading it. An ordinary recording of 10 MB uses two thirds of its budget, about
-20 s in a comparison; the budget grows with the size.
+bound the work of reading it. Recordings of real traffic use up to two thirds of their budget,
+whether one connection or several probes wrote them. The most compact ordinary recording, in which
+all pods have the same messages (``benchmarks/many.py``), uses four fifths; 10 MB of it are 68,000
+events. A hostile file of 10 MB takes up to 20 s of processor time in ``report --diagnose``
+(``tests/bombs``, and large messages that are repeated by all events). The budget grows with the
+size.
 """
 
 from __future__ import annotations
@@ -16,14 +20,14 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope.nri.element_limits import UNCUT_BYTES, short_elements
 
-PER_BYTE = 1.85
+PER_BYTE = 2.2
 """Budget units for each byte of a file."""
 LEAST_BYTES = 10_000_000
 """Size whose budget smaller files receive, too."""
-_EVENT = 100
-_EVENTS = {"CreateContainer": 400, "UpdateContainer": 400, "ValidateContainerAdjustment": 400}
+_EVENT = 50
+_EVENTS = {"CreateContainer": 200, "UpdateContainer": 200, "ValidateContainerAdjustment": 200}
 """Units for an event, regardless of its content. An element of a message is one unit."""
-_REPEAT_DIVISOR = 2
+_REPEAT_DIVISOR = 3
 """Divisor of the units of a message that was decoded before."""
 _LARGE_BYTES, _LARGE_SHORT = 4, 8
 """For messages that may be truncated on each read: bytes per unit, and units per short element."""

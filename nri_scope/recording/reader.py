@@ -74,7 +74,7 @@ _SYNCHRONIZE = "Synchronize"
 _ERROR = [column.name for column in fields(Event)].index("status_message")
 
 _KEPT_BYTES = 2 << 20
-"""Bytes of the cache of messages that were checked for truncation."""
+"""Bytes of the cache of messages that were checked for truncation, and of that of requests."""
 _MESSAGES: dict[int, type[Message]] = {
     ObjectKind.POD: PodSandbox,
     ObjectKind.CONTAINER: ContainerMessage,
@@ -83,6 +83,13 @@ _Request = tuple[int | None, int | None, int | None]
 """Object ids of a request: pod, container and rest."""
 _Parts = tuple[int | None, int | None, int | None, int | None]
 """Object ids of a request, as in `_Request`, and of the reply."""
+_KINDS: tuple[Callable[[str, str], type[Message] | None], ...] = (
+    lambda *_: PodSandbox,
+    lambda *_: ContainerMessage,
+    kind_of_request,
+    kind_of_reply,
+)
+"""The class of the message of each of `_Parts`, by method and mark."""
 
 T = TypeVar("T")
 Value = str | int
@@ -105,6 +112,9 @@ class Recording:
             raise RecordingError(path, words, reading_hint(words)) from error
         self._kept: RecentlyUsed[tuple[type[Message] | None, bytes], bytes] = RecentlyUsed(
             _KEPT_BYTES
+        )
+        self._requests: RecentlyUsed[tuple[str, bytes, bytes | None, bytes | None], bytes] = (
+            RecentlyUsed(_KEPT_BYTES)
         )
         self._outdated: list[sqlite3.Connection] = []
         self._attribution: Path | None = None
@@ -325,14 +335,9 @@ class Recording:
         if event.method == _SYNCHRONIZE:
             allowance.spend_message(kind_of_request(event.method, event.mark), request, -event.id)
             return
-        pod, container, rest, reply = parts
-        for number, kind in (
-            (pod, PodSandbox),
-            (container, ContainerMessage),
-            (rest, kind_of_request(event.method, event.mark)),
-            (reply, kind_of_reply(event.method, event.mark)),
-        ):
+        for number, kind_of in zip(parts, _KINDS, strict=True):
             if number is not None and not allowance.spend_again(number):
+                kind = kind_of(event.method, event.mark)
                 allowance.spend_message(kind, self._objects.get(number)[1], number)
 
     def event(self, event_id: int) -> Event | None:
@@ -505,7 +510,13 @@ class Recording:
                 "session = ? AND event = ?", event.session, event.id, MAX_REQUEST
             )
             return message_parts.synchronize(rest, state.pods, state.containers)
-        return message_parts.request(event.method, rest, pod, container)
+        # All connections of a round have the same request, unless a plugin changed it.
+        key = event.method, rest, pod, container
+        request = self._requests.get(key)
+        if request is None:
+            request = message_parts.request(*key)
+            self._requests.put(key, request, len(request) + 100)
+        return request
 
     def _reply(self, event: Event, number: int | None) -> bytes:
         content = self._objects.content(number) or b""

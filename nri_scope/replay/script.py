@@ -26,6 +26,8 @@ from nri_scope.runtime import Profile
 from nri_scope.runtime.state_change import own_request
 from nri_scope.runtime.stored_requests import SETUP_METHODS
 
+_BUDGET_FACTOR = 0.5
+"""Factor for the usual decoding budget: an event takes longer here, and is one of one session."""
 _BATCH_BYTES = 32 << 10
 """Bytes of requests that are read in one batch."""
 
@@ -148,6 +150,7 @@ class Script:
         is_started = selection.begin is None
         for recorded, request, _ in self._recording.exchanges(
             where=parse(f"session:{self.session.id}"),
+            allowance=self._recording.allowance(_BUDGET_FACTOR),
             # Small batches, as they are read while a plugin works on its reply.
             together=_BATCH_BYTES,
         ):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import many
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.errors import RecordingCut
@@ -31,8 +32,8 @@ ALL = int(LEAST_BYTES * PER_BYTE)
 
 @pytest.fixture
 def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a recording with 1,000 creations of one large container, and halve the budget."""
-    monkeypatch.setattr(decode_budget, "PER_BYTE", PER_BYTE / 2)
+    """Return a recording of 1,000 creations of a large container, and quarter the budget."""
+    monkeypatch.setattr(decode_budget, "PER_BYTE", PER_BYTE / 4)
     container = many_of(ObjectKind.CONTAINER, api.Container.DESCRIPTOR, (7,), b"\x0a\x02c1")
 
     def both(connection: sqlite3.Connection, scale: float) -> None:
@@ -89,6 +90,18 @@ def test_an_ordinary_recording_fits_the_budget_of_its_size(
     with Recording.open(path) as recording, warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(list(recording.exchanges())) == len(list(recording.events()))
+
+
+def test_a_recording_whose_pods_share_all_messages_is_compared_completely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.nriscope.db"
+    many.write(path, 6_000)
+    monkeypatch.setattr(decode_budget, "LEAST_BYTES", 0)
+    monkeypatch.setattr(decode_budget, "_MAX_UNITS_PER_BYTE", 10**9)
+    with Recording.open(path) as recording, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert max(max(one.events) for one in rounds(recording)) > 5_990
 
 
 def test_recordings_of_real_runtimes_use_little_of_the_budget(tmp_path: Path) -> None:

@@ -180,6 +180,8 @@ class Differ:
 
     def _take_waiting(self, before: int | None = None) -> list[RoundDiff]:
         """Return the waiting rounds from outside the chain, or only those before an event."""
+        if not self._waiting:
+            return []
         later = [] if before is None else [one for one in self._waiting if one.first.id > before]
         ready = self._waiting[: len(self._waiting) - len(later)]
         self._waiting = later
@@ -382,10 +384,11 @@ class Differ:
             self._look_at(one, found)
         if one.name == UPDATE:
             history = self._containers.history(one.first.container_id)
+            chain = Chain.of(one.stations)
             seen, spec = updates.updating(
-                one, Chain.of(one.stations), history.spec, failure=self._rounds.ended_early(one)
+                one, chain, history.spec, failure=self._rounds.ended_early(one)
             )
-            tail = Chain.of(one.stations).between(one.stations[-1], None, or_runtime=True)
+            tail = chain.between(one.stations[-1], None, or_runtime=True)
             self._containers.updated(history, seen.steps, spec, tail)
             _join(found, seen)
             self._note_left_open(one, found)
@@ -481,9 +484,9 @@ class Differ:
     def _diff(
         self, one: Round, found: Findings, chain: Chain, *, extra: Round | None = None
     ) -> RoundDiff:
-        first = one.first
+        first, name = one.first, one.name
         for step in found.steps:
-            if one.name == UNSOLICITED:
+            if name == UNSOLICITED:
                 # The runtime replies after it has applied the updates.
                 self._containers.done(step.container, one.stations[0].answered_ns)
             elif step.container != first.container_id and Evidence.EVENTS not in step.evidence:
@@ -494,18 +497,17 @@ class Differ:
         for container, requests in asked.items():
             if container in self.histories:
                 self.histories[container].ask(requests)
-        missed = self._rounds.missed_by(one)
-        stations = (*one.stations, *(extra.stations if extra else ()))
+        stations = one.stations if extra is None else one.stations + extra.stations
         self._found_changes += len(found.steps)
         return RoundDiff(
             event=first.id,
-            events=tuple(station.event.id for station in stations),
-            name=CREATE if one.name == VALIDATE else one.name,
+            events=tuple([station.event.id for station in stations]),
+            name=CREATE if name == VALIDATE else name,
             at_ns=first.at_ns,
             container=first.container_id,
             pod=first.pod_id,
-            seen_by=tuple(station.plugin for station in one.stations),
-            missed_by=tuple(session.plugin for session in missed),
+            seen_by=tuple([station.plugin for station in one.stations]),
+            missed_by=tuple([session.plugin for session in self._rounds.missed_by(one)]),
             chain=chain.plugins,
             steps=tuple(found.steps),
             asked=tuple(found.asked),

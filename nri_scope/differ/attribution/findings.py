@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -107,20 +109,29 @@ def evidence_of(station: ConnectionPart) -> Evidence:
     return Evidence.REPLAY if station.session.role == Role.REPLAY else Evidence.TAP
 
 
+_CACHED_LENGTH = 8 << 10
+"""Maximum size in bytes of a message that is cached decoded."""
+
+
 def request_of(station: ConnectionPart) -> Message | None:
-    """Return the decoded request; None if it is malformed."""
+    """Return the decoded request, which must not be modified; None if it is malformed."""
     known = METHODS.get(station.event.method)
     if known is None or station.event.mark:
         return None
     request = _decode(known.request, station.request)
     if isinstance(request, api.CreateContainerRequest) and not request.container.id:
         # iSulad assigns the id later.
+        shared, request = request, api.CreateContainerRequest()
+        request.CopyFrom(shared)
         request.container.id = station.event.container_id
     return request
 
 
 def reply_of(station: ConnectionPart) -> Message | None:
-    """Return the decoded reply; None if the runtime did not accept it, or if it is malformed."""
+    """Return the decoded reply, which must not be modified.
+
+    None if the runtime did not accept it, or if it is malformed.
+    """
     known = METHODS.get(station.event.method)
     # An error status drops the payload, and the runtime ignores replies after the deadline. A
     # method of another service may have the same name.
@@ -130,6 +141,14 @@ def reply_of(station: ConnectionPart) -> Message | None:
 
 
 def _decode(kind: type[Message], content: bytes) -> Message | None:
+    # The connections of a round receive the same message, and many rounds are alike.
+    if len(content) <= _CACHED_LENGTH:
+        return _decoded(cast("Hashable", kind), content)
+    return _decoded.__wrapped__(kind, content)
+
+
+@lru_cache(maxsize=64)
+def _decoded(kind: type[Message], content: bytes) -> Message | None:
     try:
         return kind.FromString(content)
     except DecodeError:
@@ -162,7 +181,10 @@ def runtime_rules_of(station: ConnectionPart) -> oci.RuntimeRules:
 
 def version_of(station: ConnectionPart) -> NriVersion | None:
     """Return the runtime's NRI version; None if unknown."""
-    return NriVersion.parse(station.session.nri_version)
+    return _parsed(station.session.nri_version)
+
+
+_parsed = lru_cache(maxsize=64)(NriVersion.parse)
 
 
 def value_at(spec: Spec, path: str) -> Json:

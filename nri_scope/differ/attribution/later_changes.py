@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from nri_scope import oci
@@ -135,6 +135,7 @@ class Drift:
     """Earlier requests without a known effect, which this event shows as applied."""
 
 
+_EVENTS: tuple[Evidence, ...] = (Evidence.EVENTS,)
 _NAMED_MAX = 8
 """Maximum number of devices in a note."""
 
@@ -163,7 +164,8 @@ def drift(
     if shown.get("mounts") != history.spec.get("mounts"):
         shown = oci.sort_mounts(shown)
     drifted = Drift(spec=shown)
-    confused = _confused(found)
+    members = [_member(change.path) for change in found]
+    confused = _confused(zip(found, members, strict=True))
     has_rules = any(change.path.startswith(_RULES) for change in found)
     devices = _devices(history) if has_rules else {}
     # Grouped by path: there may be as many requests as changes.
@@ -175,27 +177,27 @@ def drift(
         elif one.path.startswith("/cdiDevices/"):
             resolved_devices.append(str(one.value))
     may_be_of_cdi = _may_come_with(resolved_devices)
-    for change in found:
-        made = ChangeStep(history.id, change, ANY_OWNER, (Evidence.EVENTS,), event.id, event.at_ns)
+    for change, member in zip(found, members, strict=True):
+        by, why, evidence = ANY_OWNER, "", _EVENTS
         asked = _asked_for(change, open_requests.get(change.path, ()))
         removal = is_back(change, history.base, newest)
         if asked is not None:
             drifted.applied.append(asked)
             why = f"requested in event {asked.event}; this event shows that it was applied"
-            evidence = (asked.evidence, Evidence.EVENTS)
-            made = replace(made, owner=asked.owner, evidence=evidence, note=why)
+            by, evidence = asked.owner, (asked.evidence, Evidence.EVENTS)
         elif removal is not None and change.path.startswith(_REMOVALS_NOT_PASSED_ON):
             drifted.asked.append(not_passed_on(removal, event))
-            made = replace(made, owner=RUNTIME, note=NOT_PASSED_ON)
+            by, why = RUNTIME, NOT_PASSED_ON
         else:
             ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
             by, why = ruled or _by(tail, change, shown, found)
             if not why and tail is not None and _is_of_cdi(change):
                 why = may_be_of_cdi
-            if ruled is None and _member(change.path) in confused:
+            if ruled is None and member in confused:
                 by, why = UNKNOWN, NAMESAKES
-            made = replace(made, owner=by, note=why)
-        drifted.steps.append(made)
+        drifted.steps.append(
+            ChangeStep(history.id, change, by, evidence, event.id, event.at_ns, note=why)
+        )
     return drifted
 
 
@@ -269,19 +271,21 @@ def _by(
     return (ANY_OWNER, NOT_SEEN) if change.path.startswith(UPDATABLE) else (tail, "")
 
 
-def _confused(found: Iterable[Change]) -> set[str]:
+def _confused(found: Iterable[tuple[Change, str]]) -> set[str]:
     """Return the members that changed together with another member with the same key.
+
+    ``found``: changes, each with its `_member`.
 
     Only their order distinguishes such members, and it may also have changed.
     """
-    together: dict[str, list[Change]] = {}
-    for change in found:
-        if member := _member(change.path):
-            together.setdefault(key_of(member), []).append(change)
+    together: dict[str, list[tuple[Change, str]]] = {}
+    for change, member in found:
+        if member:
+            together.setdefault(key_of(member), []).append((change, member))
     confused: set[str] = set()
     for some in together.values():
-        members = {_member(one.path) for one in some}
-        kinds = {one.kind if one.path in members else "changed" for one in some}
+        members = {member for _, member in some}
+        kinds = {one.kind if one.path in members else "changed" for one, _ in some}
         # Additions alone, or removals alone, do not change the other members.
         if len(members) > 1 and kinds not in ({"added"}, {"removed"}):
             confused |= members
@@ -290,8 +294,13 @@ def _confused(found: Iterable[Change]) -> set[str]:
 
 def _member(path: str) -> str:
     """Return the path of the array's member that contains `path`; "" for none."""
-    array = next((each for each in KEYED if path.startswith(f"{each}/")), None)
-    return "" if array is None else "/".join(path.split("/")[: array.count("/") + 2])
+    end = path.find("/", 1)
+    while end > 0:
+        following = path.find("/", end + 1)
+        if path[:end] in KEYED:
+            return path if following < 0 else path[:following]
+        end = following
+    return ""
 
 
 def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:

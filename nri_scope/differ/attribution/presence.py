@@ -93,8 +93,7 @@ class Presence:
         Both are among the newest events.
         """
         over: list[int] = []
-        for number in list(self._heard):
-            heard = self._heard[number]
+        for number, heard in self._heard.items():
             session = sessions.get(number)
             if session is None:
                 continue

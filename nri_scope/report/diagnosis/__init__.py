@@ -26,7 +26,7 @@ from .event_order import Order
 from .failed_invocations import FailedCalls
 from .ignored_requests import Dropped
 from .name_clashes import Names
-from .recording_facts import Detector
+from .recording_facts import Detector, Sequence
 from .recording_facts import RecordingFacts as RecordingFacts
 from .unknown_containers import Missed
 
@@ -36,6 +36,7 @@ class Diagnosis:
 
     def __init__(self, scene: RecordingFacts, spec_of: Callable[[str], Spec]) -> None:
         """Create the detectors. ``spec_of`` returns a container's current spec by id."""
+        sequence = Sequence(scene)
         self._parts: tuple[Detector, ...] = (
             Times(scene),
             Vanished(scene),
@@ -44,19 +45,24 @@ class Diagnosis:
             Dropped(scene),
             Unified(scene, spec_of),
             Names(scene),
-            Missed(scene),
-            Order(scene),
+            Missed(scene, sequence),
+            Order(scene, sequence),
         )
+        self._see = [
+            sequence.see,
+            *(one.see for one in self._parts if type(one).see is not Detector.see),
+        ]
+        self._round = [one.round for one in self._parts if type(one).round is not Detector.round]
 
     def see(self, event: Event) -> None:
         """Process the next event."""
-        for part in self._parts:
-            part.see(event)
+        for see in self._see:
+            see(event)
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
         """Process the next round; ``wanted`` if the report covers it."""
-        for part in self._parts:
-            part.round(diff, wanted=wanted)
+        for round_ in self._round:
+            round_(diff, wanted=wanted)
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings, the worst first: some of each kind, and the number of the others."""

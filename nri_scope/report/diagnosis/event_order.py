@@ -79,9 +79,10 @@ class _Lifecycle:
 class Order(Detector):
     """Detector of unexpected orders, by connection, as a plugin sees only its own events."""
 
-    def __init__(self, scene: RecordingFacts) -> None:
+    def __init__(self, scene: RecordingFacts, sequence: Sequence) -> None:
+        """``sequence`` has seen each event before this detector."""
         super().__init__(scene)
-        self._sequence = Sequence(scene)
+        self._sequence = sequence
         self._containers: Latest[tuple[int, str], _Lifecycle] = Latest()
         self._pods: Latest[tuple[int, str], int] = Latest()
         self._shown: dict[Rule, Shown] = {}
@@ -89,7 +90,6 @@ class Order(Detector):
 
     def see(self, event: Event) -> None:
         """Process the next event of a connection."""
-        self._sequence.see(event)
         session = self._scene.sessions.get(event.session)
         if session is None or not session.is_connection:
             return

@@ -37,16 +37,16 @@ _CREATE_BIT = NriEvent.CreateContainer.bit
 class Missed(Detector):
     """Detector of containers that a plugin was never informed of."""
 
-    def __init__(self, scene: RecordingFacts) -> None:
+    def __init__(self, scene: RecordingFacts, sequence: Sequence) -> None:
+        """``sequence`` has seen each event before this detector."""
         super().__init__(scene)
-        self._sequence = Sequence(scene)
+        self._sequence = sequence
         self._known: Latest[tuple[int, str], bool] = Latest()
         self._existed: dict[int, frozenset[str]] = {}
         self._shown: dict[int, Shown] = {}
 
     def see(self, event: Event) -> None:
         """Check the first event of a container at each connection."""
-        self._sequence.see(event)
         if not event.container_id:
             return
         key = event.session, event.container_id

@@ -18,7 +18,7 @@ from .row_pages import pages
 
 _PAGE_BYTES = 8 << 20
 """Number of bytes of messages after which a page is yielded, even if it has few events."""
-_BUDGET_FACTOR = 16
+_BUDGET_FACTOR = 9
 """Factor for the usual decoding budget (see `Recording.allowance`): copies must be complete."""
 
 

@@ -17,8 +17,6 @@ from ..extract.sources import IncludedRows
 
 _PAGE_EVENTS = 10_000
 """Maximum number of events per query."""
-_BUDGET_FACTOR = 2
-"""Factor for the usual decoding budget (see `Recording.allowance`)."""
 
 
 class Excerpt:
@@ -29,7 +27,7 @@ class Excerpt:
 
     def __init__(self, recording: Recording, numbers: Iterable[int] | None) -> None:
         self._recording = recording
-        self._allowance = recording.allowance(_BUDGET_FACTOR)
+        self._allowance = recording.allowance()
         self._numbers = None if numbers is None else _ascending(numbers)
 
     def events(self) -> Iterator[Event]:
