@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session
+from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session, Status
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.oci import label
 from nri_scope.recording.display import Days, clock, duration, mark_words, runtime, subject
@@ -81,7 +81,8 @@ class Lines:
 
     def _event(self, event: Event) -> str:
         session = f" s{event.session}" if self._with_session else ""
-        mark = "!" if event.mark or event.problem == Problem.FAILED else " "
+        is_failed = event.status != Status.OK or event.problem == Problem.FAILED
+        mark = "!" if is_failed or event.mark else " "
         first = f"{event.id:>6}{session} "
         took = f"{duration(event.took_ns):>6}"
         plugin = self._plugin(event.plugin)

@@ -195,7 +195,7 @@ async def test_a_missed_deadline_of_a_plugin_that_stays_connected_is_diagnosed(
         creation, post = events["CreateContainer"], events["PostCreateContainer"]
         assert creation.status_code == Code.DEADLINE_EXCEEDED and creation.id < post.id
         assert 0 < creation.took_ns <= creation.timeout_ns
-    assert run(["diff", str(file)]) == 0
+    assert run(["diff", str(file), "--all"]) == 0
     shown = capsys.readouterr().out
     assert "SLOW: 20-thing took" in shown and shown.count("CreateContainer") == 2
     run(["report", "--diagnose", str(file)])

@@ -77,7 +77,7 @@ async def test_live_diff_with_probes(isulad: FakeIsulad, tmp_path: Path) -> None
     file = tmp_path / "live.nriscope.db"
     async with (
         python(plugin, "--socket", isulad.socket, "--once"),
-        live("--socket", isulad.socket, "-o", file, "--once", folder=tmp_path) as command,
+        live("--socket", isulad.socket, "-o", file, "--once", "--all", folder=tmp_path) as command,
     ):
         await isulad.wait_for({"labels"})
         while len([one for one in isulad.connections.values() if one.ready]) < 4:

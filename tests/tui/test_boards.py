@@ -38,7 +38,7 @@ async def test_narrowing_survives_a_change_of_view_and_backspace_undoes_it() -> 
         await shown.shows("> shop/web/app")
         await shown.hides("broken")
         await shown.press("3")
-        await shown.shows("[3 Timeline]", "■ stopped", "shop/web")
+        await shown.shows("[3 Timeline]", "■stopped", "shop/web")
         await shown.hides("jobs/batch")
         await shown.press("1")
         await shown.shows("[1 Events]", "shop/web/app")
@@ -53,7 +53,7 @@ async def test_every_view_opens_by_its_key() -> None:
     async with showing() as shown:
         for key, words in {
             "2": "▸ sidecar",
-            "3": "► started",
+            "3": "►started",
             "4": "passive connection",
             "5": "interrupted",
         }.items():
@@ -64,7 +64,7 @@ async def test_every_view_opens_by_its_key() -> None:
 async def test_an_event_of_the_timeline_opens_in_the_list() -> None:
     async with showing() as shown:
         await shown.press("3")
-        await shown.shows("■ stopped", "shop/web")
+        await shown.shows("■stopped", "shop/web")
         await shown.press("down", "down", "down", "o")
         await shown.shows("PostCreateContainer  event 6")
         await shown.press("enter")

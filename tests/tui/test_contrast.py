@@ -41,7 +41,7 @@ async def test_all_text_contrasts_with_its_background(
         await screen.press("escape", "p", "x")
         for key, words in {
             "2": "jobs/batch",
-            "3": "■ stopped",
+            "3": "■stopped",
             "4": "between",
             "5": "00-p",
         }.items():

@@ -87,7 +87,7 @@ async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
         await shown.press("down", "down", "down")
         assert "CreateContainer  event 5" in shown.screen[-3]
         assert "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms" in shown.screen[-2]
-        assert "■ stopped" in shown.screen[-1]
+        assert "■stopped" in shown.screen[-1]
         await shown.press("enter")
         assert shown.last(OpenEvent).event_id == 5
         chosen = shown.last(RowChosen).row
