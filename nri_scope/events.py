@@ -251,7 +251,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark by the program that wrote the recording."""
+    """A remark by the program that wrote the recording; it may quote one by the user."""
 
     id: int
     session: int | None

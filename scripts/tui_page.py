@@ -51,9 +51,15 @@ it, which only you can read; if that is impossible too, a notice says that they 
 Copies of the recording include them (`S`, `E`, and the commands `export` and `redact`); secrets in
 comments are redacted like all others.
 
-Three keys use the marked events, or all shown events if none is marked. `S` saves them as a
-recording, with the earlier events without which changes would be attributed to the wrong plugin.
-`E` exports them as a bundle, redacted with the default rules of `nri-scope export --redact`, and
+The keys `S`, `E` and `r` use the shown events, `y` and `w` the selected one, or all of them the
+marked events. If events are marked, but others are shown, a question with both counts comes first:
+`m` means the marked ones, `s` the shown or selected ones. `U` removes all marks, and asks first if
+there are comments.
+
+`S` saves a recording, with the earlier events without which changes would be attributed to the
+wrong plugin, and `E` exports a bundle. Both first show the name of the file, the redaction (the
+default rules of `nri-scope export --redact`, or none) and a note for the recipient: Tab goes from
+one to the next, the arrow keys choose the redaction, and Enter accepts all. A redacted bundle
 counts the replaced values per rule; check it before you share it. `r` asks for a command that
 starts a plugin and replays the events to it: `nri-scope replay` runs in the same terminal until it
 ends, and Enter returns to the list. New files are written to the current folder or, if it is not

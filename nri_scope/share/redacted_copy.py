@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from nri_scope.events import Mark
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 
@@ -30,17 +31,29 @@ def redact(
     source: Recording,
     output: Path,
     redactor: Redactor,
+    selection: Selection = _ALL,
     *,
     force: bool = False,
+    marks: Sequence[Mark] | None = None,
+    note: str = "",
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
     """Write ``source``, redacted, to the new recording ``output``, after scanning it for leaks.
 
+    ``selection``, ``marks`` and ``note`` are as for `extract`.
     On UsageError, RedactionLeak or RecordingError, ``output`` is not created.
     """
     with Outputs(output, source.path, force=force) as outputs:
         draft = outputs.new(".db")
-        rebuilt = extract(source, draft, change=redactor, on_progress=on_progress)
+        rebuilt = extract(
+            source,
+            draft,
+            selection,
+            change=redactor,
+            marks=marks,
+            note=note,
+            on_progress=on_progress,
+        )
         scan = Scan(redactor.originals(), output)
         scan.recording(draft)
         scan.name(output.name)

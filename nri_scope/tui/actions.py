@@ -204,6 +204,7 @@ ACTIONS: tuple[Action, ...] = (
     # -- marks
     Action("mark", ("m",), "mark the event, or unmark it", _APP),
     Action("comment", ("M",), "mark the event with a comment", _APP),
+    Action("clear_marks", ("U",), "remove all marks", _APP),
     Action("compare", ("d",), "compare two marked events", _APP),
     # -- detail pane
     Action("toggle_detail", ("p",), "show or hide the detail pane", _APP, in_footer="details"),
@@ -231,12 +232,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("page_left", ("<", "shift+left"), "scroll half a screen earlier", (Scope.TIMELINE,)),
     Action("page_right", (">", "shift+right"), "scroll half a screen later", (Scope.TIMELINE,)),
     # -- copying, saving, replaying
-    Action("copy", ("y",), "copy marked events, else the selected one, as YAML", _APP),
+    Action("copy", ("y",), "copy the selected or the marked events as YAML", _APP),
     Action("copy_command", ("Y",), "copy the command line that prints the shown events", _APP),
-    Action("save_text", ("w",), "save marked events, else the selected one, as YAML", _APP),
-    Action("save_recording", ("S",), "save marked, else shown events as a recording", _APP),
-    Action("export_bundle", ("E",), "export marked, else shown events as a redacted bundle", _APP),
-    Action("replay_shown", ("r",), "replay marked, else shown events to a plugin", _APP),
+    Action("save_text", ("w",), "save the selected or the marked events as YAML", _APP),
+    Action("save_recording", ("S",), "save the shown or the marked events as a recording", _APP),
+    Action("export_bundle", ("E",), "export the shown or the marked events as a bundle", _APP),
+    Action("replay_shown", ("r",), "replay the shown or the marked events to a plugin", _APP),
     Action("theme", ("T",), "next theme", _APP),
     # -- text input
     Action("accept", ("enter",), "accept the input", _FILTER, False),

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -24,6 +24,7 @@ from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
 
 from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
+from .commands.choose import Chooser
 from .commands.copy import Copier
 from .commands.filter import FILTER_GROUP, Narrower
 from .commands.find import Finder
@@ -49,7 +50,7 @@ from .theme import DEFAULT as DEFAULT_THEME
 from .theme import THEMES, next_theme
 from .views import DETAIL_FROM, SCOPES, Views
 from .widgets import messages, screens
-from .widgets.filter_bar import FilterBar, Purpose
+from .widgets.filter_bar import Choice, Field, FilterBar, Purpose
 from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
 
@@ -179,14 +180,17 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.poller = Poller(self, frame, views, store, self.bar, self._recorder)
         self.narrower = Narrower(self, frame, views, store, keymap, context, marks, self.bar)
         self.finder = Finder(self, frame, views, store, keymap, marks)
-        marker = Marker(self, frame, views, store, keymap, marks, self.path, self._marks_changed)
+        changed, ask = self._marks_changed, self._ask
+        marker = Marker(self, frame, views, store, keymap, marks, self.path, changed, ask)
         jobs = Jobs(self, frame, keymap, self.path, self.made)
         self.jobs, self.marker = jobs, marker
         self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
         jumper = Jumper(self, frame, views, store)
-        copier = Copier(self, frame, views, store, keymap, context, marker, self.path)
-        saver = Saver(self, frame, views, marker, jobs)
-        self.replayer = Replayer(self, frame, views, marker, jobs)
+        chooser = Chooser(views, marker, self._ask)
+        copier = Copier(self, frame, views, store, keymap, context, marker, self.path, chooser)
+        saver = Saver(self, frame, views, marker, jobs, chooser, self._fill)
+        open_input = partial(self._open_bar, Purpose.PLUGIN, "")
+        self.replayer = Replayer(self, frame, views, marker, jobs, chooser, open_input)
         narrower, finder, detail = self.narrower, self.finder, views.detail
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
@@ -209,12 +213,14 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "narrow_container": narrower.narrow_to_container,
             "narrow_pod": narrower.narrow_to_pod,
             "mark": marker.toggle,
+            "clear_marks": marker.clear,
             "compare": marker.compare,
             "copy": copier.copy,
             "copy_command": copier.copy_command,
             "save_text": saver.save_text,
             "save_recording": saver.save_recording,
             "export_bundle": saver.export_bundle,
+            "replay_shown": self.replayer.ask,
         }
         for name, action in actions.items():
             # Textual looks up the actions of keys as attributes of the app.
@@ -325,6 +331,16 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._opened_in_detail = self.views.in_detail and purpose is not Purpose.FILTER
         self.bar.open(purpose, text, note=note)
 
+    def _ask(self, words: str, choices: Mapping[str, Choice]) -> None:
+        self._opened_in_detail = self.views.in_detail
+        self.bar.ask(words, choices)
+
+    def _fill(
+        self, words: str, fields: Sequence[Field], filled: Callable[[Sequence[str]], object]
+    ) -> None:
+        self._opened_in_detail = self.views.in_detail
+        self.bar.fill(words, fields, filled)
+
     def _typed(self, purpose: Purpose, text: str) -> None:
         match purpose:
             case Purpose.FILTER:
@@ -353,10 +369,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         text = self.marker.begin_comment()
         if text is not None:
             self._open_bar(Purpose.COMMENT, text, self._marks.where_kept())
-
-    def action_replay_shown(self) -> None:
-        """Open the filter bar for the command of a plugin to replay to."""
-        self._open_bar(Purpose.PLUGIN, note=self.marker.selection_note())
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy text to the terminal's clipboard, with control sequences escaped.

@@ -30,6 +30,7 @@ _MOVING = ("up", "down", "page_up", "page_down", "home", "end")
 """Actions that do not need the content of lines."""
 _OPENING = (
     "filter", "search", "comment", "replay_shown", "help", "command_palette", "compare",
+    "copy", "save_text", "save_recording", "export_bundle", "clear_marks",
 )  # fmt: skip
 """Actions that open a screen or an input, so that the following keys may be text."""
 
@@ -120,7 +121,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
             # The key may close the line: wait until all text typed before has been processed.
             await self.bar.ready()
         elif isinstance(self.focused, Input):
-            return False
+            return key.character is not None and self.bar.answer(key.character)
         return await do_bound(self, key.key)
 
 

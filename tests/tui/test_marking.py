@@ -123,7 +123,27 @@ async def test_number_of_marked_events_is_always_shown(path: Path) -> None:
     async with showing(path) as screen:
         await screen.shows("1 of 34 · 1 marked")
         await screen.press("r")
-        await screen.shows("replays 1 marked event (* shows them)")
+        await screen.shows("1 marked event, or 32 shown?")
+        await screen.press("m")
+        await screen.shows("replay to", "replays 1 marked event")
+
+
+async def test_one_key_removes_all_marks_and_asks_if_there_are_comments(path: Path) -> None:
+    async with showing(path) as screen:
+        await screen.go_to(5)
+        await screen.press("m")
+        await screen.shows("event 5 is marked")
+        await screen.press("U")
+        await screen.shows("removed 1 mark")
+        await screen.press("M")
+        await screen.type("why")
+        await screen.press("enter")
+        await screen.shows("event 5 is marked")
+        await screen.press("U")
+        await screen.shows("remove 1 mark and 1 comment?")
+        await screen.press("y")
+        await screen.shows("removed 1 mark")
+        await screen.until(lambda: not _marks(path))
 
 
 async def test_star_toggles_only_marked_events(path: Path) -> None:
@@ -360,8 +380,7 @@ async def test_detail_keys_switch_tabs_and_layout(path: Path) -> None:
     async with showing(path, size=(100, 28)) as screen:
         await screen.go_to(5)
         await screen.hides("[Summary]")
-        await screen.press("p")
-        await screen.shows("[Summary]", "container   app")
+        # The key opens the hidden pane.
         await screen.press("]")
         await screen.shows("[Container]", "pod_sandbox_id")
         await screen.press("[", "[")

@@ -37,7 +37,7 @@ def _saved_files() -> list[Path]:
 
 
 async def _save(screen: Shown) -> Recording:
-    await screen.press("S")
+    await screen.press("S", "enter")
     await screen.shows("saved ./nri-")
     (path,) = _saved_files()
     assert path.stat().st_mode & 0o777 == 0o600
@@ -70,7 +70,11 @@ async def test_marked_events_are_saved_even_if_not_shown(path: Path) -> None:
         await screen.shows("event 15 is marked")
         await screen.press("e")
         await screen.shows("0 matches")
-        with await _save(screen) as recording:
+        await screen.press("S")
+        await screen.shows("1 marked event, or 0 shown?")
+        await screen.press("escape", "S", "m", "enter")
+        await screen.shows("saved ./nri-event-15-")
+        with Recording.open(*_saved_files()) as recording:
             assert recording.event(15) is not None
         await screen.shows("1 marked event")
 
@@ -84,9 +88,12 @@ async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Pat
         await screen.type("mail me at jo@acme.test")
         await screen.press("enter")
         await screen.shows("event 15 is marked")
+        await screen.press("*")
+        await screen.shows("1 match: marked")
+        # The marked events are the shown ones: no question.
         with await _save(screen) as recording:
             assert [mark.comment for mark in marks_in(recording)] == ["mail me at jo@acme.test"]
-        await screen.press("E")
+        await screen.press("E", "enter")
         await screen.shows("mark.comment")
     (bundle,) = Path.cwd().glob("*.nriscope.zip")
     with Recording.open(bundle) as recording:
@@ -123,6 +130,7 @@ class _Held:
         selection: Selection,
         *,
         marks: Sequence[Mark],
+        note: str,
         on_progress: Callable[[float], None],
     ) -> Extracted:
         def progress(part: float) -> None:
@@ -130,8 +138,8 @@ class _Held:
             on_progress(0.5)
 
         if not self._done:
-            return extract(source, output, selection, marks=marks, on_progress=progress)
-        extracted = extract(source, output, selection, marks=marks)
+            return extract(source, output, selection, marks=marks, note=note, on_progress=progress)
+        extracted = extract(source, output, selection, marks=marks, note=note)
         self._hold()
         return extracted
 
@@ -147,7 +155,7 @@ async def test_escape_stops_saving_and_leaves_no_file(
     monkeypatch.setattr(extraction, "extract", held)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
-        await screen.press("S")
+        await screen.press("S", "enter")
         await held.started.wait()
         await screen.shows("saving all 32 events: 0%")
         await screen.press("S")
@@ -165,7 +173,7 @@ async def test_escape_after_the_file_was_written_reports_the_file(
     monkeypatch.setattr(extraction, "extract", held)
     async with showing(path, size=(120, 24)) as screen:
         await screen.shows("1 of 34")
-        await screen.press("S")
+        await screen.press("S", "enter")
         await held.started.wait()
         # A second Escape does not change the message.
         await screen.press("escape", "escape")
@@ -182,7 +190,7 @@ async def test_quitting_stops_saving_and_leaves_no_file(
     monkeypatch.setattr(extraction, "extract", held)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
-        await screen.press("S")
+        await screen.press("S", "enter")
         await held.started.wait()
         screen.app.exit()
         asyncio.get_running_loop().call_later(0.1, held.release.set)
@@ -213,7 +221,7 @@ async def test_home_is_used_if_the_current_folder_is_not_writable(
     monkeypatch.setenv("HOME", str(home))
     async with showing(path, size=(160, 24)) as screen:
         await screen.shows("1 of 34")
-        await screen.press("S")
+        await screen.press("S", "enter")
         await screen.shows(f"saved {home}/nri-32-events-")
         assert [made.parent for made in screen.app.made] == [home]
     assert not list(current.iterdir())
@@ -231,7 +239,7 @@ def test_temporary_folder_is_created_if_no_folder_is_writable(
 async def test_bundle_is_redacted_and_replacements_are_listed(path: Path) -> None:
     async with showing(path, size=(100, 40), where=parse("container:app")) as screen:
         await screen.shows("matches: container:app")
-        await screen.press("E")
+        await screen.press("E", "enter")
         await screen.shows("bundle", "8 events, plus 4 for context", "values replaced by")
         await screen.shows(
             "credential-keys", "container.env.DB_PASSWORD", "The bundle was searched"
@@ -274,6 +282,6 @@ async def test_error_of_a_failed_export_is_shown_in_full(
     monkeypatch.setattr(bundle, "export", fail)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
-        await screen.press("E")
+        await screen.press("E", "enter")
         await screen.shows("error", words)
         assert screen.app.made == []

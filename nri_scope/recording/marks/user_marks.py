@@ -89,6 +89,11 @@ class Marks:
         self._set(Mark(event.id, event.at_ns, text[:MAX_COMMENT]))
         return True
 
+    def clear(self) -> None:
+        """Remove all marks and comments."""
+        for mark in self.all():
+            self._set(mark._replace(comment="", gone=True))
+
     def filter(self, where: Filter | None = None) -> Filter:
         """Return a filter for the currently marked events that also pass ``where``, if given."""
         return _Marked(self.all(), where)

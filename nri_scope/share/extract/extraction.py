@@ -57,6 +57,7 @@ def extract(
     *,
     change: Change | None = None,
     marks: Sequence[Mark] | None = None,
+    note: str = "",
     learned: int = 0,
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
@@ -67,8 +68,8 @@ def extract(
     `Extracted.damage` describes it. A recording still being written is read in its current state.
 
     ``marks`` are the marks of the original; None: use the marks stored in it and beside it. Marks
-    of written events are also written. ``learned``: `Extracted.learned` of an earlier part that was
-    written with the same ``change``.
+    of written events are also written. ``note`` is added to the notes. ``learned``:
+    `Extracted.learned` of an earlier part that was written with the same ``change``.
 
     ``on_progress`` is called regularly in the calling thread with the completed fraction, 0 to 1;
     an exception from this callback, or KeyboardInterrupt, stops the work and leaves no file behind.
@@ -82,9 +83,10 @@ def extract(
         part = _part(source, selection, effects, progress)
         marks = marks_of(source) if marks is None else marks
         if change is not None:
+            change.learn_text(note)
             learn(source, part, change, progress.step(0.3), marks, learned)
             learned = part.until
-        written = _Extraction(source, connection, part, effects, change or Unchanged(), marks)
+        written = _Extraction(source, connection, part, effects, change or Unchanged(), marks, note)
         rebuilt = written.write(output, progress)
     progress.done()
     return replace(rebuilt, learned=learned)
@@ -164,8 +166,10 @@ class _Extraction:
         effects: Effects,
         change: Change,
         marks: Sequence[Mark],
+        note: str,
     ) -> None:
         self._source = source
+        self._note = note
         self._marks = marks
         self._connection = connection
         self._part = part
@@ -187,7 +191,7 @@ class _Extraction:
             self._source, self._connection, part.kept, part.until, progress.step(0.9)
         )
         gaps = tables.gaps(self._gaps(holes, counts))
-        tables.notes(_notes(holes, counts))
+        tables.notes(_notes(holes, counts, self._note))
         tables.marks(self._marks)
         tables.outcomes()
         tables.output()
@@ -251,7 +255,13 @@ class _Extraction:
             yield at_ns, at_ns, DAMAGED, None
 
 
-def _notes(holes: Holes, counts: _Counts) -> Iterator[tuple[int, str]]:
+BY_USER = "note by the user: "
+"""Beginning of a note that a user wrote for a part of a recording."""
+
+
+def _notes(holes: Holes, counts: _Counts, note: str) -> Iterator[tuple[int, str]]:
+    if note and counts.first_ns is not None:
+        yield counts.first_ns, f"{BY_USER}{note}"
     if holes.count and counts.first_ns is not None:
         there = counts.chosen + counts.context
         yield (

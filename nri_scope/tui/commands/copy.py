@@ -22,6 +22,7 @@ from ..store.context import Context
 from ..store.store import Store
 from ..textual_workarounds import begin
 from ..views import Views
+from .choose import Chooser
 from .mark import Marker
 from .save import as_yaml, chosen_numbers, chosen_words
 
@@ -43,10 +44,14 @@ class Copier:
     marker: Marker
     path: Path
     """The recording."""
+    chooser: Chooser
 
-    def copy(self) -> None:
-        """Copy the marked events as YAML, else the selected one."""
-        selected = self.views.current.selected_event_id
+    async def copy(self) -> None:
+        """Copy the marked events or the selected one as YAML."""
+        await self.chooser.marked_or_selected(self._begin)
+
+    def _begin(self, marked: bool) -> None:
+        selected = None if marked else self.views.current.selected_event_id
         begin(self.app, partial(self._copy, selected), "copy", exclusive=True)
 
     def copy_command(self) -> None:

@@ -57,15 +57,19 @@ class Jobs:
         """Whether a job is running."""
         return self._worker is not None and not self._worker.is_finished
 
+    def is_free(self) -> bool:
+        """Return whether a job can begin; if not, say so."""
+        if self.busy:
+            key = self.keymap.first("stop")
+            self.frame.say(f"another job is still running; {key} stops it", problem=True)
+        return not self.busy
+
     def begin(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
         """Start a job, which calls `run`, unless another job is running. Reports its errors.
 
         The work appends the files that it creates to ``made``.
         """
-        if self.busy:
-            key = self.keymap.first("stop")
-            self.frame.say(f"another job is still running; {key} stops it", problem=True)
-        else:
+        if self.is_free():
             self._worker = begin(self.app, partial(self._do, job), "job")
 
     def stop(self) -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mark, comment and compare events: the commands of the keys ``m``, ``M`` and ``d``."""
+"""Mark, comment and compare events: the commands of the keys ``m``, ``M``, ``U`` and ``d``."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,9 @@ from ..actions import Keymap
 from ..containers.container_board import ContainerBoard
 from ..frame import Frame
 from ..store.store import Store
+from ..textual_workarounds import begin
 from ..views import Views
+from ..widgets.filter_bar import Choice
 from ..widgets.messages import begin_reading
 
 GROUP = "marks"
@@ -45,6 +47,8 @@ class Marker:
     path: Path
     changed: Callable[[], None]
     """Callback after a change of marks or comments."""
+    ask: Callable[[str, Mapping[str, Choice]], None]
+    """`FilterBar.ask`."""
     _reported_notice: str = ""
     _commented: tuple[int, Event | None] | None = None
     _queued: list[tuple[int, str | None]] = field(default_factory=list)
@@ -87,12 +91,14 @@ class Marker:
         where = self.marks.filter()
         return await self.store.run(lambda recording: list(recording.events(where=where)))
 
-    def selection_note(self) -> str:
-        """Describe the events to be replayed: the marked events, or else the shown ones."""
-        if len(self.marks):
-            key = self.keymap.first("view_marked")
-            return f"replays {many(len(self.marks), 'marked event')} ({key} shows them)"
-        return f"replays {many(self.views.events.view.events, 'shown event')}"
+    async def count(self) -> int:
+        """Return the number of marks, including queued ones, once the saved marks are loaded."""
+        await self._loaded.wait()
+        return len(self.marks) + len(self._queued)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the marked events, ascending, without queued ones."""
+        return [mark.event for mark in self.marks.all()]
 
     # -- actions of keys ----------------------------------------------------------------------
 
@@ -118,6 +124,26 @@ class Marker:
         """Mark the event of `begin_comment`, with a comment."""
         if self._commented is not None:
             self._begin_marking(*self._commented, text)
+
+    def clear(self) -> None:
+        """Remove all marks; ask first if comments would be lost."""
+        marks = self.marks.all()
+        comments = sum(bool(mark.comment) for mark in marks)
+        if not marks:
+            self.frame.say("no event is marked", problem=True)
+        elif comments:
+            words = f"remove {many(len(marks), 'mark')} and {many(comments, 'comment')}?"
+            self.ask(words, {"y": Choice("remove all", self._clear)})
+        else:
+            self._clear()
+
+    def _clear(self) -> None:
+        count = len(self.marks)
+        self._queued.clear()
+        self.marks.clear()
+        self.changed()
+        self.frame.say(f"removed {many(count, 'mark')}")
+        begin(self.app, self._mark_and_save, GROUP)
 
     def compare(self) -> None:
         """Compare two marked events, or the only marked event and the selected one.
@@ -232,6 +258,7 @@ class Marker:
             if len(found) == 1 and found[0].id != at:
                 other = await self.store.run(lambda recording: recording.event(at))
                 found += [other] if other is not None else []
+        marked = len(found)
         found = self._pair(found, about)
         if len(found) != 2:
             key = self.keymap.first("mark")
@@ -246,7 +273,8 @@ class Marker:
         from ..detail.comparison import CompareScreen
 
         a, b = found
-        await self.app.push_screen(CompareScreen(self.store, a, b, self.keymap))
+        which = f": {a.id} and {b.id} of {marked:,} marked events" if marked > 2 else ""
+        await self.app.push_screen(CompareScreen(self.store, a, b, self.keymap, f"compare{which}"))
 
 
 def _events_without_container(pair: list[Event]) -> str:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,13 @@ from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
+from nri_scope.recording.display import many
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 
 from ..frame import Frame
 from ..views import Views
+from .choose import Chooser
 from .copy import pasteable
 from .job import Jobs, Progress
 from .mark import Marker
@@ -41,6 +43,22 @@ class Replayer:
     marker: Marker
     jobs: Jobs
 
+    chooser: Chooser
+    open_input: Callable[[str], None]
+    """Open the input of the plugin's command line, with a note."""
+    _marked: bool = False
+    """Whether the marked events are meant."""
+
+    async def ask(self) -> None:
+        """Choose the events, and open the input of the plugin's command line."""
+        if self.jobs.is_free():
+            await self.chooser.marked_or_shown(self._begin)
+
+    def _begin(self, marked: bool) -> None:
+        self._marked = marked
+        count = len(self.marker.numbers()) if marked else self.views.events.view.events
+        self.open_input(f"replays {many(count, 'marked event' if marked else 'shown event')}")
+
     def replay(self, text: str) -> None:
         """Replay to the plugin started by a command line, in shell syntax."""
         words = shlex.split(text)
@@ -48,7 +66,7 @@ class Replayer:
             self.jobs.begin(lambda: self._replay(words))
 
     async def _replay(self, words: Sequence[str]) -> None:
-        shown = await shown_events(self.marker, self.views.events.view)
+        shown = await shown_events(self.marker, self.views.events.view, marked=self._marked)
         folder = Path(tempfile.mkdtemp(prefix="nri-scope-replay-"))
         file, keep = folder / "shown.nriscope.db", False
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Save events to new files: as YAML, as a recording, or as a redacted bundle."""
+"""Save events to new files: as YAML, as a recording, or as a bundle."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,7 +28,9 @@ from ..frame import Frame
 from ..store.view import View
 from ..text.styled_line import Span, Style, StyledLine, line
 from ..views import Views
+from ..widgets.filter_bar import Field
 from ..widgets.screens import ReadingScreen
+from .choose import Chooser
 from .job import Jobs, Progress
 from .mark import Marker
 
@@ -40,16 +42,16 @@ _PLACE_COLUMNS = 60
 """Maximum columns of the place of a replaced value, which contains keys of containers."""
 SEPARATOR = "---\n"
 """Separator of two YAML documents."""
+_DEFAULT_RULES, _NO_RULES = _REDACTIONS = "default rules", "none"
+"""Valid texts of the form's field for the redaction."""
 
 
 async def chosen_numbers(marker: Marker, selected: int | None) -> list[int]:
-    """Return the numbers of the marked events, else of the selected one.
+    """Return the number of the selected event; None: those of the marked events.
 
     Raises RecordingError, and UsageError if there is none.
     """
-    numbers = [event.id for event in await marker.marked()]
-    if not numbers and selected is not None:
-        numbers = [selected]
+    numbers = [selected] if selected is not None else [one.id for one in await marker.marked()]
     if not numbers:
         raise UsageError("no event is selected", "move the cursor to one")
     return numbers
@@ -87,18 +89,19 @@ class ShownEvents:
     """For example ``3 marked events``."""
 
 
-async def shown_events(marker: Marker, view: View) -> ShownEvents:
-    """Return the marked events, else all of a view.
+async def shown_events(marker: Marker, view: View, *, marked: bool) -> ShownEvents:
+    """Return all marked events, or all of a view.
 
     Raises RecordingError, and UsageError if there is none.
     """
     # Imported late, because importing it takes long.
     from nri_scope.share.extract import Selection
 
-    marked = [event.id for event in await marker.marked()]
     if marked:
-        words = many(len(marked), "marked event")
-        return ShownEvents(Selection(numbers=marked), marked, words)
+        numbers: Sequence[int] = [event.id for event in await marker.marked()]
+        if not numbers:
+            raise UsageError("the marked events have been removed from the recording")
+        return ShownEvents(Selection(numbers=numbers), numbers, many(len(numbers), "marked event"))
     if not view.complete:
         raise UsageError("the filter is still running", "wait until it has finished")
     if not view.events:
@@ -119,10 +122,17 @@ class Saver:
     views: Views
     marker: Marker
     jobs: Jobs
+    chooser: Chooser
+    fill: Callable[[str, Sequence[Field], Callable[[Sequence[str]], object]], None]
+    """`FilterBar.fill`."""
 
-    def save_text(self) -> None:
-        """Save the marked events as YAML, else the selected one."""
-        selected = self.views.current.selected_event_id
+    async def save_text(self) -> None:
+        """Save the marked events or the selected one as YAML."""
+        if self.jobs.is_free():
+            await self.chooser.marked_or_selected(self._begin_text)
+
+    def _begin_text(self, marked: bool) -> None:
+        selected = None if marked else self.views.current.selected_event_id
         self.jobs.begin(partial(self._save_text, selected))
 
     async def _save_text(self, selected: int | None) -> None:
@@ -141,46 +151,91 @@ class Saver:
         path = await self.jobs.run(f"saving {chosen_words(numbers)}", work)
         self.frame.say(f"saved to {path} (only you can read it)")
 
-    def save_recording(self) -> None:
-        """Save the marked events, else the shown ones, as a recording."""
-        self.jobs.begin(self._save)
+    async def save_recording(self) -> None:
+        """Save the marked events or the shown ones as a recording, after a form."""
+        await self._open_form(".nriscope.db", _NO_RULES, "saves", self._save)
 
-    async def _save(self) -> None:
-        shown = await shown_events(self.marker, self.views.events.view)
-        path = new_path(shown.numbers, ".nriscope.db")
+    async def export_bundle(self) -> None:
+        """Export the marked events or the shown ones as a bundle, after a form."""
+        await self._open_form(".nriscope.zip", _DEFAULT_RULES, "exports", self._export)
+
+    async def _open_form(self, suffix: str, rules: str, verb: str, work: _Work) -> None:
+        if self.jobs.is_free():
+            await self.chooser.marked_or_shown(partial(self._show_form, suffix, rules, verb, work))
+
+    def _show_form(self, suffix: str, rules: str, verb: str, work: _Work, marked: bool) -> None:
+        view, numbers = self.views.events.view, self.marker.numbers()
+        count = len(numbers) if marked else view.events
+        try:
+            if not count:
+                raise UsageError("no event is shown", "change the filter")
+            if not marked:
+                numbers = list(view.numbers_between(0, view.length if count == 1 else 0))
+            # The name contains the number of a single event, else the count.
+            name = shown_path(new_path(numbers if count == 1 else range(count), suffix))
+        except UsageError as error:
+            self.frame.say(str(error), problem=True)
+            return
+        words = f"{verb} {many(count, 'marked event' if marked else 'shown event')}"
+        fields = [Field("name", name), Field("redaction", rules, _REDACTIONS), Field("note", "")]
+        self.fill(
+            words, fields, lambda texts: self.jobs.begin(partial(work, marked, _File(*texts)))
+        )
+
+    async def _save(self, marked: bool, file: _File) -> None:
+        shown = await shown_events(self.marker, self.views.events.view, marked=marked)
+        path = file.path(".nriscope.db")
         marks = await self.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Extracted:
             from nri_scope.share.extract import extraction
 
-            made = extraction.extract(
-                recording, path, shown.selection, marks=marks, on_progress=progress
-            )
+            if file.is_redacted:
+                from nri_scope.share.bundle import redactor_for
+                from nri_scope.share.redacted_copy import redact
+                from nri_scope.share.redaction import Rules
+
+                redactor = redactor_for(recording, Rules.DEFAULT)
+                made = redact(
+                    recording,
+                    path,
+                    redactor,
+                    shown.selection,
+                    marks=marks,
+                    note=file.note,
+                    on_progress=progress,
+                )
+            else:
+                made = extraction.extract(
+                    recording,
+                    path,
+                    shown.selection,
+                    marks=marks,
+                    note=file.note,
+                    on_progress=progress,
+                )
             self.jobs.made.append(path)
             return made
 
         made = await self.jobs.run(f"saving {shown.words}", work)
-        self.frame.say(saved_words(shown.words, made), problem=bool(made.damage))
+        words = f"{shown.words}, redacted" if file.is_redacted else shown.words
+        self.frame.say(saved_words(words, made), problem=bool(made.damage))
 
-    def export_bundle(self) -> None:
-        """Export the marked events, else the shown ones, as a redacted bundle."""
-        self.jobs.begin(self._export)
-
-    async def _export(self) -> None:
-        shown = await shown_events(self.marker, self.views.events.view)
-        path = new_path(shown.numbers, ".nriscope.zip")
+    async def _export(self, marked: bool, file: _File) -> None:
+        shown = await shown_events(self.marker, self.views.events.view, marked=marked)
+        path = file.path(".nriscope.zip")
         marks = await self.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Bundle:
             from nri_scope.share.bundle import export, redactor_for
             from nri_scope.share.redaction import Rules
 
-            redactor = redactor_for(recording, Rules.DEFAULT)
             made = export(
                 recording,
                 path,
                 shown.selection,
-                redactor=redactor,
+                redactor=redactor_for(recording, Rules.DEFAULT) if file.is_redacted else None,
+                note=file.note,
                 marks=marks,
                 on_progress=progress,
             )
@@ -194,6 +249,36 @@ class Saver:
             screen,
             lambda _: self.frame.say(f"exported {shown_path(made.path)}", problem=damaged),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The texts of the form before a file is written."""
+
+    name: str
+    redaction: str
+    note: str
+
+    @property
+    def is_redacted(self) -> bool:
+        return self.redaction != _NO_RULES
+
+    def path(self, suffix: str) -> Path:
+        """Return the path of the new file. Raises UsageError."""
+        name = self.name.strip()
+        if not name or name.endswith("/"):
+            raise UsageError("the file needs a name")
+        if not name.endswith(suffix):
+            name += suffix
+        try:
+            path = Path(name).expanduser()
+        except RuntimeError as error:
+            raise UsageError(f"{name}: there is no such home folder") from error
+        return _default_folder() / path if path.parent == Path() else path
+
+
+_Work = Callable[[bool, _File], Coroutine[None, None, None]]
+"""Work that writes a file: with whether the marked events are meant, and the form's texts."""
 
 
 def saved_words(words: str, made: Extracted) -> str:
@@ -218,7 +303,9 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
             line(f"incomplete, the original is damaged: {safe(manifest.damage)}", Style.BAD),
             line(),
         ]
-    if redaction is None or not redaction.replaced:
+    if redaction is None:
+        lines.append(line("Nothing was redacted: secrets are included.", Style.WARN))
+    elif not redaction.replaced:
         lines.append(line("The default rules matched no value; nothing was replaced.", Style.WARN))
     else:
         lines.append(line(f"{many(redaction.total, 'value')} replaced by the default rules:"))

@@ -197,9 +197,17 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
     }
     """
 
-    def __init__(self, store: Store, a: Event, b: Event, keymap: Keymap = DEFAULT) -> None:
+    def __init__(
+        self,
+        store: Store,
+        a: Event,
+        b: Event,
+        keymap: Keymap = DEFAULT,
+        title: str = "compare",
+    ) -> None:
         """Compare from ``a`` to ``b``."""
         super().__init__()
+        self._title = title
         self._keymap = keymap
         self._store = store
         self._events = a, b
@@ -208,7 +216,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """Compose the lines."""
-        self._lines.border_title = "compare"
+        self._lines.border_title = self._title
         keys = self._keymap.first("help")
         self._lines.border_subtitle = f"Esc closes · {keys} keys" if keys else "Esc closes"
         yield self._lines

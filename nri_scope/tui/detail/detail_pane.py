@@ -176,11 +176,15 @@ class DetailPane(Widget):
     # -- actions ------------------------------------------------------------------------------
 
     def action_next_tab(self) -> None:
-        """Show the tab to the right."""
+        """Show the tab to the right; if the pane is hidden, open it."""
+        if self.is_hidden:
+            self.action_toggle_detail()
         self.show_tab(self.tabs[(self.tabs.index(self.tab) + 1) % len(self.tabs)])
 
     def action_previous_tab(self) -> None:
-        """Show the tab to the left."""
+        """Show the tab to the left; if the pane is hidden, open it."""
+        if self.is_hidden:
+            self.action_toggle_detail()
         self.show_tab(self.tabs[self.tabs.index(self.tab) - 1])
 
     def action_toggle_detail(self) -> None:

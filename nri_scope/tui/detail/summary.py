@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nri_scope.events import Event, Gap, Role, Session
+from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.oci import label
 from nri_scope.recording.display import clock, day, duration, mark_words, runtime, size, subject
@@ -105,8 +106,10 @@ def of_session(session: Session) -> Iterator[StyledLine]:
     if not session.is_connection:
         return
     yield _fact("deadlines", *_deadlines(session))
-    mask = f"0x{session.mask:x}" if session.mask else "all events: the plugin set no mask"
-    yield _fact("events", mask)
+    known = events_in(session.mask)
+    unknown = session.mask & ~mask_of(known)
+    names = [event.name for event in known] + [f"unknown 0x{unknown:x}"] * bool(unknown)
+    yield _fact("events", ", ".join(names) or "all events: the plugin set no mask")
 
 
 def _reply(event: Event) -> Iterator[StyledLine]:

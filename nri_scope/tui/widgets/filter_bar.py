@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input line for filters, searches, comments and plugin commands, with a remark below it."""
+"""The input line for filters, searches, comments, commands and new files, and for questions."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -78,6 +79,40 @@ class Purpose(Enum):
     SEARCH = "search"
     COMMENT = "comment"
     PLUGIN = "replay to"
+    QUESTION = "which"
+    """A question answered by one key, without text; see `FilterBar.ask`."""
+    FORM = "form"
+    """Several fields, with labels of their own; see `FilterBar.fill`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An answer to a question."""
+
+    words: str
+    chosen: Callable[[], object]
+
+
+@dataclass(slots=True)
+class Field:
+    """A field of a form."""
+
+    label: str
+    text: str
+    choices: tuple[str, ...] = ()
+    """The valid texts; () for any text."""
+
+    @property
+    def problem(self) -> str:
+        """Why the text is invalid; "" if it is valid."""
+        if self.choices and self.text not in self.choices:
+            return f"{self.label} is one of: {', '.join(self.choices)}"
+        return ""
+
+    @property
+    def words(self) -> str:
+        """The field as part of the remark."""
+        return f"{self.label}: {shown(self.text)}" if self.text.strip() else f"no {self.label}"
 
 
 class _ErrorHighlighter(Highlighter):
@@ -132,6 +167,11 @@ class FilterBar(Vertical, inherit_bindings=False):
         self._option_at = (0, 0)
         self._completing = False
         self._note = ""
+        self._choices: Mapping[str, Choice] = {}
+        self._fields: Sequence[Field] = ()
+        self._field = 0
+        """Index of the field in the line."""
+        self._filled: Callable[[Sequence[str]], object] = lambda _: None
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -158,6 +198,33 @@ class FilterBar(Vertical, inherit_bindings=False):
         # Immediately: after fast typing or a paste, more keys are already queued.
         self.screen.set_focus(line)
         self._update_remark()
+
+    def ask(self, words: str, choices: Mapping[str, Choice]) -> None:
+        """Ask a question that one key answers; Enter chooses the first of ``choices``."""
+        self._choices = choices
+        self.open(Purpose.QUESTION, note=words)
+
+    def fill(
+        self, words: str, fields: Sequence[Field], filled: Callable[[Sequence[str]], object]
+    ) -> None:
+        """Show a form; ``filled`` is called with the texts of all fields.
+
+        ``words`` say what Enter does.
+        """
+        self._fields, self._field, self._filled = fields, 0, filled
+        self.open(Purpose.FORM, fields[0].text, note=words)
+        self.query_one("#purpose", Label).update(fields[0].label)
+
+    def answer(self, key: str) -> bool:
+        """Answer a question by a printable key; return False if no question is shown."""
+        if not self.is_open or self.purpose is not Purpose.QUESTION:
+            return False
+        choice = self._choices.get(key)
+        if choice is not None:
+            # First: the choice may open the bar again.
+            self.close()
+            choice.chosen()
+        return True
 
     def remember(self, text: str) -> None:
         """Add a filter from elsewhere to the history."""
@@ -213,12 +280,29 @@ class FilterBar(Vertical, inherit_bindings=False):
                 remark = f"command line of a plugin · {self._note} · {remark}"
             case Purpose.COMMENT:
                 remark = f"{self._note} · {remark}"
+            case Purpose.QUESTION:
+                answers = [f"{one}: {choice.words}" for one, choice in self._choices.items()]
+                answers[0] += f" (or {key('accept')})"
+                remark = " · ".join([self._note, *answers, f"{key('cancel')} cancel"])
+            case Purpose.FORM:
+                problem, remark = self._form_remark(text)
         if self._options:
             remark = self._completions_text()
         self._problem.position = position
         is_wrong = bool(problem) and not self._options
         self.set_class(is_wrong, "-wrong")
         self.query_one("#remark", Label).update(f"error: {safe(problem)}" if is_wrong else remark)
+
+    def _form_remark(self, text: str) -> tuple[str, str]:
+        """Store the text of the current field; return its problem, and the remark."""
+        key, field = self._keymap.first, self._fields[self._field]
+        field.text = text
+        others = [one.words for one in self._fields if one is not field]
+        following = self._fields[(self._field + 1) % len(self._fields)].label
+        arrows = f"{key('older')}{key('newer')}"
+        choose = [f"{arrows} {' or '.join(field.choices)}"] if field.choices else []
+        keys = [f"{key('accept')} {self._note}", f"{key('complete')} {following}"]
+        return field.problem, " · ".join([*choose, *others, *keys, f"{key('cancel')} cancel"])
 
     def _completions_text(self) -> str:
         first = max(0, min(self._option, len(self._options) - _SHOWN_OPTIONS))
@@ -253,13 +337,43 @@ class FilterBar(Vertical, inherit_bindings=False):
             return
         if self.purpose is Purpose.PLUGIN and _command_error(text):
             return
+        if self.purpose is Purpose.QUESTION:
+            self.answer(next(iter(self._choices)))
+            return
+        if self.purpose is Purpose.FORM:
+            self._accept_form(text)
+            return
         if self.purpose is not Purpose.COMMENT:
             self._histories[self.purpose].add(text)
         self._when_accepted(self.purpose, text)
         self.close()
 
+    def _accept_form(self, text: str) -> None:
+        self._fields[self._field].text = text
+        wrong = [at for at, field in enumerate(self._fields) if field.problem]
+        if wrong:
+            self._show_field(wrong[0])
+            return
+        self.close()
+        self._filled([field.text for field in self._fields])
+
+    def _show_field(self, index: int) -> None:
+        line = self.query_one(Input)
+        self._fields[self._field].text = line.value
+        self._field = index
+        field = self._fields[index]
+        self.query_one("#purpose", Label).update(field.label)
+        line.value = field.text
+        line.cursor_position = len(field.text)
+        self._update_remark()
+
     def action_complete(self) -> None:
-        """Complete the word at the cursor; repeated, replace it by the next completion."""
+        """Complete the word at the cursor; repeated, replace it by the next completion.
+
+        In a form: go to the next field.
+        """
+        if self.purpose is Purpose.FORM:
+            self._show_field((self._field + 1) % len(self._fields))
         if self.purpose is not Purpose.FILTER:
             return
         line = self.query_one(Input)
@@ -295,9 +409,20 @@ class FilterBar(Vertical, inherit_bindings=False):
 
     def _from_history(self, *, older: bool) -> None:
         line = self.query_one(Input)
+        if self.purpose is Purpose.FORM:
+            self._choose(-1 if older else 1)
+            return
         history = self._histories[self.purpose]
         line.value = history.older(line.value) if older else history.newer(line.value)
         line.cursor_position = len(line.value)
+
+    def _choose(self, step: int) -> None:
+        """Insert another valid text of a field."""
+        line, choices = self.query_one(Input), self._fields[self._field].choices
+        if choices:
+            at = choices.index(line.value) + step if line.value in choices else 0
+            line.value = choices[at % len(choices)]
+            line.cursor_position = len(line.value)
 
     def action_cancel(self) -> None:
         """Close the bar without accepting the text."""
