@@ -368,10 +368,12 @@ async def test_a_second_interrupt_ends_a_blocked_output(tmp_path: Path) -> None:
         await runtime.listen(tmp_path / "s")
         await annotating("20-a").join(runtime)
         reading, writing = os.pipe()
-        async with live("--socket", tmp_path / "s", folder=tmp_path, stdout=writing) as one:
+        async with live(
+            "--socket", tmp_path / "s", "--all", folder=tmp_path, stdout=writing
+        ) as one:
             os.close(writing)
             await runtime.wait_plugins(4)
-            for number in range(150):
+            for number in range(300):
                 await create(runtime, f"c{number}")
             one.process.send_signal(signal.SIGINT)
             await one.wait_for_text("events in 3 sessions")
