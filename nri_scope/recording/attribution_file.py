@@ -13,11 +13,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nri_scope.errors import UsageError
-
 from .cache import RecentlyUsed
-from .file_errors import error_words
-from .temporary_files import ELSEWHERE
+from .temporary_files import unwritable
 
 MAX_BYTES = 256 << 20
 """Maximum size of all values, with `_EVENT_BYTES` for each event."""
@@ -92,5 +89,4 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        words = f"a temporary file: cannot be written: {error_words(error)}"
-        raise UsageError(words, ELSEWHERE) from error
+        raise unwritable(error) from error

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ def temporary_folder() -> Iterator[Path]:
     try:
         folder = tempfile.TemporaryDirectory(prefix="nri-scope-")
     except OSError as error:
-        raise _unwritable(error) from error
+        raise unwritable(error) from error
     with folder as name:
         yield Path(name)
 
@@ -41,8 +42,9 @@ def writing_to(folder: Path) -> Iterator[None]:
             raise
         raise UsageError(f"a temporary file: {error.problem}", ELSEWHERE) from error
     except OSError as error:
-        raise _unwritable(error) from error
+        raise unwritable(error) from error
 
 
-def _unwritable(error: OSError) -> UsageError:
+def unwritable(error: OSError | sqlite3.Error) -> UsageError:
+    """Return the UsageError for an error of writing a temporary file."""
     return UsageError(f"a temporary file: cannot be written: {error_words(error)}", ELSEWHERE)

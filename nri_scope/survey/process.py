@@ -10,6 +10,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,15 +107,12 @@ class SurveyProcess:
 
 def _finding(values: dict[str, object]) -> Finding:
     found = Finding(**values)  # type: ignore[arg-type]
-    return Finding(
-        FindingKind(found.kind),
-        Level(found.level),
-        found.title,
-        found.detail,
-        found.advice,
-        tuple(found.events),
-        found.event_count,
-        tuple(found.containers),
+    return replace(
+        found,
+        kind=FindingKind(found.kind),
+        level=Level(found.level),
+        events=tuple(found.events),
+        containers=tuple(found.containers),
     )
 
 

@@ -137,6 +137,16 @@ async def test_a_launched_plugin_adjusts_and_is_recorded(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+async def join(small: SmallPlugin, listening: Path, runtime: Runtime) -> None:
+    """Connect a plugin to a tap, and wait until the runtime has registered it."""
+    async with asyncio.timeout(PATIENCE):
+        while not listening.exists():
+            await asyncio.sleep(0.01)
+    await small.connect(listening)
+    await small.register()
+    await runtime.wait_plugins(1)
+
+
 @pytest.mark.parametrize(
     ("profile", "effect"),
     [("nri-0.12.5", ""), ("containerd-2.4", ", which this runtime ignores: it needs NRI 0.12.4")],
@@ -151,12 +161,7 @@ async def test_a_failure_policy_is_relayed_and_reported(
         await runtime.listen(socket)
         listening = socket.parent / "t"
         async with tapping("--socket", socket, "--listen", listening, "-o", file) as tap:
-            async with asyncio.timeout(PATIENCE):
-                while not listening.exists():
-                    await asyncio.sleep(0.01)
-            await small.connect(listening)
-            await small.register()
-            await runtime.wait_plugins(1)
+            await join(small, listening, runtime)
             status, _, err = await tap.interrupt()
     assert status == 0
     assert f"20-thing has the failure policy fail_request{effect}" in err.splitlines()
@@ -177,12 +182,7 @@ async def test_a_missed_deadline_of_a_plugin_that_stays_connected_is_diagnosed(
         await runtime.listen(socket)
         listening = socket.parent / "t"
         async with tapping("--socket", socket, "--listen", listening, "-o", file) as tap:
-            async with asyncio.timeout(PATIENCE):
-                while not listening.exists():
-                    await asyncio.sleep(0.01)
-            await small.connect(listening)
-            await small.register()
-            await runtime.wait_plugins(1)
+            await join(small, listening, runtime)
             await create(runtime)
             same = api.PostCreateContainerRequest()
             same.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))

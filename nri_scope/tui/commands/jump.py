@@ -18,7 +18,7 @@ from ..widgets.messages import begin_reading
 
 _GROUP = "jump"
 _BATCH = 1_000
-"""Number of events looked up in a view before yielding to other tasks."""
+"""Number of events that one query returns."""
 _NAMES = {"problem": "failed or slow event", "changed": "event with a change"}
 
 
