@@ -37,7 +37,7 @@ def _mount(*arguments: str) -> None:
 
 @contextmanager
 def private_etc(folder: Path) -> Iterator[None]:
-    """Let this process and its children change files in /etc that nobody else sees."""
+    """Let this process and its children change files in /etc that no other process sees."""
     enter()
     _mount("-t", "tmpfs", "tmpfs", str(folder))
     upper, work = folder / "upper", folder / "work"
