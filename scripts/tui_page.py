@@ -37,6 +37,13 @@ the time that plugins between two connections took, and failed operations. When 
 views, filters and searches include them, but not before. While a recording grows, it is repeated.
 
 {heads}
+With several connections, such as probes or taps, each event is recorded several times. So the list
+has one row per *operation*, which is an event on its way through the chain: with its result, all
+changes, the time from the first request to the last reply, and the slowest plugin, where `↕` is the
+time between two connections. `▸` marks operations of several events, and Enter shows what each
+connection saw. `v` switches to a row for each event, and back. A filter shows the operations of
+which it matches an event; marks, counts, copies and exports are of whole operations.
+
 The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab completes
 fields and values. A search finds text in names, ids, changes and comments, and hides
 no events.
@@ -80,7 +87,8 @@ HEADS = {
     "Time": "time of day, in your time zone",
     "Elapsed": "time since the first event of the recording",
     "Changed, Δ": "changes by plugins in this event; in a narrow column their number: `Δ4`",
-    "Plugin, Pl": "plugin that received the event; in a narrow column its index",
+    "Plugin, Pl": "plugin that received the event; in a narrow column its index; of an operation, "
+    "its slowest plugin",
     "Took, Took/of": "time until the reply, and the deadline",
     "Of": "the deadline: a plugin that takes longer is disconnected",
     "Calls": "events sent to the plugin",

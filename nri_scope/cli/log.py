@@ -36,6 +36,11 @@ _POLL_SECONDS = 0.1
     metavar="COUNT",
     help="Start with the newest COUNT events.",
 )
+@click.option(
+    "--operations",
+    is_flag=True,
+    help="Print one line per operation: the same event at all connections, with its changes.",
+)
 @click.option("--printed", is_flag=True, help="Also show the output of tapped plugins.")
 @format_option(
     "text|jsonl", "text: for people, in local time. jsonl: one JSON object per line, in UTC."
@@ -47,6 +52,7 @@ def command(
     since: int | None,
     until: int | None,
     last: int | None,
+    operations: bool,
     printed: bool,
     output_format: str,
 ) -> None:
@@ -54,13 +60,15 @@ def command(
 
     A line shows the event's number (for `show`), its time, the response time of nri-scope or the
     recorded plugin, that plugin if the recording has several, the event's name, and its pod or
-    container. A ! marks errors, late replies, and gaps, which are intervals that were not observed.
+    container. With --operations, the time is that in the whole chain of plugins. A ! marks errors,
+    late replies, and gaps, which are intervals that were not observed.
     """
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
     from nri_scope.survey.foreground import surveyed
 
     from .log_lines import LogPrinter
+    from .log_operations import OperationMerger
     from .share_messages import progress
 
     check_interval(since, until)
@@ -68,7 +76,7 @@ def command(
         Output() as output,
         Recording.open(file) as recording,
         progress(recording, "analysing") as on_share,
-        surveyed(recording, where, on_share),
+        surveyed(recording, where, on_share, needed=operations),
     ):
         if follow and recording.is_copy:
             raise UsageError(
@@ -76,18 +84,24 @@ def command(
                 "leave out --follow, or run this as the recording's owner",
             )
         log = Log(
-            recording, where=where, since_ns=since, until_ns=until, last=last, printed=printed
+            recording,
+            where=None if operations else where,
+            since_ns=since,
+            until_ns=until,
+            last=None if operations else last,
+            printed=printed,
         )
-        printer = LogPrinter(output, jsonl=output_format == "jsonl")
+        printer = LogPrinter(output, jsonl=output_format == "jsonl", operations=operations)
+        merger = OperationMerger(recording, where, last) if operations else None
 
-        def show() -> None:
+        def show(*, ended: bool = False) -> None:
             printer.add_columns(recording.sessions())
-            for item in log.read():
+            for item in log.read() if merger is None else merger.merge(log.read(), ended=ended):
                 printer.print(item)
             output.flush()
 
         if not follow:
-            show()
+            show(ended=True)
             return
         try:
             while until is None or time.time_ns() <= until:
@@ -95,6 +109,6 @@ def command(
                     show()
                 if output.wait(_POLL_SECONDS):
                     return
-            show()
+            show(ended=True)
         except KeyboardInterrupt:
             return

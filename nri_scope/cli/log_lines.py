@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nri_scope.differ.operations import Operation
 from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session, Status
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.oci import label
@@ -45,6 +46,8 @@ class Lines:
         self._plugin_width = 0
         self._plugins: dict[int, str] = {}
         self._days = Days()
+        self.has_plugins = True
+        """Whether lines of events have a column for the plugin, if there are several."""
 
     def add_columns(self, sessions: Iterable[Session]) -> None:
         """Show the plugin if there are several, and the session if that does not identify it."""
@@ -53,15 +56,18 @@ class Lines:
             by_plugin.setdefault(session.plugin, []).append(session)
             self._plugins[session.id] = session.plugin
         self._with_session = any(map(sessions_overlap, by_plugin.values()))
-        if len(by_plugin) > 1:
+        if len(by_plugin) > 1 and self.has_plugins:
             longest = max(columns(safe(plugin, _PLUGIN_WIDTH)) for plugin in by_plugin)
             self._plugin_width = max(self._plugin_width, longest)
 
-    def of(self, item: Item) -> list[str]:
+    def of(self, item: Item | Operation) -> list[str]:
         """Return the lines of an item, without line ends."""
         match item:
             case Event():
-                return [*self._new_day(item.at_ns), self._event(item)]
+                return [*self._new_day(item.at_ns), self._event(item, _detail(item))]
+            case Operation():
+                event = item.summary()
+                return [*self._new_day(event.at_ns), self._event(event, _operation_detail(item))]
             case Gap():
                 return [*self._new_day(item.from_ns), self._gap(item)]
             case Began(session):
@@ -79,16 +85,14 @@ class Lines:
     def _rule(self, text: str) -> str:
         return self._paint(Style.STRONG, safe(text, self._width))
 
-    def _event(self, event: Event) -> str:
+    def _event(self, event: Event, detail: str) -> str:
         session = f" s{event.session}" if self._with_session else ""
         is_failed = event.status != Status.OK or event.problem == Problem.FAILED
         mark = "!" if is_failed or event.mark else " "
         first = f"{event.id:>6}{session} "
         took = f"{duration(event.took_ns):>6}"
         plugin = self._plugin(event.plugin)
-        rest = (
-            f" {mark} {plugin}{safe(event.event):<{_EVENT_WIDTH}} {subject(event)}{_detail(event)}"
-        )
+        rest = f" {mark} {plugin}{safe(event.event):<{_EVENT_WIDTH}} {subject(event)}{detail}"
         at = clock(event.at_ns)
         if self._width is not None:
             left = self._width - len(first) - len(at) - len(took) - 1
@@ -142,18 +146,19 @@ class Lines:
 class LogPrinter:
     """Printer of log items: lines for people, or one JSON object per line."""
 
-    def __init__(self, output: Output, *, jsonl: bool) -> None:
+    def __init__(self, output: Output, *, jsonl: bool, operations: bool = False) -> None:
         self._output = output
         self._lines = None
         if not jsonl:
             self._lines = Lines(colour=output.colour, width=output.width)
+            self._lines.has_plugins = not operations
 
     def add_columns(self, sessions: Iterable[Session]) -> None:
         """Add columns to text if these sessions need them; see `Lines.add_columns`."""
         if self._lines is not None:
             self._lines.add_columns(sessions)
 
-    def print(self, item: Item) -> None:
+    def print(self, item: Item | Operation) -> None:
         """Print one item. JSON omits notes and sessions."""
         if self._lines is not None:
             for line in self._lines.of(item):
@@ -162,6 +167,8 @@ class LogPrinter:
         match item:
             case Event():
                 self._output.line(to_json(event_record(item)))
+            case Operation():
+                self._output.line(to_json(item.record()))
             case Gap():
                 self._output.line(to_json(gap_record(item)))
             case Printed():
@@ -194,6 +201,19 @@ def _detail(event: Event) -> str:
         first, more = label(event.changed[0]), len(event.changed) - 1
         others = f" and {more} more" if more else ""
         parts.append(f"changed {safe(first, _MAX_DETAIL)}{others}{by}")
+    return f"  {'; '.join(parts)}" if parts else ""
+
+
+def _operation_detail(one: Operation) -> str:
+    """Return the result, changes, connections and slowest plugin of an operation."""
+    event = one.summary()
+    parts = [part for part in (_detail(event).strip(),) if part]
+    if event.problem == Problem.FAILED and event.status == Status.OK:
+        parts.insert(0, "failed")
+    if len(one.events) > 1:
+        parts.append(f"events {one.first.id} to {one.events[-1].id}")
+    if one.slowest_words:
+        parts.append(f"slowest: {safe(one.slowest_words, _MAX_DETAIL)}")
     return f"  {'; '.join(parts)}" if parts else ""
 
 

@@ -16,13 +16,18 @@ from nri_scope.recording.stats import ResponseTimes
 
 from .attribution.chain import Chain
 from .attribution.owner import Owner
-from .attribution.rounds import Round, Rounds, is_ordered
+from .attribution.rounds import ConnectionPart, Round, Rounds, is_ordered
 from .attribution.spans import spans
 
 _NAMES = frozenset(event.name for event in NriEvent)
 _PASSIVE = frozenset({Role.LOGGER, Role.PROBE})
 _NO_NAMES, _UNORDERED = Chain(), Chain(is_ordered=False)
 """Spans with index ranges, or without: only messages contain the names of other plugins."""
+
+
+def chain_without_names(station: ConnectionPart) -> Chain:
+    """Return the chain of a connection's runtime, for spans with ranges of indices."""
+    return _NO_NAMES if is_ordered(station) else _UNORDERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,7 @@ class Latency:
             return
         # In a replay nri-scope is the runtime, so no plugin is between two observed plugins.
         replayed = one.stations[0].session.role == Role.REPLAY
-        for span in spans(one, _NO_NAMES if is_ordered(one.stations[0]) else _UNORDERED):
+        for span in spans(one, chain_without_names(one.stations[0])):
             if span.after and replayed:
                 continue
             observed = "" if span.after else str(span.owner)

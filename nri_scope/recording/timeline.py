@@ -135,6 +135,9 @@ def sessions_overlap(sessions: Iterable[Session]) -> bool:
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if session.started_ns < latest:
             return True
-        # A session whose recorder was killed ends when the next one begins.
-        latest = max(latest, session.started_ns if session.ended_ns is None else session.ended_ns)
+        if session.ended_ns is not None:
+            latest = max(latest, session.ended_ns)
+        elif not session.end_reason:
+            # It is open, unless its recorder was killed.
+            latest = _END
     return False

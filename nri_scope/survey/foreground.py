@@ -24,14 +24,18 @@ OnShare = Callable[[float], None]
 
 @contextmanager
 def surveyed(
-    recording: Recording, where: Filter | None, on_share: OnShare | None = None
+    recording: Recording,
+    where: Filter | None,
+    on_share: OnShare | None = None,
+    *,
+    needed: bool = False,
 ) -> Iterator[None]:
     """Attach a survey's results to a recording during the block, if ``where`` needs them.
 
-    ``on_share`` receives the share of the events read, 0 to 1. Raises RecordingError, and
-    UsageError if no temporary file can be written.
+    ``needed``: in any case. ``on_share`` receives the share of the events read, 0 to 1. Raises
+    RecordingError, and UsageError if no temporary file can be written.
     """
-    if where is None or not _depends(recording, where):
+    if not needed and (where is None or not _depends(recording, where)):
         yield
         return
     # Imported here, as most filters do not need it.

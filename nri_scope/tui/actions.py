@@ -191,6 +191,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("end", ("end", "G"), "to the end; again: follow new events", _LINES),
     Action("open", ("enter",), "open the line at the cursor", _ROWS, False),
     # -- events
+    Action("toggle_operations", ("v",), "a row per operation, or per event (toggle)", _EVENTS),
     Action("follow", ("F",), "follow new events", _EVENTS),
     Action("pause", ("space",), "pause or resume the view; recording continues", _EVENTS),
     Action("next_of_container", ("o",), "next event of the same container", _WITH_CONTAINERS),

@@ -178,6 +178,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         frame, views, store, keymap = self.frame, self.views, self.store, self.keymap
         marks, context = self._marks, self.context
         self.poller = Poller(self, frame, views, store, self.bar, self._recorder)
+        self.poller.regrouped = lambda: self.narrower.show()
         self.narrower = Narrower(self, frame, views, store, keymap, context, marks, self.bar)
         self.finder = Finder(self, frame, views, store, keymap, marks)
         changed, ask = self._marks_changed, self._ask
@@ -310,6 +311,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     @on(messages.GoToSameContainer)
     def _same_container(self, event: messages.GoToSameContainer) -> None:
         self.narrower.go_to_same(forwards=event.forwards)
+
+    @on(messages.ToggleOperations)
+    def _toggle_operations(self) -> None:
+        self.narrower.toggle_operations()
 
     @on(messages.OpenEvent)
     def _open_event(self, event: messages.OpenEvent) -> None:

@@ -84,16 +84,24 @@ def _no_event(facts: Facts, work: WorkState) -> tuple[str, ...]:
 
 
 def status_words(
-    view: View, position: int | None, listing: str, narrowed: str, work: WorkState, marked: int = 0
+    view: View,
+    position: int | None,
+    listing: str,
+    narrowed: str,
+    work: WorkState,
+    marked: int = 0,
+    grouped: float = 1.0,
 ) -> str:
     """Format the status: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
 
     ``position``: the cursor's row; None if another view is shown. ``marked``: number of marked
-    events.
+    events. ``grouped``: share of the events that were grouped into operations, 0 to 1.
     """
     parts = [listing] if listing else []
     if view.length and position is not None:
         parts.append(f"{position + 1:,} of {view.length:,}")
+    if view.groups is not None and grouped < 1:
+        parts.append(f"grouping events into operations: {grouped:.0%}")
     if marked:
         parts.append(f"{marked:,} marked")
     if work.filtered is not None:
@@ -186,6 +194,7 @@ class Frame:
             narrowed,
             self.work,
             marked(),
+            store.grouped,
         )
         if self.trouble:
             self.say(self.trouble, problem=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic, process_time
 from typing import Any, Protocol
@@ -56,6 +57,8 @@ class Poller:
     bar: FilterBar
     recorder: RecorderStatus | None
     """This program's recorder; None if it records nothing."""
+    regrouped: Callable[[], object] = lambda: None
+    """Callback after all operations have become others."""
     _updated: float = 0.0
 
     def begin(self) -> None:
@@ -99,6 +102,8 @@ class Poller:
             self.frame.show_trouble(error)
             return
         self.frame.trouble = ""
+        if growth.regrouped:
+            self.regrouped()
         if growth:
             self.views.events.grow(between=growth.between)
             self.views.detail.recording_grown()

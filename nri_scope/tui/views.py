@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from textual.app import ComposeResult
@@ -81,7 +81,8 @@ class Views(Container):
             store,
             follows=follows(),
             header=header,
-            is_marked=lambda row: is_marked(row.event),
+            grouped=context.grouped,
+            is_marked=lambda row: is_marked(row.event) or any(map(is_marked, row.events)),
             grows=follows,
         )
         self.nothing = Static(id="nothing", markup=False)
@@ -140,6 +141,21 @@ class Views(Container):
             return False
         self.show(EVENTS)
         return True
+
+    def goes_elsewhere(self, number: int) -> bool:
+        """Go to an event's row; return False if it is not in the list, or already selected."""
+        events = self.events
+        if self.mode == EVENTS and number in events.selected_events:
+            return False
+        return events.go_to_event(number)
+
+    @property
+    def selected_events(self) -> Sequence[int]:
+        """The selected event, or all events of the selected operation; () if there is none."""
+        number = self.current.selected_event_id
+        if self.mode == EVENTS:
+            return self.events.selected_events
+        return [] if number is None else [number]
 
     def focus_view(self, *, detail: bool = False) -> None:
         """Focus the current view, or, with ``detail``, the detail pane."""

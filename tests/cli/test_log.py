@@ -20,6 +20,7 @@ from nri_scope.recorder.writer import Recorder
 from tests.cli.command import NRI_SCOPE
 from tests.recording.recordings import PLUGIN, a_start, captured, record
 
+CONFLICT = Path(__file__).parents[2] / "recordings/containerd-2.1-conflict.nriscope.zip"
 ITEMS = [item for plugin, item in captured() if plugin == PLUGIN]
 
 
@@ -171,3 +172,48 @@ def test_a_closed_pipe_is_no_error(path: Path, output_format: str) -> None:
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_operations_are_one_line_each() -> None:
+    lines = log(CONFLICT, "--operations")
+    assert "CreateContainer" in next(line for line in lines if line.split()[0] == "29")
+    (failed,) = (line for line in lines if line.split()[0] == "39")
+    assert failed.split()[3:6] == ["!", "CreateContainer", "shop/web/app"]
+    assert failed.endswith(
+        "failed; changed annotations[labels.example.com/owner] and 2 more by one of 01–29; "
+        "events 39 to 40; slowest: 668µs ↕ 01–29"
+    )
+    records = [json.loads(line) for line in log(CONFLICT, "--operations", "--format", "jsonl")]
+    events = [number for one in records for number in one["events"]]
+    assert sorted(events) == list(range(1, 66))
+    assert [one["id"] for one in records if len(one["events"]) == 1] == [*range(1, 9), 49]
+
+
+def test_operations_are_selected_by_any_of_their_events() -> None:
+    def numbers(*more: str) -> list[int]:
+        lines = log(CONFLICT, "--operations", "--format", "jsonl", *more)
+        return [json.loads(line)["id"] for line in lines]
+
+    where = "plugin:99-nri-scope event:StopContainer"
+    assert numbers("--where", where) == [31, 41, 50]
+    assert numbers("--where", "problem:failed") == [29, 39]
+    assert numbers("--where", where, "--last", "2") == [41, 50]
+    assert numbers("--last", "2") == [58, 62]
+
+
+def test_follow_prints_an_operation_when_no_more_event_can_follow(tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+    recorder = Recorder.open(path)
+    found = list(captured())
+    begun = {plugin: recorder.begin_session(a_start(plugin)) for plugin in sorted(dict(found))}
+    with following(path, "--operations", "--format", "jsonl") as process:
+        assert process.stdout is not None
+        count = 0
+        for plugin, call in found:
+            recorder.capture(begun[plugin], call)
+            count += 1
+        recorder.close()
+        seen: set[int] = set()
+        while len(seen) < count:
+            seen.update(json.loads(process.stdout.readline())["events"])
+    assert seen == set(range(1, count + 1))

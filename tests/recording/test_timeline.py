@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from nri_scope.events import Event, Gap, Note, Printed
+from dataclasses import replace
+
+from nri_scope.events import KILLED, Event, Gap, Note, Printed
 from nri_scope.recording.timeline import (
     Began,
     Ended,
@@ -77,7 +79,9 @@ def test_events_that_go_back_in_time_keep_their_order() -> None:
 def test_sessions_overlap_if_open_at_the_same_time() -> None:
     assert not sessions_overlap([])
     assert not sessions_overlap([a_session(2, 5), a_session(1, 0, 4)])
-    assert not sessions_overlap([a_session(1, 0), a_session(2, 5)])
+    assert sessions_overlap([a_session(1, 0), a_session(2, 5)])
+    killed = replace(a_session(1, 0), end_reason=KILLED)
+    assert not sessions_overlap([killed, a_session(2, 5)])
     assert sessions_overlap([a_session(1, 0, 4), a_session(2, 3, 5)])
     assert sessions_overlap([a_session(1, 0, 9), a_session(2, 1, 2), a_session(3, 4, 5)])
 

@@ -29,7 +29,7 @@ async def test_all_text_contrasts_with_its_background(
     path = of_capture("containerd-2.1.9", tmp_path / "a.nriscope.db")
     async with showing(path, size=(110, 34), theme=theme) as screen:
         await screen.press("c")
-        await screen.shows("10 matches")
+        await screen.shows("6 matches")
         await screen.go_to(20)
         for words in ("reply", "image", "seen by 00-probe-a", "# was bar", "request:"):
             await screen.shows(words)

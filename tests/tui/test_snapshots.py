@@ -64,6 +64,8 @@ async def test_views_of_a_plugin_chain(size: tuple[int, int], tmp_path: Path, ch
     async with showing(path, size=size) as screen:
         await screen.press("c")
         await assert_snapshot(screen, "only-changes")
+        await screen.press("v")
+        await screen.until(lambda: screen.app.views.events.view.groups is None)
         await screen.go_to(20)
         await screen.press("enter", "]", "]")
         await assert_snapshot(screen, "changes")

@@ -55,6 +55,7 @@ class Chooser:
     def _are_all_shown(self) -> bool:
         """Return whether exactly the marked events are shown."""
         view, numbers = self.views.events.view, self.marker.numbers()
-        if not view.complete or view.events != len(numbers):
+        if not view.complete or view.events > len(numbers):
             return False
-        return list(view.numbers_between(0, view.length)) == numbers
+        shown = view.numbers_between(0, view.length)
+        return list(shown) == sorted({view.number_of(number) for number in numbers})

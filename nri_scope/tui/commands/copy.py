@@ -51,7 +51,7 @@ class Copier:
         await self.chooser.marked_or_selected(self._begin)
 
     def _begin(self, marked: bool) -> None:
-        selected = None if marked else self.views.current.selected_event_id
+        selected = None if marked else self.views.selected_events
         begin(self.app, partial(self._copy, selected), "copy", exclusive=True)
 
     def copy_command(self) -> None:
@@ -66,7 +66,7 @@ class Copier:
             return
         self._to_clipboard(line, "the command line")
 
-    async def _copy(self, selected: int | None) -> None:
+    async def _copy(self, selected: Sequence[int] | None) -> None:
         try:
             numbers = await chosen_numbers(self.marker, selected)
             text = await self.store.run(
@@ -75,7 +75,7 @@ class Copier:
         except NriScopeError as error:
             self.frame.say(str(error), problem=True)
             return
-        self._to_clipboard(text, chosen_words(numbers))
+        self._to_clipboard(text, chosen_words(numbers, marked=selected is None))
 
     def _to_clipboard(self, text: str | None, what: str) -> None:
         if text is None or len(text.encode()) > CLIPBOARD_MAX:

@@ -90,6 +90,12 @@ class Narrower:
         self.context.only_marked = not self.context.only_marked
         self.show()
 
+    def toggle_operations(self) -> None:
+        """Toggle between a row for each operation and a row for each event."""
+        self.context.grouped = not self.context.grouped
+        self.show()
+        self.frame.say(f"one row for each {'operation' if self.context.grouped else 'event'}")
+
     def narrow(self, what: Pod | Container) -> None:
         """Restrict the views to a pod or container."""
         self.context.narrow(what)
@@ -179,7 +185,9 @@ class Narrower:
 
         where, about = self.context.shown(), self.context.about
         try:
-            self.views.events.show(await self.store.view(where, progress, about=about))
+            grouped = self.context.grouped
+            view = await self.store.view(where, progress, about=about, grouped=grouped)
+            self.views.events.show(view)
         except NriScopeError as error:
             self.frame.show_trouble(error)
         finally:
@@ -220,7 +228,7 @@ class Narrower:
             lambda recording: others_of_container(recording, event, forwards=forwards)
         )
         for count, number in enumerate(numbers, 1):
-            if self.views.events.go_to_event(number):
+            if self.views.goes_elsewhere(number):
                 return
             if not count % _BATCH:
                 # A filter may hide any number of events.

@@ -13,7 +13,7 @@ from nri_scope.recording.event_search import events_with
 
 from ..frame import Frame
 from ..store.store import Store
-from ..views import Views
+from ..views import EVENTS, Views
 from ..widgets.messages import begin_reading
 
 _GROUP = "jump"
@@ -45,7 +45,8 @@ class Jumper:
             )
             for each in found:
                 # A filter may hide any number of events.
-                if self.views.show_event(each):
+                if self.views.goes_elsewhere(each):
+                    self.views.show(EVENTS)
                     return
             if len(found) < _BATCH:
                 break

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,8 +105,11 @@ class Marker:
     def toggle(self) -> None:
         """Mark the selected event, or unmark it."""
         number = self._selected()
-        if number is not None:
-            self._begin_marking(number, self._loaded_event(number), None)
+        if number is None:
+            return
+        marked = [one for one in self.views.selected_events if one in self.numbers()]
+        for each in marked or [number]:
+            self._begin_marking(each, self._loaded_event(each), None)
 
     def begin_comment(self) -> str | None:
         """Store the selected event as the one to be commented; return its existing comment.
@@ -248,6 +251,13 @@ class Marker:
         newest = {event.container_id: event for event in marked if event.container_id}
         return list(newest.values()) if len(newest) == 2 else marked
 
+    async def _as_seen_last(self, event: Event) -> Event:
+        """Return the event at the last connection, if the list has rows for operations."""
+        numbers = self.views.events.view.events_of(event.id)
+        if len(numbers) == 1:
+            return event
+        return await self.store.run(lambda recording: _last_alike(recording, event, numbers))
+
     async def _compare(self) -> None:
         selected = self.views.current.selected_event_id
         about: Container | None = None
@@ -269,12 +279,17 @@ class Marker:
         if problem := _events_without_container(found):
             self.frame.say(f"compare needs events of containers: {problem}", problem=True)
             return
+        a, b = [await self._as_seen_last(event) for event in found]
         # Imported late, because importing the differ takes long.
         from ..detail.comparison import CompareScreen
 
-        a, b = found
         which = f": {a.id} and {b.id} of {marked:,} marked events" if marked > 2 else ""
         await self.app.push_screen(CompareScreen(self.store, a, b, self.keymap, f"compare{which}"))
+
+
+def _last_alike(recording: Recording, event: Event, numbers: Sequence[int]) -> Event:
+    """Return the last of these events with the same name as ``event``, which is one of them."""
+    return [one for one in recording.events(among=numbers) if one.event == event.event][-1]
 
 
 def _events_without_container(pair: list[Event]) -> str:

@@ -56,8 +56,10 @@ class Replayer:
 
     def _begin(self, marked: bool) -> None:
         self._marked = marked
-        count = len(self.marker.numbers()) if marked else self.views.events.view.events
-        self.open_input(f"replays {many(count, 'marked event' if marked else 'shown event')}")
+        view = self.views.events.view
+        count = len(self.marker.numbers()) if marked else view.events
+        noun = "marked event" if marked else f"shown {view.noun}"
+        self.open_input(f"replays {many(count, noun)}")
 
     def replay(self, text: str) -> None:
         """Replay to the plugin started by a command line, in shell syntax."""

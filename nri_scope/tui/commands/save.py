@@ -46,20 +46,22 @@ _DEFAULT_RULES, _NO_RULES = _REDACTIONS = "default rules", "none"
 """Valid texts of the form's field for the redaction."""
 
 
-async def chosen_numbers(marker: Marker, selected: int | None) -> list[int]:
-    """Return the number of the selected event; None: those of the marked events.
+async def chosen_numbers(marker: Marker, selected: Sequence[int] | None) -> Sequence[int]:
+    """Return the numbers of the selected events; None: those of the marked events.
 
     Raises RecordingError, and UsageError if there is none.
     """
-    numbers = [selected] if selected is not None else [one.id for one in await marker.marked()]
+    numbers = selected if selected is not None else [one.id for one in await marker.marked()]
     if not numbers:
         raise UsageError("no event is selected", "move the cursor to one")
     return numbers
 
 
-def chosen_words(numbers: Sequence[int]) -> str:
+def chosen_words(numbers: Sequence[int], *, marked: bool) -> str:
     """Describe the result of `chosen_numbers`."""
-    return f"event {numbers[0]}" if len(numbers) == 1 else f"{len(numbers):,} marked events"
+    if len(numbers) == 1:
+        return f"event {numbers[0]}"
+    return f"{len(numbers):,} {'marked events' if marked else 'events of an operation'}"
 
 
 def as_yaml(
@@ -106,10 +108,11 @@ async def shown_events(marker: Marker, view: View, *, marked: bool) -> ShownEven
         raise UsageError("the filter is still running", "wait until it has finished")
     if not view.events:
         raise UsageError("no event is shown", "change the filter")
-    numbers = view.numbers_between(0, view.length)
     if view.is_everything:
-        return ShownEvents(Selection(), numbers, f"all {many(view.events, 'event')}")
-    words = many(view.events, "shown event")
+        words = f"all {many(view.events, view.noun)}"
+        return ShownEvents(Selection(), view.all_events(), words)
+    numbers = view.all_events()
+    words = many(view.events, f"shown {view.noun}")
     return ShownEvents(Selection(numbers=numbers), numbers, words)
 
 
@@ -132,10 +135,10 @@ class Saver:
             await self.chooser.marked_or_selected(self._begin_text)
 
     def _begin_text(self, marked: bool) -> None:
-        selected = None if marked else self.views.current.selected_event_id
+        selected = None if marked else self.views.selected_events
         self.jobs.begin(partial(self._save_text, selected))
 
-    async def _save_text(self, selected: int | None) -> None:
+    async def _save_text(self, selected: Sequence[int] | None) -> None:
         numbers = await chosen_numbers(self.marker, selected)
 
         def work(recording: Recording, progress: Progress) -> Path:
@@ -148,7 +151,7 @@ class Saver:
             self.jobs.made.append(path)
             return path
 
-        path = await self.jobs.run(f"saving {chosen_words(numbers)}", work)
+        path = await self.jobs.run(f"saving {chosen_words(numbers, marked=selected is None)}", work)
         self.frame.say(f"saved to {path} (only you can read it)")
 
     async def save_recording(self) -> None:
@@ -176,7 +179,7 @@ class Saver:
         except UsageError as error:
             self.frame.say(str(error), problem=True)
             return
-        words = f"{verb} {many(count, 'marked event' if marked else 'shown event')}"
+        words = f"{verb} {many(count, 'marked event' if marked else f'shown {view.noun}')}"
         fields = [Field("name", name), Field("redaction", rules, _REDACTIONS), Field("note", "")]
         self.fill(
             words, fields, lambda texts: self.jobs.begin(partial(work, marked, _File(*texts)))

@@ -252,7 +252,8 @@ class DetailPane(Widget):
             # Not laid out yet: `_fit` is called when the size is known.
             return None
         full = self._full and self.tab is Tab.BLAME
-        findings = self._store.analysis.titles(self._row.event_id)
+        shown: list[int | None] = [one.id for one in self._row.events]
+        findings = self._store.analysis.titles(*shown or [self._row.event_id])
         return TabRequest(self._row, self.tab, max(width, 20), full, self._comment, findings)
 
     def _load(self, delay: float = 0.0) -> None:

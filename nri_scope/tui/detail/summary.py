@@ -15,6 +15,7 @@ from nri_scope.recording.subject_queries import neighbours, pod_of_event
 from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.wire.status import Code
 
+from ..store.rows import Row
 from ..text.styled_line import Span, Style, StyledLine
 from ..text.yaml_lines import clipped_text
 
@@ -26,6 +27,7 @@ _LISTED = 200
 """Maximum number of changed paths or owners listed."""
 _PRINTED = 100
 """Maximum number of lines of a plugin's output."""
+_STATUS_STYLES = {"ok": Style.GOOD, "error": Style.BAD, "timeout": Style.BAD}
 _SLOW = 0.5
 """Share of the deadline from which a reply is called slow."""
 
@@ -67,6 +69,42 @@ def of_event(
     yield _fact("request", size(event.size))
     yield ()
     yield from _printed(recording, event)
+    yield from _neighbours(recording, event)
+
+
+def of_operation(
+    recording: Recording, row: Row, comment: str = "", findings: Sequence[str] = ()
+) -> Iterator[StyledLine]:
+    """Yield the facts of an operation, and what each connection saw. Raises RecordingError.
+
+    ``findings``: titles of the findings that its events show.
+    """
+    event = row.event
+    assert event is not None
+    yield _fact("operation", (event.event, Style.STRONG))
+    if comment:
+        yield _fact("comment", (comment, Style.NOTE))
+    for title in findings:
+        yield _fact("finding", (title, Style.WARN))
+    first, last = row.events[0], row.events[-1]
+    yield _fact("events", f"{first.id} to {last.id}, {len(row.events)} in all")
+    yield _fact("time", _moment(event.at_ns), f"  in the chain for {duration(event.took_ns)}")
+    status, style = row.cell("status"), _STATUS_STYLES.get(event.status, Style.WARN)
+    yield _fact("result", (status, style if status == event.status else Style.BAD))
+    if row.slowest:
+        yield _fact("slowest", row.slowest)
+    yield ()
+    yield from _subject(recording, event)
+    yield from _changed(event)
+    yield ()
+    for one in row.events:
+        after = duration(max(0, one.mono_ns - first.mono_ns))
+        name = "validates" if one.event != event.event else ""
+        state = (one.status, _STATUS_STYLES.get(one.status, Style.WARN))
+        took = f" in {duration(one.took_ns)}"
+        text = f"+{after:<7} {one.plugin}  "
+        yield _fact(f"#{one.id}", text, state, took, (f"  {name}" if name else "", Style.DIM))
+    yield ()
     yield from _neighbours(recording, event)
 
 
@@ -114,9 +152,7 @@ def of_session(session: Session) -> Iterator[StyledLine]:
 
 def _reply(event: Event) -> Iterator[StyledLine]:
     took = f"in {duration(event.took_ns)}"
-    style = {"ok": Style.GOOD, "error": Style.BAD, "timeout": Style.BAD}.get(
-        event.status, Style.WARN
-    )
+    style = _STATUS_STYLES.get(event.status, Style.WARN)
     code = f"  {_code(event.status_code)}" if event.status_code else ""
     yield _fact("reply", (event.status, style), code, f"  {took}{_of_deadline(event)}")
     if event.status_message:

@@ -66,7 +66,11 @@ def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> l
     row = tab_request.row
     if row.event is not None:
         # Read it again: it may have been removed or updated.
-        event = recording.event(row.event.id)
+        number = row.event.id
+        if tab_request.tab is Tab.CONTAINER and row.events:
+            # As the last connection saw it.
+            number = [one.id for one in row.events if one.event == row.event.event][-1]
+        event = recording.event(number)
         if event is None:
             return _note("This event has been removed from the recording.")
         return list(_OF_EVENT[tab_request.tab](recording, event, tab_request, stop))
@@ -85,8 +89,12 @@ def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> l
 def _summary(
     recording: Recording, event: Event, tab_request: TabRequest, _stop: CancelFlag
 ) -> Iterator[StyledLine]:
-    lines = summary.of_event(recording, event, tab_request.comment, tab_request.findings)
-    return _wrapped(lines, tab_request)
+    row = tab_request.row
+    if row.events:
+        found = summary.of_operation(recording, row, tab_request.comment, tab_request.findings)
+    else:
+        found = summary.of_event(recording, event, tab_request.comment, tab_request.findings)
+    return _wrapped(found, tab_request)
 
 
 def _wrapped(lines: Iterable[StyledLine], tab_request: TabRequest) -> Iterator[StyledLine]:

@@ -45,14 +45,16 @@ class PlacedColumn:
         return self.column.title if len(self.column.title) <= self.width else self.column.short
 
 
-def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[PlacedColumn, ...]:
+def place(
+    width: int, *, digits: int = 3, plugins: bool = True, grouped: bool = False
+) -> tuple[PlacedColumn, ...]:
     """Return the columns that fit into ``width``, from left to right.
 
     ``digits``: length of the longest event number. ``plugins``: whether to show the column of
-    plugins, which is useful if there are several.
+    plugins, which is useful if there are several. ``grouped``: whether rows are operations.
     """
     widths: dict[str, int] = {}
-    for name, least in _column_widths(digits, several=plugins):
+    for name, least in _column_widths(digits, several=plugins, grouped=grouped):
         more = widths | {name: least}
         if name == "deadline":
             more["took"] = _TOOK
@@ -67,7 +69,7 @@ def place(width: int, *, digits: int = 3, plugins: bool = True) -> tuple[PlacedC
     return tuple(_placed(widths, width))
 
 
-def _column_widths(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
+def _column_widths(digits: int, *, several: bool, grouped: bool) -> Iterator[tuple[str, int]]:
     """Yield columns with minimum widths in order of importance; repeated columns get wider."""
     yield "event", 12
     yield "subject", 12
@@ -78,14 +80,17 @@ def _column_widths(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
     yield "took", _TOOK
     yield "changed", 3
     if several:
-        yield "plugin", 2
+        yield "plugin", 5 if grouped else 2
     yield "took", 9
     # The columns above fit into 80 columns; those below need a wider screen.
-    yield "event", 20
+    # Operations have a sign before the name.
+    yield "event", 22 if grouped else 20
     yield "id", digits
     yield "changed", 14
     yield "subject", 24
-    yield "plugin", 13
+    if grouped:
+        yield "changed", 24
+    yield "plugin", 16 if grouped else 13
     yield "changed", 24
     yield "deadline", 5
     yield "subject", 30
@@ -109,6 +114,8 @@ def _placed(widths: Mapping[str, int], width: int) -> Iterator[PlacedColumn]:
 # -- cells ----------------------------------------------------------------------------------
 
 _ROOM_FOR_CHANGES = 24
+OF_OPERATIONS = ("took", "plugin")
+"""Columns whose values for an operation no single event has."""
 
 
 def cell(row: Row, placed: PlacedColumn) -> str:
@@ -134,6 +141,9 @@ def _forms(row: Row, placed: PlacedColumn) -> Iterator[str]:
             yield whole
         case "changed" if event.changed:
             yield from _changes(event, whole, placed.width)
+        case "plugin" if placed.width < ROOM_FOR_WORDS and row.events:
+            # The indices of the slowest plugin.
+            yield row.slowest.partition(" ")[2].removeprefix("↕ ").partition("-")[0]
         case "plugin" if placed.width < ROOM_FOR_WORDS:
             index, _, name = whole.partition("-")
             yield index if name and index.isdigit() else whole

@@ -19,7 +19,14 @@ from ..store.markers import Key
 from ..store.rows import Row, RowStyle
 from ..store.store import Store
 from ..store.view import View
-from ..widgets.messages import AddToFilter, GoToSameContainer, RowChosen, RowOpened, StatusText
+from ..widgets.messages import (
+    AddToFilter,
+    GoToSameContainer,
+    RowChosen,
+    RowOpened,
+    StatusText,
+    ToggleOperations,
+)
 from . import columns
 from .columns import place
 from .row_painter import GUTTER, PREFIX, EventHeader, RowPainter
@@ -71,16 +78,18 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         *,
         follows: bool,
         header: EventHeader,
+        grouped: bool = False,
         is_marked: Callable[[Row], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
         """Create the list. ``is_marked``: predicate for marked rows; see `refresh_marks`.
 
-        ``grows`` returns whether new events may still arrive.
+        ``grouped``: begin with a row for each operation. ``grows`` returns whether new events may
+        still arrive.
         """
         super().__init__()
         self.store = store
-        self.listing = ScrollState(store.all, follows=follows)
+        self.listing = ScrollState(store.operations if grouped else store.all, follows=follows)
         self.grows = grows
         self._header = header
         self._painter = RowPainter(self)
@@ -105,6 +114,14 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         return self.listing.selected_event
 
     @property
+    def selected_events(self) -> Sequence[int]:
+        """The event under the cursor, or all events of the operation; () if there is none."""
+        key = self.listing.selected
+        if key is None or not key.is_event:
+            return ()
+        return self.view.events_of(key.event) if key.is_event == 1 else (key.event,)
+
+    @property
     def selected_row(self) -> Row | None:
         """The row under the cursor; None if it has not been read or the view is empty."""
         key = self.listing.selected
@@ -122,13 +139,24 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     def show(self, view: View) -> None:
         """Show another view, at the selected row or the nearest one."""
-        self.listing.show(view)
+        if (view.groups is None) != (self.view.groups is None):
+            # Rows of operations and events have the same keys.
+            self._rows.clear()
+            selected = self.selected_event_id
+            self.listing.show(view)
+            if selected is not None and self.listing.state is not FollowState.FOLLOWING:
+                self.listing.go_to(view.position_of(selected))
+            self._place_columns()
+        else:
+            self.listing.show(view)
         self._moved()
 
     def grow(self, *, between: bool = False, events: bool = False) -> None:
         """Show the view's new rows; ``between``: markers, or with ``events`` all rows, may have
         changed.
         """
+        for number in self.view.groups.take_touched() if self.view.groups is not None else ():
+            self._rows.outdate_event(number)
         if between or events:
             self._rows.outdate(events=events)
             self._strips.clear()
@@ -268,7 +296,12 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     def _place_columns(self) -> None:
         width = self.scrollable_content_region.width - GUTTER
         several = len({session.plugin for session in self.store.sessions}) > 1
-        self._painter.placed = place(max(1, width), digits=max(3, self._widest_id), plugins=several)
+        self._painter.placed = place(
+            max(1, width),
+            digits=max(3, self._widest_id),
+            plugins=several,
+            grouped=self.view.groups is not None,
+        )
         self._strips.clear()
         names = [each.column.name for each in self._painter.placed]
         if self._painter.field not in names:
@@ -359,7 +392,11 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     def action_open(self) -> None:
         """Show the details of the row under the cursor."""
         row = self.selected_row
-        if row is not None:
+        if row is not None and row.events and row.event_id is not None:
+            self.view.toggle(row.event_id)
+            self._rows.outdate_event(row.event_id)
+            self._moved()
+        elif row is not None:
             self.post_message(RowOpened(row))
 
     def action_field_left(self) -> None:
@@ -390,11 +427,18 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         row = self.selected_row
         if row is None:
             return
-        found = columns.term(row.event, self._painter.field) if row.event is not None else ""
+        event, field = row.event, self._painter.field
+        if row.events and field in columns.OF_OPERATIONS:
+            event = None
+        found = columns.term(event, field) if event is not None else ""
         if found:
             self.post_message(AddToFilter(found, out=out))
         else:
             self.post_message(StatusText(columns.no_filter(row, self._painter.field), problem=True))
+
+    def action_toggle_operations(self) -> None:
+        """Switch between rows for operations and rows for events."""
+        self.post_message(ToggleOperations())
 
     def action_next_of_container(self) -> None:
         """Go to the next event of the same container."""

@@ -54,6 +54,17 @@ class RowCache:
         """Mark rows of gaps and sessions, or all rows, to be read again when needed."""
         self._stale.update(key for key in self._rows if events or not key.is_event)
 
+    def outdate_event(self, number: int) -> None:
+        """Mark the row of an event or operation to be read again when needed."""
+        key = Key.of_event(number)
+        if key in self._rows:
+            self._stale.add(key)
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        self._rows.clear()
+        self._stale.clear()
+
     def missing(self, view: View, first: int, last: int) -> tuple[int, int] | None:
         """Return start and length of the first rows to read between ``first`` and ``last``.
 

@@ -33,6 +33,7 @@ class Analysis:
         parts = [many(levels.count(each), each) for each in Level if each in levels]
         return ", ".join([*parts, *(["! not all analysed"] if self.problem else [])])
 
-    def titles(self, event: int | None) -> tuple[str, ...]:
-        """Return the titles of the findings that show an event among their first events."""
-        return tuple(one.title for one in self.findings if event in one.events)
+    def titles(self, *events: int | None) -> tuple[str, ...]:
+        """Return the titles of the findings that show one of these among their first events."""
+        shown = {*events}
+        return tuple(one.title for one in self.findings if not shown.isdisjoint(one.events))

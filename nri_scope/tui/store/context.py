@@ -42,6 +42,8 @@ class Context:
         self._marked = marked
         self.only_marked = False
         """Whether only marked events are shown."""
+        self.grouped = True
+        """Whether the list has one row for each operation, instead of each event."""
 
     @property
     def where_text(self) -> str:

@@ -77,10 +77,12 @@ class Growth:
     between: bool = False
     """Whether gaps or sessions were added or changed."""
     moved: bool = False
-    """Whether the walk found more about existing events, so that rows may have moved."""
+    """Whether more about existing events was found, so that rows may have moved."""
+    regrouped: bool = False
+    """Whether all operations are new, so that views of them must be created anew."""
 
     def __bool__(self) -> bool:
-        return bool(self.events) or self.removed or self.between or self.moved
+        return bool(self.events) or self.removed or self.between or self.moved or self.regrouped
 
 
 def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live: bool) -> Facts:
@@ -146,7 +148,7 @@ class EventDiscovery:
         self._log: Log | None = None
         self._walked = False
         self._damaged = False
-        self._last = 0
+        self.last = 0
         """Number of the last reported event; there may be later ones if ``_more``."""
         self._more = False
 
@@ -158,11 +160,11 @@ class EventDiscovery:
 
     def walk(self, recording: Recording) -> Iterator[NumberRuns | Damage | WalkEnded]:
         """Yield the numbers of all events in steps, or damage, and `WalkEnded`."""
-        for step in walk(recording, self._last):
+        for step in walk(recording, self.last):
             if isinstance(step, Damage):
                 self._damaged = True
             else:
-                self._last = step.runs[-1][1]
+                self.last = step.runs[-1][1]
             yield step
         self._walked = True
         yield WalkEnded()
@@ -185,21 +187,21 @@ class EventDiscovery:
         damage: Damage | None = None
         more = False
         if self._walked and not self._damaged:
-            steps = list(islice(walk(recording, self._last), _MAX_STEPS))
+            steps = list(islice(walk(recording, self.last), _MAX_STEPS))
             runs = [run for step in steps if isinstance(step, NumberRuns) for run in step.runs]
             damage = next((step for step in steps if isinstance(step, Damage)), None)
             more = len(steps) == _MAX_STEPS and damage is None
-        last = runs[-1][1] if runs else self._last
+        last = runs[-1][1] if runs else self.last
         until = last if self._walked else 0
         answers = tuple(_answer(recording, *question, until) for question in questions)
-        self._last, self._more = last, more
+        self.last, self._more = last, more
         self._damaged = self._damaged or damage is not None
         return RecordingNews(news.look, news.between, tuple(runs), damage, answers)
 
     @property
     def _until(self) -> int:
         """Number of the last event up to which queries can be answered."""
-        return self._last if self._walked else 0
+        return self.last if self._walked else 0
 
     def _look(self, recording: Recording) -> RecordingNews:
         seen = look(recording, self._tables)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows between events: gaps, starts and ends of sessions, damage."""
+"""Rows between events: gaps, starts and ends of sessions, damage; and parts of operations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Key(NamedTuple):
     event: int
     """The event's number; for other rows, the number of the following event."""
     is_event: int
-    """1 for an event, 0 for other rows."""
+    """1 for an event or operation, 2 for an event below its operation, 0 for other rows."""
     at_ns: int = 0
     number: int = 0
     """With ``at_ns``, orders rows before the same event."""
@@ -31,6 +31,11 @@ class Key(NamedTuple):
     def of_event(cls, event_id: int) -> Key:
         """Return the key of an event's row."""
         return cls(event_id, 1)
+
+    @classmethod
+    def of_connection(cls, event_id: int) -> Key:
+        """Return the key of the row of an event below its operation."""
+        return cls(event_id, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,15 @@ class DamageMarker:
         return cls(Key(event_id + 1, 0, _MAX_INT), words)
 
 
-RowMarker = GapMarker | SessionBegan | SessionEnded | DamageMarker
+@dataclass(frozen=True, slots=True)
+class ConnectionMarker:
+    """What one connection saw of an operation."""
+
+    key: Key
+    event: int
+
+
+RowMarker = ConnectionMarker | GapMarker | SessionBegan | SessionEnded | DamageMarker
 
 
 class MarkerPlaces:

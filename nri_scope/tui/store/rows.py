@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from nri_scope.events import Event, Gap, Problem, Session, Status
 from nri_scope.oci import label
@@ -13,7 +15,18 @@ from nri_scope.recording import display
 from nri_scope.recording.records import deadline_ms
 from nri_scope.text.escape import safe
 
-from .markers import DamageMarker, GapMarker, Key, RowMarker, SessionBegan, SessionEnded
+from .markers import (
+    ConnectionMarker,
+    DamageMarker,
+    GapMarker,
+    Key,
+    RowMarker,
+    SessionBegan,
+    SessionEnded,
+)
+
+if TYPE_CHECKING:
+    from nri_scope.differ.operations import Operation
 
 
 class RowKind(StrEnum):
@@ -93,6 +106,12 @@ class Row:
     gap: Gap | None = None
     session: Session | None = None
     marked: bool = False
+    events: tuple[Event, ...] = ()
+    """All events of an operation of several events; ``event`` is a summary of them."""
+    slowest: str = ""
+    """Time and name of the slowest plugin of that operation; "" if no time was observed."""
+    below: bool = False
+    """Whether the row is below that of its operation."""
 
     @property
     def event_id(self) -> int | None:
@@ -108,6 +127,8 @@ class Row:
         return self if marked == self.marked else replace(self, marked=marked)
 
 
+OPEN, CLOSED = "▾", "▸"
+"""Signs of operations, with and without rows for their events."""
 _WIDTH = 200
 """Maximum columns of a text; Kubernetes names have at most 253 characters."""
 _WORDS_WIDTH = 400
@@ -133,7 +154,31 @@ def event_row(event: Event, first_ns: int) -> Row:
     return Row(RowKind.EVENT, Key.of_event(event.id), cells, "", _style(event), event=event)
 
 
-def marker_row(one: RowMarker) -> Row:
+def operation_row(one: Operation, first_ns: int, *, is_open: bool) -> Row:
+    """Return the row of an operation of several events."""
+    row = event_row(one.summary(), first_ns)
+    slowest = _cut(one.slowest_words, 64)
+    names = {"event": f"{OPEN if is_open else CLOSED} {row.cell('event')}", "plugin": slowest}
+    return replace(row, cells=_with(row, names), events=one.events, slowest=slowest)
+
+
+def connection_row(event: Event, first_ns: int) -> Row:
+    """Return the row of what one connection saw of an operation, below the operation's row."""
+    row = event_row(event, first_ns)
+    names = {"event": f"  {row.cell('plugin')}", "subject": "", "plugin": ""}
+    if event.event == "ValidateContainerAdjustment":
+        names["event"] += " validates"
+    key = Key.of_connection(event.id)
+    return replace(row, key=key, cells=_with(row, names), below=True)
+
+
+def _with(row: Row, cells: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        cells.get(column.name, cell) for column, cell in zip(COLUMNS, row.cells, strict=True)
+    )
+
+
+def marker_row(one: GapMarker | SessionBegan | SessionEnded | DamageMarker) -> Row:
     """Return the row of a gap, a session or damage."""
     text = marker_text(one)
     match one:
@@ -166,6 +211,8 @@ def marker_text(one: RowMarker) -> str:
         case SessionEnded(session=session):
             why = f": {_words(session.end_reason)}" if session.end_reason else ""
             return f"session {session.id} ended{why}"
+        case ConnectionMarker():
+            return ""
         case DamageMarker(words=words):
             return f"the recording cannot be read from here on: {_words(words)}"
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import Container, Pod, Session
+from nri_scope.events import Container, Event, Pod, Session
 from nri_scope.filter import Filter
 from nri_scope.recording import event_search
 from nri_scope.recording.event_pages import (
@@ -31,10 +32,24 @@ from nri_scope.recording.reader import Recording
 
 from .analysis import Analysis
 from .discovery import EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
-from .markers import DamageMarker, Key
+from .markers import ConnectionMarker, DamageMarker
+from .operations import Operations
 from .reader_thread import ReaderThread
-from .rows import Row, damaged_row, event_row, gone_row, marker_row, marker_text
+from .rows import (
+    Row,
+    connection_row,
+    damaged_row,
+    event_row,
+    gone_row,
+    marker_row,
+    marker_text,
+    operation_row,
+)
 from .view import NumberList, NumberRanges, View, ViewEntry
+
+if TYPE_CHECKING:
+    # Imported late, because importing the differ takes long.
+    from nri_scope.differ.operations import Grouped, Grouper
 
 __all__ = ["Facts", "Growth", "Progress", "Store"]
 
@@ -44,6 +59,8 @@ Progress = Callable[[View, float], None]
 1)."""
 _AT_ONCE = 50_000
 """Maximum number of events to examine before the recording is shown; more are examined later."""
+_GROUPED_AT_ONCE_S = 0.1
+"""Maximum seconds to group events into operations before the recording is shown."""
 _MIN_EVENT_BYTES = 16
 """Minimum size of an event in a file."""
 
@@ -88,7 +105,15 @@ class Store:
         self._views: WeakKeyDictionary[View, NumberList] = WeakKeyDictionary()
         """The filtered views, with their numbers."""
         self.all = View(self._runs)
-        """The view without a filter."""
+        """The view of all events."""
+        self._operations = Operations(self._runs)
+        self.operations = View(self._operations, groups=self._operations)
+        """The view of all operations."""
+        self.grouping_failure = ""
+        """Why not all events could be grouped into operations; "" if they could."""
+        self._grouping: asyncio.Task[None] | None = None
+        self._grouper: Grouper | None = None
+        """Used by the thread of ``pages`` only; None until all events have been read."""
         self.facts: Facts
         """Facts as of the last `refresh`."""
         self._assume()
@@ -106,6 +131,8 @@ class Store:
             # Otherwise, the newest events are shown during the walk.
             if len(store._runs) <= _AT_ONCE:
                 await store._walking
+                if store._grouping is not None:
+                    await asyncio.wait([store._grouping], timeout=_GROUPED_AT_ONCE_S)
                 store._walk_found_events = False
         except BaseException:
             await pages.close()
@@ -115,7 +142,8 @@ class Store:
     async def close(self) -> None:
         """End the threads and close the file, cancelling unfinished work."""
         self._closed = True
-        own = {task for task in (self._walking, self._refreshing) if task is not None}
+        tasks = (self._walking, self._grouping, self._refreshing)
+        own = {task for task in tasks if task is not None}
         for task in own:
             task.cancel()
         await self._pages.close()
@@ -138,11 +166,16 @@ class Store:
         dropped for newer ones.
         """
         entries = view.entries(start, count)
-        first_ns = self._look.first_ns
         if not entries:
             return ()
-        rows = await self._pages.urgent(lambda recording: _rows(recording, entries, first_ns))
-        return rows or ()
+        page = _Page(
+            entries,
+            {one: view.events_of(one) for one in entries if isinstance(one, int)},
+            {one for one in entries if isinstance(one, int) and view.is_open(one)},
+            self._look.first_ns,
+            {session.id: session for session in self._look.sessions},
+        )
+        return await self._pages.urgent(page.read) or ()
 
     async def view(
         self,
@@ -150,19 +183,24 @@ class Store:
         on_progress: Progress | None = None,
         *,
         about: Pod | Container | None = None,
+        grouped: bool = False,
     ) -> View:
         """Return the view of rows that pass a filter, of one pod or container if ``about`` is set.
 
-        Returns after all events have been examined. Before that, ``on_progress`` receives the
-        growing view, which can already be shown. Every view contains the gaps before a match; only
-        the unfiltered view contains sessions.
+        ``grouped``: a row for each operation, of which at least one event passes. Returns after all
+        events have been examined. Before that, ``on_progress`` receives the growing view, which can
+        already be shown. Every view contains the gaps before a match; only the unfiltered view
+        contains sessions.
         """
         if where is None and about is None:
-            return self.all
+            return self.operations if grouped else self.all
+        while grouped and self._grouping is not None and not self._grouping.done():
+            await asyncio.wait([self._grouping])
         ids = NumberList()
         until = self._newest
         first = max(0, self._look.oldest - 1)
-        view = View(ids, where=where, about=about, looked_at=first)
+        groups = self._operations if grouped else None
+        view = View(ids, where=where, about=about, looked_at=first, groups=groups)
         view.stopped = self._stopped
         self._views[view] = ids
         question = Question(where, about)
@@ -210,15 +248,16 @@ class Store:
 
         def collect(step: event_search.SearchStep) -> None:
             if step.found is not None:
-                hits.append(Key.of_event(step.found))
+                hits.append(view.key_of(step.found))
             if on_progress is not None:
                 on_progress(step.share)
 
         numbers: Sequence[int] | None = None
         first, last = key.event, self._newest if forwards else max(1, self._look.oldest)
         if not view.is_everything:
-            span = (start, view.length) if forwards else (0, start + 1)
-            numbers = view.numbers_between(*span)
+            numbers = view.all_events(*((start, view.length) if forwards else (0, start + 1)))
+        elif not forwards and key.is_event == 1:
+            first = view.events_of(key.event)[-1]
         await self._pages.steps(steps, collect)
         if not hits:
             return None
@@ -276,7 +315,7 @@ class Store:
     async def _refresh(self) -> Growth:
         views = [view for view in self._views if view.complete and view.stopped is None]
         questions = [(Question(view.where, view.about), view.looked_at) for view in views]
-        news = await self._pages.soon(lambda recording: self._discovery.news(recording, questions))
+        news, grouped = await self._pages.soon(lambda recording: self._news(recording, questions))
         moved, self._walk_found_events = self._walk_found_events, False
         if news is None:
             return Growth(moved=moved)
@@ -287,15 +326,32 @@ class Store:
         moved_assumed = self._extend(news.runs)
         if news.damage is not None:
             self._stop(news.damage)
+        moved_groups = False
+        for each in grouped:
+            moved_groups |= self._operations.add(each)
         for view, found in zip(views, news.matches, strict=True):
             self._add(view, self._views[view], found)
-        self._settle_all(moved=removed or moved_assumed)
+        self._settle_all(moved=removed or moved_assumed, regrouped=moved_groups)
         return Growth(
+            regrouped=any(each.is_restart for each in grouped),
             events=max(0, len(self._runs) - before),
             removed=removed,
             between=between != self._between,
             moved=moved or (not removed and self.all.revision != revision),
         )
+
+    def _news(
+        self, recording: Recording, questions: Sequence[tuple[Question, int]]
+    ) -> tuple[RecordingNews | None, list[Grouped]]:
+        news = self._discovery.news(recording, questions)
+        is_first_over = self._grouping is not None and self._grouping.done()
+        if news is None or self._grouper is None or not is_first_over or self.grouping_failure:
+            return news, []
+        try:
+            return news, list(self._grouper.steps(recording, self._discovery.last))
+        except RecordingError as error:
+            self.grouping_failure = error.problem
+            return news, []
 
     # -- results of the thread -----------------------------------------------------------
 
@@ -322,7 +378,25 @@ class Store:
             case WalkEnded():
                 moved = self._runs.settle()
                 self._walked = self.all.complete = True
+                self._grouping = asyncio.create_task(self._group())
         self._settle_all(moved=moved)
+
+    async def _group(self) -> None:
+        """Group all events into operations, or report why that is impossible."""
+        from nri_scope.differ.operations import Grouper
+
+        self._grouper = grouper = Grouper()
+        try:
+            until = self._runs.last
+            await self._pages.steps(lambda one: grouper.steps(one, until), self._group_on)
+        except RecordingError as error:
+            self.grouping_failure = error.problem
+        self.operations.complete = True
+        self._walk_found_events = True
+
+    def _group_on(self, found: Grouped) -> None:
+        self._walk_found_events = True
+        self._settle_all(regrouped=self._operations.add(found))
 
     def _extend(self, runs: Sequence[tuple[int, int]]) -> bool:
         moved = False
@@ -337,6 +411,7 @@ class Store:
         if oldest <= self._look.oldest:
             return False
         removed = self._runs.trim(oldest)
+        self._operations.trim(oldest)
         for view, ids in self._views.items():
             if ids.trim(oldest):
                 view.settle(self._between, moved=True)
@@ -345,22 +420,39 @@ class Store:
     def _stop(self, damage: Damage) -> None:
         self._stopped = DamageMarker.behind(damage.after, damage.words)
         self._runs.settle()
-        for view in (self.all, *self._views):
+        for view in (self.all, self.operations, *self._views):
             view.stopped = view.stopped or self._stopped
 
     def _add(self, view: View, ids: NumberList, found: Matches | Damage) -> None:
+        moved = False
         if isinstance(found, Damage):
             view.stopped = DamageMarker.behind(found.after, found.words)
             view.looked_at = found.after
         else:
-            ids.extend(found.numbers)
+            if view.groups is None:
+                ids.extend(found.numbers)
+            else:
+                for number in dict.fromkeys(map(view.groups.first_of, found.numbers)):
+                    moved |= ids.add(number)
             view.looked_at = max(view.looked_at, found.looked_at)
-        view.settle(self._between)
+        view.settle(self._between, moved=moved)
 
-    def _settle_all(self, *, moved: bool = False) -> None:
-        """Update all views and facts; ``moved``: rows of the unfiltered view have moved."""
-        self.all.looked_at = self._newest
-        self.all.settle(self._between, moved=moved)
+    @property
+    def grouped(self) -> float:
+        """Share of the events that were grouped into operations, 0 to 1."""
+        if self.operations.complete:
+            return 1.0
+        oldest = self._look.oldest
+        return max(0, self._operations.newest - oldest) / max(1, self._newest - oldest)
+
+    def _settle_all(self, *, moved: bool = False, regrouped: bool = False) -> None:
+        """Update all views and facts.
+
+        ``moved``, ``regrouped``: rows of the view of all events, or operations, have moved.
+        """
+        for each, has_moved in ((self.all, moved), (self.operations, moved or regrouped)):
+            each.looked_at = self._newest
+            each.settle(self._between, moved=has_moved)
         for view in self._views:
             view.settle(self._between)
         damage = self._stopped.words if self._stopped is not None else ""
@@ -373,18 +465,46 @@ def _attach(recording: Recording, *, path: Path) -> None:
     recording.attach(path)
 
 
-def _rows(recording: Recording, entries: Sequence[ViewEntry], first_ns: int) -> list[Row]:
-    events = events_of(recording, [entry for entry in entries if isinstance(entry, int)])
-    rows: list[Row] = []
-    for entry in entries:
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Rows to be read."""
+
+    entries: Sequence[ViewEntry]
+    events: Mapping[int, Sequence[int]]
+    """The events of each operation among the entries, and of each single event."""
+    open: set[int]
+    """The operations whose events have rows of their own."""
+    first_ns: int
+    sessions: Mapping[int, Session]
+
+    def read(self, recording: Recording) -> list[Row]:
+        """Read them. Raises RecordingError."""
+        numbers = sorted(
+            {number for group in self.events.values() for number in group}
+            | {one.event for one in self.entries if isinstance(one, ConnectionMarker)}
+        )
+        found = events_of(recording, numbers)
+        return [self._row(entry, found) for entry in self.entries]
+
+    def _row(self, entry: ViewEntry, found: Mapping[int, Event | RecordingError]) -> Row:
+        if isinstance(entry, ConnectionMarker):
+            event = found.get(entry.event)
+            if isinstance(event, Event):
+                return connection_row(event, self.first_ns)
+            return replace(self._unread(entry.event, event), key=entry.key)
         if not isinstance(entry, int):
-            rows.append(marker_row(entry))
-            continue
-        found = events.get(entry)
-        if found is None:
-            rows.append(gone_row(entry))
-        elif isinstance(found, RecordingError):
-            rows.append(damaged_row(entry, found.problem))
-        else:
-            rows.append(event_row(found, first_ns))
-    return rows
+            return marker_row(entry)
+        event = found.get(entry)
+        if not isinstance(event, Event):
+            return self._unread(entry, event)
+        numbers = self.events[entry]
+        if len(numbers) == 1:
+            return event_row(event, self.first_ns)
+        from nri_scope.differ.operations import Operation
+
+        events = [one for number in numbers if isinstance(one := found.get(number), Event)]
+        operation = Operation.of(events, self.sessions)
+        return operation_row(operation, self.first_ns, is_open=entry in self.open)
+
+    def _unread(self, number: int, error: RecordingError | None) -> Row:
+        return gone_row(number) if error is None else damaged_row(number, error.problem)

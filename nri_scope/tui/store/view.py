@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from nri_scope.events import Container, Pod
 from nri_scope.filter import Filter
 
-from .markers import DamageMarker, GapMarker, Key, RowMarker
+from .markers import ConnectionMarker, DamageMarker, GapMarker, Key, RowMarker
 
 
 class NumberList:
@@ -49,6 +50,14 @@ class NumberList:
         del self.array[:gone]
         return gone > 0
 
+    def add(self, number: int) -> bool:
+        """Add a number, unless it is there; return whether others have moved."""
+        at = self.rank(number)
+        if self.array[at : at + 1] == array("q", (number,)):
+            return False
+        self.array.insert(at, number)
+        return at + 1 < len(self.array)
+
     def extend(self, numbers: array[int]) -> None:
         """Add numbers, all larger than the existing ones."""
         self.array.extend(numbers)
@@ -67,20 +76,21 @@ class NumberRanges:
         """Position of each first number, counting trimmed numbers, too."""
         self._count = 0
         """Count of known numbers, including trimmed ones."""
-        self._trimmed = 0
+        self.trimmed = 0
+        """Count of trimmed numbers that have a position."""
         self._assumed = 0
         """Count of numbers assumed to follow ``last``."""
         self.last = oldest - 1
         """The largest known number."""
 
     def __len__(self) -> int:
-        return self._count - self._trimmed + self._assumed
+        return self._count - self.trimmed + self._assumed
 
     def at(self, position: int) -> int:
         """Return the number at a position. Raises IndexError."""
         if not 0 <= position < len(self):
             raise IndexError(position)
-        place = position + self._trimmed
+        place = position + self.trimmed
         if place >= self._count:
             return self.last + 1 + place - self._count
         run = bisect_right(self._starts, place) - 1
@@ -93,13 +103,13 @@ class NumberRanges:
     def rank(self, number: int) -> int:
         """Return the number of smaller numbers."""
         if number > self.last:
-            return self._count - self._trimmed + min(number - self.last - 1, self._assumed)
+            return self._count - self.trimmed + min(number - self.last - 1, self._assumed)
         run = bisect_right(self._firsts, number) - 1
         if run < 0:
             return 0
         end = self._starts[run + 1] if run + 1 < len(self._starts) else self._count
         place = min(self._starts[run] + number - self._firsts[run], end)
-        return max(0, place - self._trimmed)
+        return max(0, place - self.trimmed)
 
     def trim(self, oldest: int) -> bool:
         """Drop numbers below ``oldest``; return whether there were any."""
@@ -107,12 +117,12 @@ class NumberRanges:
         if oldest > self.last:
             newest = self.last + self._assumed
             del self._firsts[:], self._starts[:]
-            self._count = self._trimmed = 0
+            self._count = self.trimmed = 0
             self.last = oldest - 1
             self.assume(newest)
         elif gone:
-            self._trimmed += gone
-            first = bisect_right(self._starts, self._trimmed) - 1
+            self.trimmed += gone
+            first = bisect_right(self._starts, self.trimmed) - 1
             del self._firsts[:first], self._starts[:first]
         return gone > 0
 
@@ -143,12 +153,51 @@ class NumberRanges:
         return moved
 
 
-Numbers = NumberList | NumberRanges
-"""Ascending event numbers."""
+class Numbers(Protocol):
+    """Ascending event numbers by position."""
+
+    def __len__(self) -> int: ...
+
+    def at(self, position: int) -> int:
+        """Return the number at a position. Raises IndexError."""
+        ...
+
+    def slice(self, start: int, stop: int) -> Sequence[int]:
+        """Return the numbers at ``start`` to ``stop`` (exclusive); fewer if there are fewer."""
+        ...
+
+    def rank(self, number: int) -> int:
+        """Return the number of smaller numbers."""
+        ...
+
+
+class Groups(Protocol):
+    """The operations that events belong to."""
+
+    @property
+    def has_several(self) -> bool:
+        """Whether any operation has several events."""
+        ...
+
+    def first_of(self, number: int) -> int:
+        """Return the first event of the operation of an event."""
+        ...
+
+    def events_of(self, first: int) -> list[int]:
+        """Return the events of an operation, ascending."""
+        ...
+
+    def everything(self) -> Sequence[int]:
+        """Return all events, ascending."""
+        ...
+
+    def take_touched(self) -> set[int]:
+        """Return the operations to which events were added since the last call."""
+        ...
 
 
 ViewEntry = int | RowMarker
-"""Content of a row: an event's number, or a marker."""
+"""Content of a row: the number of an event, or of an operation's first event, or a marker."""
 
 
 class View:
@@ -161,8 +210,12 @@ class View:
         where: Filter | None = None,
         about: Pod | Container | None = None,
         looked_at: int = 0,
+        groups: Groups | None = None,
     ) -> None:
-        """Create the view. ``looked_at``: event up to which ``numbers`` is complete."""
+        """Create the view. ``looked_at``: event up to which ``numbers`` is complete. ``groups``:
+        each number stands for an operation.
+        """
+        self.groups = groups
         self.where = where
         self.about = about
         self.length = 0
@@ -183,13 +236,20 @@ class View:
         """Positions of the markers."""
         self._all_markers: tuple[RowMarker, ...] = ()
         """The markers passed to the last `settle`."""
+        self._open: set[int] = set()
+        """Operations whose events have rows of their own."""
         self._first_movable = Key(0, 0)
         """Rows with smaller keys do not move when numbers are added."""
 
     @property
     def events(self) -> int:
-        """Number of events among the rows."""
+        """Number of events, or operations, among the rows."""
         return len(self._numbers)
+
+    @property
+    def noun(self) -> str:
+        """What a row shows: event or operation; event if no operation has several."""
+        return "event" if self.groups is None or not self.groups.has_several else "operation"
 
     @property
     def is_everything(self) -> bool:
@@ -205,22 +265,50 @@ class View:
 
     def before(self, key: Key) -> int:
         """Return the number of rows before ``key``: the position of its row, or of the next row."""
-        return self._numbers.rank(key.event) + bisect_left(self._keys, key)
+        return self._numbers.rank(key.event + (key.is_event > 1)) + bisect_left(self._keys, key)
 
     def through(self, key: Key) -> int:
         """Return the number of rows up to and including ``key``."""
-        return self._numbers.rank(key.event + key.is_event) + bisect_right(self._keys, key)
+        return self._numbers.rank(key.event + (key.is_event > 0)) + bisect_right(self._keys, key)
+
+    def key_of(self, event_id: int) -> Key:
+        """Return the key of the row that shows an event, or would show it."""
+        first = self.number_of(event_id)
+        is_open = first in self._open and first != event_id
+        return Key.of_connection(event_id) if is_open else Key.of_event(first)
 
     def position_of(self, event_id: int) -> int:
         """Return the position of an event, or of the next row if the view does not have it.
 
         The result is at most ``length - 1``; 0 in an empty view.
         """
-        return max(0, min(self.before(Key.of_event(event_id)), self.length - 1))
+        return max(0, min(self.before(self.key_of(event_id)), self.length - 1))
 
     def shows(self, event_id: int) -> bool:
-        """Return whether the event is in the view."""
-        return self._numbers.rank(event_id + 1) > self._numbers.rank(event_id)
+        """Return whether the event is in the view, possibly as part of an operation."""
+        number = self.number_of(event_id)
+        return self._numbers.rank(number + 1) > self._numbers.rank(number)
+
+    def number_of(self, event_id: int) -> int:
+        """Return the number of an event's row: its own, or that of its operation."""
+        return event_id if self.groups is None else self.groups.first_of(event_id)
+
+    def events_of(self, number: int) -> Sequence[int]:
+        """Return the events that a row shows: one, or those of an operation."""
+        return (number,) if self.groups is None else self.groups.events_of(number)
+
+    def is_open(self, number: int) -> bool:
+        """Return whether the events of an operation have rows of their own."""
+        return number in self._open
+
+    def all_events(self, start: int = 0, stop: int | None = None) -> Sequence[int]:
+        """Return all events in rows ``start`` to ``stop`` (exclusive), ascending."""
+        numbers = self.numbers_between(start, self.length if stop is None else stop)
+        if self.groups is None:
+            return numbers
+        if self.is_everything and len(numbers) == self.events:
+            return self.groups.everything()
+        return sorted(event for number in numbers for event in self.groups.events_of(number))
 
     def entry(self, position: int) -> ViewEntry:
         """Return the content of a row. Raises IndexError."""
@@ -253,7 +341,9 @@ class View:
         are unchanged. ``moved``: the positions of some numbers have changed.
         """
         kept, rest = 0, between
-        if between is self._all_markers and self.stopped is None and not moved:
+        if self._open:
+            rest = tuple(sorted((*between, *self._connections()), key=_key_of))
+        elif between is self._all_markers and self.stopped is None and not moved:
             # Only markers after the previous last event can have changed. The cost of growth
             # depends on the new data only, even in a recording with many reconnects.
             kept = bisect_left(self._keys, self._first_movable)
@@ -262,7 +352,10 @@ class View:
         if self.stopped is not None:
             shown = [*(one for one in shown if one.key < self.stopped.key), self.stopped]
         keys = [one.key for one in shown]
-        places = [self._numbers.rank(key.event) + at for at, key in enumerate(keys, kept)]
+        places = [
+            self._numbers.rank(key.event + (key.is_event > 1)) + at
+            for at, key in enumerate(keys, kept)
+        ]
         known = len(self._keys) - kept
         moved = (
             moved
@@ -279,7 +372,20 @@ class View:
         if moved:
             self.revision += 1
 
+    def toggle(self, number: int) -> None:
+        """Give the events of an operation rows of their own, or remove these rows."""
+        self._open ^= {number}
+        self.settle(self._all_markers, moved=True)
+
+    def _connections(self) -> Iterator[ConnectionMarker]:
+        """Yield the rows of the events of open operations."""
+        for number in self._open:
+            for event in self.events_of(number) if self.shows(number) else ():
+                yield ConnectionMarker(Key.of_connection(event), event)
+
     def _is_shown(self, one: RowMarker) -> bool:
+        if isinstance(one, ConnectionMarker):
+            return True
         if one.key.event > self.looked_at + 1:
             return False
         if self.is_everything:

@@ -63,6 +63,10 @@ class AddToFilter(Message):
     out: bool
 
 
+class ToggleOperations(Message):
+    """Switch between rows for operations and rows for events."""
+
+
 @dataclass
 class GoToSameContainer(Message):
     """A request to go to the next or previous event of the selected event's container."""

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Positions of operations equal those of a plain list."""
+
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_scope.differ.operations import Grouped
+from nri_scope.tui.store.markers import Key
+from nri_scope.tui.store.operations import Operations
+from nri_scope.tui.store.view import NumberRanges, View
+
+_SIZES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=12)
+"""Number of events of each operation, and of the missing numbers after it."""
+
+
+def _groups(sizes: list[tuple[int, int]]) -> list[list[int]]:
+    groups: list[list[int]] = []
+    number = 1
+    for size, hole in sizes:
+        groups.append(list(range(number, number + size)))
+        number += size + hole
+    return groups
+
+
+def _made(groups: list[list[int]], *, upto: int | None = None) -> tuple[NumberRanges, Operations]:
+    every = NumberRanges()
+    for group in groups:
+        every.extend(group[0], group[-1])
+    operations = Operations(every)
+    for group in groups[:upto]:
+        rest = array("q", group[1:])
+        operations.add(Grouped(rest, array("q", [group[0]] * len(rest)), group[-1]))
+    return every, operations
+
+
+def _check(operations: Operations, groups: list[list[int]]) -> None:
+    firsts = [group[0] for group in groups]
+    assert len(operations) == len(firsts)
+    assert list(operations.slice(0, len(firsts))) == firsts
+    for number in range(70):
+        assert operations.rank(number) == sum(first < number for first in firsts)
+    for group in groups:
+        assert operations.events_of(group[0]) == group
+        assert {operations.first_of(number) for number in group} == {group[0]}
+
+
+@given(_SIZES, st.integers(0, 12))
+def test_events_that_were_not_grouped_are_operations_of_their_own(
+    sizes: list[tuple[int, int]], upto: int
+) -> None:
+    groups = _groups(sizes)
+    _, operations = _made(groups, upto=upto)
+    rest = [[number] for group in groups[upto:] for number in group]
+    _check(operations, [*groups[:upto], *rest])
+
+
+@given(_SIZES, st.integers(1, 40), _SIZES)
+def test_the_oldest_events_may_be_removed(
+    sizes: list[tuple[int, int]], oldest: int, later: list[tuple[int, int]]
+) -> None:
+    groups = _groups(sizes)
+    every, operations = _made(groups)
+    newest = groups[-1][-1]
+    oldest = min(oldest, newest)
+    every.trim(oldest)
+    operations.trim(oldest)
+    groups = [kept for group in groups if (kept := [one for one in group if one >= oldest])]
+    _check(operations, groups)
+    for more in _groups(later):
+        more = [number + newest for number in more]
+        every.extend(more[0], more[-1])
+        rest = array("q", more[1:])
+        operations.add(Grouped(rest, array("q", [more[0]] * len(rest)), more[-1]))
+        groups.append(more)
+    assert list(operations.slice(0, 99)) == [group[0] for group in groups]
+
+
+@given(_SIZES, st.sets(st.integers(0, 11)))
+def test_an_open_operation_has_a_row_for_each_event(
+    sizes: list[tuple[int, int]], opened: set[int]
+) -> None:
+    groups = _groups(sizes)
+    _, operations = _made(groups)
+    view = View(operations, groups=operations, looked_at=1_000)
+    view.settle(())
+    expected: list[Key] = []
+    for at, group in enumerate(groups):
+        expected.append(Key.of_event(group[0]))
+        if at in opened:
+            view.toggle(group[0])
+            expected += map(Key.of_connection, group)
+    assert [view.key_at(position) for position in range(view.length)] == expected
+    for position, key in enumerate(expected):
+        assert (view.before(key), view.through(key)) == (position, position + 1)
+    for at, group in enumerate(groups):
+        for number in group:
+            assert view.shows(number)
+            is_below = at in opened and number != group[0]
+            key = Key.of_connection(number) if is_below else Key.of_event(group[0])
+            assert view.position_of(number) == expected.index(key)
+    assert list(view.all_events()) == [number for group in groups for number in group]
+    for at in opened & set(range(len(groups))):
+        view.toggle(groups[at][0])
+    assert view.length == len(groups)

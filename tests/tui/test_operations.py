@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list with a row for each operation."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from nri_scope.recorder.writer import Recorder
+from tests.recording.recordings import a_start, captured
+
+from .screen import Shown, showing
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+CONFLICT = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+TAPPED = RECORDINGS / "containerd-2.4.nriscope.zip"
+SINGLE = RECORDINGS / "containerd-2.1.nriscope.db"
+WIDE = (150, 40)
+
+
+def event_rows(screen: Shown) -> list[int]:
+    """Return the numbers of the events that have rows, in order."""
+    view = screen.app.views.events.view
+    keys = [view.key_at(position) for position in range(view.length)]
+    return [key.event for key in keys if key.is_event]
+
+
+async def test_a_row_shows_result_changes_time_and_slowest_plugin_of_an_operation() -> None:
+    async with showing(CONFLICT, WIDE, surveyed=True) as screen:
+        await screen.shows("1 problem")
+        await screen.press("}")
+        await screen.until(lambda: "failed" in screen.line(">  29"))
+        row = screen.line(">  29")
+        assert "▸ CreateContainer" in row
+        assert "2 more" in row
+        assert "1.16ms ↕ 01–29" in row
+        assert "1.36ms" in row
+
+
+async def test_enter_shows_what_each_connection_saw() -> None:
+    async with showing(CONFLICT, WIDE, surveyed=True) as screen:
+        await screen.go_to(13)
+        rows = screen.app.views.events.view.length
+        await screen.press("enter")
+        await screen.shows("▾ CreateContainer", "  00-nri-scope", "  99-nri-scope")
+        assert screen.app.views.events.view.length == rows + 4
+        await screen.press("down", "down")
+        await screen.until(lambda: screen.selected == 14)
+        await screen.press("enter")
+        await screen.shows("#14 CreateContainer shop/web/sidecar", "30-nri-scope  (probe)")
+        await screen.press("tab")
+        await screen.go_to(13)
+        await screen.press("enter")
+        await screen.hides("▾")
+        assert screen.app.views.events.view.length == rows
+
+
+async def test_a_key_switches_between_operations_and_events() -> None:
+    async with showing(CONFLICT, WIDE) as screen:
+        operations = event_rows(screen)
+        await screen.go_to(29)
+        await screen.press("v")
+        await screen.shows("one row for each event")
+        assert event_rows(screen) == list(range(1, 66))
+        assert screen.selected == 29
+        await screen.press("down", "v")
+        await screen.shows("one row for each operation")
+        assert event_rows(screen) == operations
+        assert len(operations) == 24
+        assert screen.selected == 29
+
+
+async def test_a_filter_shows_the_operations_of_the_matching_events() -> None:
+    async with showing(CONFLICT, WIDE) as screen:
+        await screen.press("f")
+        await screen.type("plugin:99-nri-scope event:StopContainer")
+        await screen.press("enter")
+        await screen.shows("3 matches")
+        assert event_rows(screen) == [31, 41, 50]
+        await screen.press("v")
+        await screen.until(lambda: event_rows(screen) == [34, 44, 53])
+
+
+async def test_a_search_finds_every_event_of_an_operation() -> None:
+    async with showing(TAPPED, WIDE) as screen:
+        await screen.press("v")
+        await screen.until(lambda: len(event_rows(screen)) == 128)
+        await screen.press("/")
+        await screen.type("ValidateContainer")
+        await screen.press("enter")
+        await screen.until(lambda: screen.selected == 22)
+        await screen.press("home", "v")
+        await screen.until(lambda: len(event_rows(screen)) < 128)
+        await screen.press("n")
+        await screen.until(lambda: screen.selected == 17)
+        await screen.press("n")
+        await screen.until(lambda: screen.selected == 35)
+        await screen.press("N")
+        await screen.until(lambda: screen.selected == 17)
+
+
+async def test_a_mark_on_any_event_marks_the_operation(tmp_path: Path) -> None:
+    async with showing(Path(shutil.copy(CONFLICT, tmp_path)), WIDE) as screen:
+        await screen.press("v")
+        await screen.go_to(15)
+        await screen.press("m", "v")
+        await screen.until(lambda: screen.line("▸ CreateContainer").startswith(">* 13"))
+        await screen.press("m")
+        await screen.shows("event 15 is no longer marked")
+        await screen.press("m")
+        await screen.shows("event 13 is marked")
+        await screen.press("*")
+        await screen.until(lambda: event_rows(screen) == [13])
+
+
+async def test_a_comparison_is_of_the_containers_as_the_last_connection_saw_them(
+    tmp_path: Path,
+) -> None:
+    async with showing(Path(shutil.copy(TAPPED, tmp_path)), WIDE) as screen:
+        await screen.go_to(17)
+        await screen.press("m")
+        await screen.shows("event 17 is marked")
+        await screen.go_to(35)
+        await screen.press("d")
+        await screen.shows("#21 CreateContainer shop/web/app", "#39 CreateContainer shop/web/sid")
+
+
+async def test_copied_yaml_has_all_events_of_the_operation() -> None:
+    async with showing(CONFLICT, WIDE) as screen:
+        await screen.go_to(13)
+        await screen.press("y")
+        await screen.shows("copied 4 events of an operation")
+
+
+async def test_a_recording_of_one_connection_has_a_row_for_each_event() -> None:
+    async with showing(SINGLE, WIDE) as screen:
+        assert event_rows(screen) == list(range(1, 33))
+        assert "▸" not in screen.text()
+
+
+async def test_a_growing_recording_shows_new_operations_with_all_their_events(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "r.nriscope.db"
+    recorder = Recorder.open(path)
+    found = list(captured())
+    begun = {plugin: recorder.begin_session(a_start(plugin)) for plugin in sorted(dict(found))}
+    calls = [(begun[plugin], call) for plugin, call in found]
+    half = len(calls) // 2 + 1
+    for session, call in calls[:half]:
+        recorder.capture(session, call)
+    async with showing(path, WIDE) as screen:
+        await screen.until(lambda: screen.app.store.facts.events == half)
+        for session, call in calls[half:]:
+            recorder.capture(session, call)
+        await screen.until(lambda: screen.app.store.facts.events == len(calls))
+        grown = event_rows(screen)
+        await screen.press("G")
+        await screen.shows("▸ RemovePodSandbox")
+    recorder.close()
+    async with showing(path, WIDE) as screen:
+        assert event_rows(screen) == grown
+        assert len(grown) < len(calls) / 2
