@@ -12,19 +12,22 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nri_scope.cli import demo, demo_playback
+from nri_scope.cli import demo, demo_playback, new_plugin
 from nri_scope.cli.main import run
 from nri_scope.errors import UsageError
 from nri_scope.events import Session
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import tapped
 from tests.tui.terminal import needs_tmux, terminal
+
+ROOT = Path(__file__).parents[2]
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -232,6 +235,13 @@ def test_recording_is_found_in_a_package_and_in_a_checkout(
         folder.mkdir(parents=True)
         (folder / demo.RECORDING).write_bytes(b"")
         assert demo.bundled_path() == folder / demo.RECORDING
+
+
+@pytest.mark.parametrize("name", [demo.RECORDING, new_plugin.RECORDING])
+def test_recording_is_part_of_the_wheel(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"/recordings/{name}" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
+    assert demo.bundled_path(name) == ROOT / "recordings" / name
 
 
 # -- details --------------------------------------------------------------------------------------
