@@ -51,12 +51,12 @@ async def draw(screen: Screen, theme: str) -> str:
     """Return a screenshot as SVG."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
-        if screen is FIRST:
+        if is_first := screen is FIRST:
             shutil.copy(DEMO, path)
         else:
             record_capture(CAPTURE, path, ended=False)
-        async with showing(path, size=screen.size, theme=theme) as shown:
-            await shown.shows("88 events" if screen is FIRST else "116 events", "1 of ")
+        async with showing(path, size=screen.size, theme=theme, surveyed=is_first) as shown:
+            await shown.shows("3 problems" if is_first else "116 events", "1 of ")
             for key in screen.keys:
                 if isinstance(key, Shows):
                     await shown.shows(key)
