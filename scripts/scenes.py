@@ -143,8 +143,6 @@ async def plugin_chain(containerd: Containerd, file: Path) -> None:
         app = await driver.create(web, "app", env=ENVIRONMENT | {"FOO": "bar"})
         await driver.start(app)
         sidecar = await driver.run(web, "sidecar")
-        # See `demo_plugins.BatchEnv`.
-        await asyncio.sleep(demo_plugins.LOOKUP_S)
         await driver.update(app, Resources(cpu_shares=256, memory_limit=64 << 20))
         batch = await driver.run_pod("jobs", "batch")
         try:

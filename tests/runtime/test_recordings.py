@@ -45,7 +45,7 @@ def test_the_demo_has_owners_a_late_reply_and_a_conflict() -> None:
         sessions = recording.sessions()
     assert [session.plugin for session in sessions] == list(demo_plugins.PLUGINS)
     assert {session.role for session in sessions} == {Role.TAP}
-    # A tap decodes each connection with a delay: the order of events is that of their times.
+    # The plugins were called one after the other, so the order of events is that of their times.
     assert [event.at_ns for event in events] == sorted(event.at_ns for event in events)
     assert str(app.owner_of("/process/env/FOO")[0]) == "30-env-injector"
     (late,) = [event for event in events if event.status == "timeout"]
