@@ -23,6 +23,9 @@ venv: $(STAMP) ## create .venv with the locked development dependencies
 
 $(VENV)/bin/python: $(STAMP)
 
+# Progress bars, on a terminal only.
+QUIET := $(shell test -t 2 || echo --quiet)
+
 # uv takes a third of pip's time; pip is the fallback where only pip's package index is configured.
 $(STAMP): $(LOCK) pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 or later as python3 (or run make PYTHON=/path/to/python)" >&2; exit 1; }
@@ -30,10 +33,13 @@ $(STAMP): $(LOCK) pyproject.toml
 	|| { echo "make: $(PYTHON) cannot make virtual environments; install its venv package: apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@sed -n '/^uv==/,/[^\\]$$/p' $(LOCK) >$(VENV)/uv.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
-	$(BIN)/uv pip install --quiet --system-certs --compile-bytecode --python $(BIN)/python --require-hashes -r $(LOCK) \
-	|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "installing uv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
+	@echo "installing the packages of $(LOCK)"
+	@$(BIN)/uv pip install $(QUIET) --system-certs --compile-bytecode --python $(BIN)/python --require-hashes -r $(LOCK) \
+	|| $(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --require-hashes -r $(LOCK)
+	@echo "installing nri-scope"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 # ------------------------------------------------------------------ the product

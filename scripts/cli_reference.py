@@ -28,6 +28,11 @@ def render() -> str:
     """Return the whole page."""
     parts = [INTRODUCTION]
     root = click.Context(cli, info_name="nri-scope")
+    rows = ["| command | purpose |", "|---|---|"]
+    for name in COMMANDS:
+        if (command := cli.get_command(root, name)) is not None:
+            rows.append(f"| [`{name}`](#{name}) | {command.get_short_help_str(limit=200)} |")
+    parts.append("\n".join(rows) + "\n")
     for name in COMMANDS:
         command = cli.get_command(root, name)
         if command is None:

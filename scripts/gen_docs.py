@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generate pages of docs/ from commands, schema and key bindings, and share/ from the commands.
 
+Also write the present output of the README's commands into README.md.
+
 ``--check`` writes nothing, and fails if a file is out of date.
 """
 
@@ -15,6 +17,7 @@ from scripts import (
     cli_reference,
     completions,
     man_pages,
+    readme_page,
     recording_format,
     redaction_page,
     tui_page,
@@ -28,6 +31,7 @@ SHARE = ROOT / "share"
 def render() -> dict[Path, str]:
     """Return the text of every generated file by its path."""
     files = {
+        readme_page.PATH: readme_page.render(),
         ROOT / "docs/cli.md": cli_reference.render(),
         ROOT / "docs/recording-format.md": recording_format.render(),
         ROOT / "docs/redaction.md": redaction_page.render(),

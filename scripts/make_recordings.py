@@ -3,8 +3,9 @@
 
 As root on Debian, with ``runc`` and ``busybox-static`` installed::
 
-    .venv/bin/python -m scripts.make_recordings            # every available containerd
+    .venv/bin/python -m scripts.make_recordings            # all, of every available containerd
     .venv/bin/python -m scripts.make_recordings 1.7
+    .venv/bin/python -m scripts.make_recordings demo       # the recording that `demo` plays
 
 Uses the containerd and the workload of the runtime tests.
 """
@@ -19,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from scripts.scenes import plugin_chain
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.packages import (
@@ -36,6 +38,8 @@ FOLDER = Path(__file__).parent.parent / "recordings"
 
 SIZE_MAX = 200_000
 """Bytes. Recordings are part of every clone and every source distribution."""
+
+DEMO, DEMO_SERIES = "demo", "2.1"
 
 HOST_NAME = "node-1"
 """Appears in recordings: containers on the host's network have it in their environment."""
@@ -57,26 +61,35 @@ async def make(binaries: Binaries, file: Path) -> None:
     print(f"{file.name}: {containerd.cri.runtime.version}, {len(record.events)} events")
 
 
+async def make_demo(binaries: Binaries, file: Path) -> None:
+    """Record a chain of six tapped plugins."""
+    async with running(binaries, registration="5s") as containerd:
+        await plugin_chain(containerd, file)
+        print(f"{file.name}: {containerd.cri.runtime.version}")
+
+
 def main() -> int:
     """Make the selected recordings; return the exit status."""
     parser = argparse.ArgumentParser(description="Record a real containerd at work.")
-    help_text = f"containerd series: {', '.join(SUITES)}; default: all"
-    parser.add_argument("series", nargs="*", metavar="SERIES", help=help_text)
-    chosen: list[str] = parser.parse_args().series or list(SUITES)
-    if unknown := sorted(set(chosen) - set(SUITES)):
-        parser.error(f"unknown series {', '.join(unknown)}; use {', '.join(SUITES)}")
+    names = [*SUITES, DEMO]
+    help_text = f"containerd series, or {DEMO}: {', '.join(names)}; default: all"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
+    chosen: list[str] = parser.parse_args().names or names
+    if unknown := sorted(set(chosen) - set(names)):
+        parser.error(f"unknown {', '.join(unknown)}; use {', '.join(names)}")
     try:
         check_machine()
         set_host_name()
         with tempfile.TemporaryDirectory() as folder:
-            for series in chosen:
-                file = Path(folder) / f"containerd-{series}.nriscope.db"
+            for name in chosen:
+                stem = DEMO if name == DEMO else f"containerd-{name}"
+                file = Path(folder) / f"{stem}.nriscope.db"
                 try:
-                    binaries = containerd_binaries(series)
+                    binaries = containerd_binaries(DEMO_SERIES if name == DEMO else name)
                 except SeriesUnavailable as error:
                     print(f"skipped: {error}", file=sys.stderr)
                     continue
-                asyncio.run(make(binaries, file))
+                asyncio.run((make_demo if name == DEMO else make)(binaries, file))
                 _install(file)
     except TestbedError as error:
         print(f"make_recordings: {error}", file=sys.stderr)

@@ -11,8 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from nri_scope.errors import RpcError
+from tests.cli.tap_process import tapping
 from tests.cri.driver import Resources
-from tests.runtime.testbed import actor
+from tests.runtime.testbed import actor, demo_plugins
 from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.diffing import diffing
 from tests.runtime.testbed.driver import Container, Driver
@@ -121,6 +122,52 @@ async def restart(containerd: Containerd, file: Path) -> None:
         await driver.live("shop", "new")
 
 
+async def plugin_chain(containerd: Containerd, file: Path) -> None:
+    """Tap six plugins: changes with owners, a conflict, and a plugin that misses its deadline."""
+    driver = await _begun(containerd)
+    socket = file.parent / "tap.sock"
+    async with AsyncExitStack() as stack:
+        tap = await stack.enter_async_context(
+            tapping("--listen", socket, "--socket", containerd.nri_socket, "-o", file)
+        )
+        await tap.wait_for_text("plugins can connect")
+        for plugin in demo_plugins.PLUGINS:
+            await _join(stack, containerd, plugin, plugin, demo_plugins.__file__, socket)
+        annotations = {
+            "example.com/note": NOTE,
+            # For examples/python-device-injector, and for the plugins of `new-plugin`.
+            "devices.example.com/app": "fuse",
+            "example.com/owner": "web team",
+        }
+        web = await driver.run_pod("shop", "web", annotations)
+        app = await driver.create(web, "app", env=ENVIRONMENT | {"FOO": "bar"})
+        await driver.start(app)
+        sidecar = await driver.run(web, "sidecar")
+        await driver.update(app, Resources(cpu_shares=256, memory_limit=64 << 20))
+        batch = await driver.run_pod("jobs", "batch")
+        try:
+            await driver.create(batch, "report", env={"FOO": "bar"})
+        except RpcError:
+            pass
+        else:
+            raise TestbedError("expected a conflict between the plugins")
+        api = await driver.run_pod("shop", "api")
+        # 40-image-check misses its deadline, and does not see the second container.
+        late = await driver.create(api, "app", env={"FOO": "bar"})
+        await driver.start(late)
+        without = await driver.run(api, "sidecar")
+        await driver.remove_pod(batch)
+        for container in (sidecar, app, without, late):
+            await driver.stop(container)
+            await driver.remove(container)
+        for pod in (web, api):
+            await driver.stop_pod(pod)
+            await driver.remove_pod(pod)
+        status, _, errors = await tap.interrupt()
+    if status:
+        raise TestbedError(f"tap ended with status {status}: {errors}")
+
+
 SCENES: dict[str, Scene] = {
     "normal-life": normal_life,
     "conflict": conflict,
@@ -180,12 +227,19 @@ async def _begun(containerd: Containerd) -> Driver:
     return driver
 
 
-async def _join(stack: AsyncExitStack, containerd: Containerd, plugin: str, part: str) -> None:
-    """Start a plugin and wait until it is connected."""
+async def _join(
+    stack: AsyncExitStack,
+    containerd: Containerd,
+    plugin: str,
+    part: str,
+    script: str = actor.__file__,
+    socket: Path | None = None,
+) -> None:
+    """Start a plugin and wait until it is connected, directly or through a tap's socket."""
     index, _, name = plugin.partition("-")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, actor.__file__, "--index", index, "--name", name, "--once"),
-        *("--socket", containerd.nri_socket),
+        *(sys.executable, script, "--index", index, "--name", name, "--once"),
+        *("--socket", socket or containerd.nri_socket),
         env={**os.environ, "PART": part},
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

@@ -25,10 +25,12 @@ class Screen:
     """Keys by Textual's names, and texts to wait for before the next key."""
     size: tuple[int, int] = (110, 30)
     """Columns and lines of the terminal."""
+    pointed_at: str = ""
+    """Words of a changed line in Blame: the picture repeats the line's owner after the line."""
 
     def file(self, theme: str) -> str:
         """Return the file name of the picture."""
-        return f"tui-{self.name}-{theme}.svg"
+        return f"{self.name if self is FIRST else f'tui-{self.name}'}-{theme}.svg"
 
     def html(self, folder: str) -> str:
         """Return HTML for Markdown that shows the picture in the reader's colour scheme."""
@@ -43,6 +45,23 @@ class Screen:
 
 _SECOND = ("down",)
 """Keys from the first listed change to the second change of the container `app`."""
+
+FIRST = Screen(
+    "who-set-foo",
+    "The spec of a new container, line by line, with the plugin that set each line: "
+    "FOO=overridden  # was bar  ← 30-env-injector",
+    (
+        "c",
+        Shows("matches: changed"),
+        "down",
+        "enter",
+        *("]", "]", "]", "z"),
+        Shows("was bar"),
+    ),
+    (92, 18),
+    "FOO=",
+)
+"""The picture at the top of the README, of recordings/demo.nriscope.db."""
 
 CHANGES = Screen(
     "changes",

@@ -95,7 +95,7 @@ HEADS = {
     "p50, p99, Max": "median, 99th percentile and maximum of the reply times",
     "Max/of": "share of the deadline that the slowest reply took",
     ">50%": "replies that took more than half of the deadline",
-    "Not ok": "errors and timeouts",
+    "Errors": "errors and timeouts",
     "Changes": "events in which the plugin made changes",
 }
 """Column titles of the event list and the plugin chain, with their meanings."""

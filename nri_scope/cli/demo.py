@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope demo``: play a recording of a real containerd into a real ``record``."""
+"""``nri-scope demo``: play a recording of a real containerd, as if it happened now."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import shlex
@@ -15,27 +16,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.errors import RecordingError, UsageError
+from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
 
 from .params import ANY_PATH
 from .tui import make_app, report_saved_files, tui_obstacle
 
 if TYPE_CHECKING:
-    from nri_scope.events import Session
+    from nri_scope.recorder.writer import Recorder
     from nri_scope.recording.reader import Recording
-    from nri_scope.runtime import Stored
 
-    from .demo_runtime import Performance
+    from .demo_playback import Playback
 
-RECORDING = "containerd-1.7.nriscope.db"
-"""File name of the sample recording."""
-
-EVENTS_MAX = 1_000
-"""Maximum number of events to play, as a demo should be short."""
-
-QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times DESC"
-"""An example for `sql`."""
+RECORDING = "demo.nriscope.db"
+"""File name of the recording to play."""
+CONTAINER = "shop/web/app"
+"""Container of the example commands."""
+_POLL_SECONDS = 0.1
 
 
 @click.command()
@@ -57,112 +54,121 @@ QUERY = "SELECT event, count(*) AS times FROM log GROUP BY event ORDER BY times 
 def command(output: Path | None, speed: float, as_log: bool) -> None:
     """See nri-scope at work, without a container runtime.
 
-    An emulated runtime plays a recording of a real containerd, slowly enough to follow, into a real
-    `nri-scope record`. The new recording is shown in `tui`, or as a log if there is no terminal.
-    Every other command can be tried on that recording. You can quit the demo at any time; it does
-    not need root.
+    Plays a recording of six plugins at a real containerd, slowly enough to follow: changes with
+    their owners, a slow plugin, a conflict. It becomes a new recording, which is shown in `tui`, or
+    as a log if there is no terminal. Every other command can be tried on that recording. You can
+    quit the demo at any time; it does not need root.
     """
-    play_to_record(bundled_path(), output, speed, as_log=as_log)
+    play(bundled_path(), output, speed, as_log=as_log)
 
 
-def bundled_path() -> Path:
-    """Return the sample recording's path, in an installed package or in a checkout."""
+def bundled_path(name: str = RECORDING) -> Path:
+    """Return the path of a sample recording, in an installed package or in a checkout."""
     package = Path(__file__).parent.parent
     for folder in (package / "recordings", package.parent / "recordings"):
-        if (folder / RECORDING).is_file():
-            return folder / RECORDING
+        if (folder / name).is_file():
+            return folder / name
     raise UsageError(
-        f"the recording to play, {RECORDING}, is missing from this installation",
+        f"the recording {name} is missing from this installation",
         "install nri-scope again",
     )
 
 
-def play_to_record(source: Path, output: Path | None, speed: float, *, as_log: bool) -> None:
-    """Play the first session of ``source``. Raise UsageError if ``output`` exists."""
+def play(source: Path, output: Path | None, speed: float, *, as_log: bool) -> None:
+    """Play ``source``. Raise UsageError if ``output`` exists."""
     from nri_scope.recording.reader import Recording
 
-    from .demo_runtime import Performance
+    from .demo_playback import Playback
 
     if output is not None and (output.exists() or output.is_symlink()):
         raise UsageError(f"{output}: file exists", "choose a new name")
-    with Recording.open(source) as recording:
-        session, stored = _first_session(recording)
     reason = "" if as_log else tui_obstacle()
     with _new_recording(output) as file:
-        performance = Performance(session, stored, file, speed)
-        if as_log or reason:
-            if reason:
-                click.echo(f"demo: {reason}; printing the log instead", err=True)
-            _print(performance)
-        else:
-            _browse(performance)
-        _print_lines(conclusion(performance))
+        with Recording.open(source) as recording:
+            playback = Playback(recording, file, speed)
+        recorder = playback.recorder()
+        try:
+            if as_log or reason:
+                if reason:
+                    click.echo(f"demo: {reason}; printing the log instead", err=True)
+                _print(playback, recorder)
+            else:
+                _browse(playback, recorder)
+        finally:
+            # After the reader has closed the file, so that no companion file remains.
+            recorder.close()
+        if playback.problems:
+            raise UsageError(f"{file}: {playback.problems[-1]}")
+        _print_lines(conclusion(playback))
 
 
-def _print(performance: Performance) -> None:
-    from nri_scope.transport.loop import run
+def _print(playback: Playback, recorder: Recorder) -> None:
+    from nri_scope.process.signals import stop_signals
+    from nri_scope.recording.log_rows import Log
+    from nri_scope.recording.reader import Recording
 
-    _print_lines(introduction(performance, "^C ends the demo earlier"))
-    status = run(performance.perform())
-    if status:
-        raise UsageError(f"record ended with status {status}", "see its message above")
+    from .log_lines import LogPrinter
+    from .output import Output
+
+    async def show() -> None:
+        playing = asyncio.create_task(playback.play(recorder))
+        printer = LogPrinter(output, jsonl=False)
+        with stop_signals(lambda *_: playing.cancel(), loop=asyncio.get_running_loop()):
+            while True:
+                is_over = playing.done() and _is_written(recording, recorder)
+                printer.add_columns(recording.sessions())
+                for item in log.read():
+                    printer.print(item)
+                output.flush()
+                if is_over:
+                    break
+                await asyncio.sleep(_POLL_SECONDS)
+        if not playing.cancelled():
+            playing.result()
+
+    _print_lines(introduction(playback, "^C ends the demo earlier"))
+    with Output() as output, Recording.open(playback.file) as recording:
+        log = Log(recording)
+        asyncio.run(show())
 
 
-def _browse(performance: Performance) -> None:
-    import asyncio
-
+def _browse(playback: Playback, recorder: Recorder) -> None:
     from nri_scope.tui.config import config_path, load
     from nri_scope.tui.theme import NAMES
 
     config = load(config_path(), NAMES)
     key = config.keymap.first("quit")
-    _print_lines(introduction(performance, f"{key} quits"))
-
-    app = make_app(performance.file, config, recorder=_DemoStatus(performance, key), badge="demo")
+    app = make_app(playback.file, config, recorder=_DemoStatus(playback, key), badge="demo")
 
     async def watch() -> None:
-        await app.run_async()
+        async with asyncio.TaskGroup() as group:
+            playing = group.create_task(playback.play(recorder))
+            await app.run_async()
+            playing.cancel()
 
-    # Not on uvloop, which only the processes that answer runtimes need.
-    status = asyncio.run(performance.perform_for(watch))
+    asyncio.run(watch())
     report_saved_files(app)
-    _print_lines(iter(performance.record_output[-1:]))
     if app.failure is not None:
         raise app.failure
-    if status:
-        raise UsageError(f"record ended with status {status}", "try `nri-scope demo --log`")
+
+
+def _is_written(recording: Recording, recorder: Recorder) -> bool:
+    """Return whether the end of all sessions is in the file, or the recorder has failed."""
+    ended = all(session.ended_ns is not None for session in recording.sessions())
+    return ended or not recorder.is_writing
 
 
 class _DemoStatus:
     """Status messages for the screen while the demo plays."""
 
-    def __init__(self, performance: Performance, key: str) -> None:
-        self._performance = performance
+    def __init__(self, playback: Playback, key: str) -> None:
+        self._playback = playback
         self.latest = f"all events were played; {key} quits and shows what to try next"
 
     @property
     def ended(self) -> bool:
         """Whether all events were played."""
-        return self._performance.is_over
-
-
-def _first_session(recording: Recording) -> tuple[Session, list[Stored]]:
-    """Return the first session and its first `EVENTS_MAX` requests, set-up included."""
-    from nri_scope.runtime import Stored
-
-    sessions = recording.sessions()
-    if not sessions:
-        raise RecordingError(
-            recording.path, "contains no session to play", "install nri-scope again"
-        )
-    stored: list[Stored] = []
-    for event in recording.events():
-        if event.session == sessions[0].id:
-            request = recording.request(event.id)
-            stored.append(Stored(event.at_ns, event.method, request, event.timeout_ns))
-            if len(stored) == EVENTS_MAX:
-                break
-    return sessions[0], stored
+        return self._playback.is_over
 
 
 @contextlib.contextmanager
@@ -180,43 +186,35 @@ def _new_recording(output: Path | None) -> Iterator[Path]:
             folder.rmdir()
 
 
-def introduction(performance: Performance, ending: str) -> Iterator[str]:
+def introduction(playback: Playback, ending: str) -> Iterator[str]:
     """Yield an introduction to the demo. ``ending``: how to quit, such as ``q quits``."""
     from nri_scope.recording.display import moment, runtime
 
-    session = performance.session
-    yield "This is how nri-scope shows containers being created and removed. None runs here:"
-    yield f"a recording of {runtime(session)}, made {moment(session.started_ns)[:10]},"
-    yield "is played through an emulated runtime into a real `nri-scope record`. The events are the"
-    yield "recorded ones, with current times. Nothing on this machine is modified."
+    session = playback.sessions[0]
+    yield f"This is a recording of six plugins at {runtime(session)},"
+    yield f"made {moment(session.started_ns)[:10]}, with new times. No container runs here, and"
+    yield "nothing on this machine is modified."
     yield ""
-    seconds = math.ceil(performance.seconds)
-    yield f"{performance.count} events follow in about {seconds} s; {ending}."
+    seconds = math.ceil(playback.seconds)
+    yield f"{playback.count} events follow in about {seconds} s; {ending}."
     yield ""
 
 
-def conclusion(performance: Performance) -> Iterator[str]:
+def conclusion(playback: Playback) -> Iterator[str]:
     """Yield the recording's path, and commands to try on it."""
-    recording = performance.file
-    if not recording.exists():
-        yield "Nothing was recorded."
-        return
-    program, file = program_name(), shlex.quote(str(recording.absolute()))
+    program, file = program_name(), shlex.quote(str(playback.file.absolute()))
     yield ""
-    ended = "Stopped early; the events so far are in" if performance.stopped else "Recorded in"
-    yield ended
+    yield "Stopped early; the events so far are in" if playback.stopped else "Recorded in"
     yield f"  {file}"
     yield "Every command can be tried on this recording:"
+    plugin = f"{shlex.quote(sys.executable)} my-plugin/my_plugin.py"
     yield from _commands(
         ("browse it", f"{program} tui {file}"),
-        ("print the log again", f"{program} log {file}"),
-        ("filter the log", f"{program} log {file} --where 'event:CreateContainer'"),
-        *(
-            ("show a container in full, with its history", f"{program} show {file} {container}")
-            for container in _containers(recording)[:1]
-        ),
-        ("counts, response times, gaps and sizes", f"{program} stats {file}"),
-        ("query it in SQL", f'{program} sql {file} "{QUERY}"'),
+        ("who changed this container?", f"{program} blame {file} {CONTAINER}"),
+        ("what did the plugins change, event by event?", f"{program} diff {file}"),
+        ("which plugin was slow, missing or in conflict?", f"{program} report {file} --diagnose"),
+        ("a plugin of my own", f"{program} new-plugin my-plugin"),
+        ("what would it do with these events?", f"{program} replay {file} -- {plugin}"),
     )
     yield ""
     yield "On a machine that runs containers:"
@@ -231,21 +229,6 @@ def _commands(*commands: tuple[str, str]) -> Iterator[str]:
         yield ""
         yield f"  # {comment}"
         yield f"  {words}"
-
-
-def _containers(file: Path) -> list[str]:
-    """Return the recording's containers as arguments of `show`, kube-system last."""
-    from nri_scope.recording.reader import Recording
-
-    with Recording.open(file) as recording:
-        return [
-            shlex.quote(f"{one.pod.namespace}/{one.pod.name}/{one.name}")
-            for one in sorted(
-                recording.containers(),
-                key=lambda one: one.pod is None or one.pod.namespace == "kube-system",
-            )
-            if one.pod is not None
-        ]
 
 
 def program_name() -> str:

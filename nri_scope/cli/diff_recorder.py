@@ -53,7 +53,7 @@ PRIVATE_MAX = 256 << 20
 """Maximum size in bytes of a temporary recording, without -o; its oldest parts are removed."""
 CRI_END_TIMEOUT_S = 10.0
 """Seconds to wait at the end for outstanding CRI answers."""
-UNREAD = "the output has no reader any more"
+UNREAD = "the output was closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class _Run(ProbeListener):
             self._viewer.tell(*encode(FinishAsking()))
             await self._finish_asking()
         finally:
-            self._cri.end("the run is over")
+            self._cri.end("recording stopped")
             counters = await writer.close()
             self.needless = not (self._sessions or self._existed)
             if not self.needless:

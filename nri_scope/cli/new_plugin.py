@@ -17,9 +17,11 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .demo import RECORDING, bundled_path
+from .demo import bundled_path
 from .params import ANY_PATH, INDEX
 
+RECORDING = "containerd-1.7.nriscope.db"
+"""File name of the recording for the plugin's tests."""
 TEMPLATE = Path(__file__).parent.parent / "template"
 """Folder of templates. ``$name`` etc. are replaced in file names and contents, `SUFFIX` removed."""
 
@@ -118,7 +120,7 @@ def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
         written.append(path)
     recording = folder / "tests" / "recordings" / RECORDING
     recording.parent.mkdir()
-    shutil.copyfile(bundled_path(), recording)
+    shutil.copyfile(bundled_path(RECORDING), recording)
     return sorted([*written, recording])
 
 

@@ -59,7 +59,7 @@ def summary_lines(
     if stats.by_event:
         yield ""
         yield from table(
-            ("event", "count", "not ok", "p50", "p99", "max", "wire"),
+            ("event", "count", "errors", "p50", "p99", "max", "wire"),
             [
                 (
                     f"{entry.event}{_direction(entry.event)}",
@@ -184,9 +184,7 @@ def _direction(event: str) -> str:
 def _took(stats: Stats) -> str:
     took = stats.took
     assert took is not None
-    return (
-        f"{duration(took.p50)} (median), {duration(took.p99)} (p99), {duration(took.max)} (longest)"
-    )
+    return f"{duration(took.p50)} (median), {duration(took.p99)} (p99), {duration(took.max)} (max)"
 
 
 def _gaps(found: Summary) -> str:

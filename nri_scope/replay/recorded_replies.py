@@ -22,7 +22,7 @@ from nri_scope.filter import parse
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime.stored_requests import SETUP_METHODS
+from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.text.escape import safe
 from nri_scope.wire import Code
 

@@ -23,8 +23,8 @@ from nri_scope.nri.methods import (
 from nri_scope.nri.request_subject import container_of, decode_request, is_plugins_call
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile
+from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.runtime.state_change import own_request
-from nri_scope.runtime.stored_requests import SETUP_METHODS
 
 _BUDGET_FACTOR = 0.5
 """Factor for the usual decoding budget: an event takes longer here, and is one of one session."""

@@ -10,11 +10,11 @@ from .answer import Answer as Answer
 from .lifecycle import LifecycleState as LifecycleState
 from .outcome import Outcome as Outcome
 from .output import Stream as Stream
+from .pace import Pace as Pace
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
 from .plugin_process import exit_status_in as exit_status_in
 from .plugin_setup import ProfileSetUp as ProfileSetUp
-from .plugin_setup import RecordedSetUp as RecordedSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts
 from .profile import Profile as Profile
 from .profiles import PROFILES as PROFILES
@@ -23,7 +23,3 @@ from .profiles import profile_named as profile_named
 from .rejection import Rejection as Rejection
 from .rejection import Stage as Stage
 from .server import Runtime as Runtime
-from .stored_requests import Pace as Pace
-from .stored_requests import Stored as Stored
-from .stored_requests import play as play
-from .stored_requests import split_setup as split_setup

@@ -6,17 +6,20 @@ Synchronize is split into parts if it exceeds one ttRPC message, which has at mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
-from nri_scope._gen.nri.api_pb2 import ConfigureRequest, Container, PodSandbox, SynchronizeRequest
+from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
 from nri_scope.errors import UsageError
 from nri_scope.wire.limits import MESSAGE_DATA_MAX
 
-from .profile import Profile, recorded_profile
+from .profile import Profile
+
+SETUP_METHODS = frozenset({"Configure", "Synchronize"})
+"""Methods of the set-up, which are never played as events."""
 
 ENVELOPE_MAX = 1024
 """Bytes reserved for a ttRPC request without its payload; the rest needs less than 100."""
@@ -70,55 +73,6 @@ class ProfileSetUp:
     def state(self) -> tuple[list[PodSandbox], list[Container]]:
         """Return the pods and containers that a plugin gets."""
         return self.pods, self.containers
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedSetUp:
-    """Recorded set-up, sent byte for byte.
-
-    A plugin gets the requests recorded for its ``NN-name``, or else the first plugin's.
-    """
-
-    profile: Profile
-    configures: Mapping[str, bytes]
-    states: Mapping[str, Sequence[bytes]]
-
-    @classmethod
-    def of(
-        cls,
-        configures: Mapping[str, bytes],
-        states: Mapping[str, Sequence[bytes]],
-        profile: Profile | None = None,
-    ) -> RecordedSetUp:
-        """Return the set-up with these requests, by plugin.
-
-        Without ``profile`` it is made from the first Configure. Raises `UsageError` without either.
-        """
-        if profile is None:
-            try:
-                first = ConfigureRequest.FromString(next(iter(configures.values())))
-            except (StopIteration, DecodeError):
-                raise UsageError(
-                    "the recording does not identify its runtime",
-                    "it must begin with a plugin's Configure",
-                ) from None
-            profile = recorded_profile(first)
-        return cls(profile, configures, states)
-
-    def configure(self, plugin: str, config: str) -> bytes:
-        """Return the recorded request; a non-empty ``config`` replaces the recorded one."""
-        recorded = self.configures.get(plugin) or next(iter(self.configures.values()), b"")
-        if recorded and not config:
-            return recorded
-        request = ConfigureRequest.FromString(recorded) if recorded else None
-        if request is None:
-            return self.profile.configure_request(config).SerializeToString()
-        request.config = config
-        return request.SerializeToString()
-
-    def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the recorded requests; an empty state if none was recorded."""
-        return self.states.get(plugin) or next(iter(self.states.values()), ()) or (b"",)
 
 
 def synchronize_parts(

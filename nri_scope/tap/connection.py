@@ -33,6 +33,10 @@ WAITING_BYTES_MAX = 4 << 20
 which slows its sender down."""
 
 
+_Piece = tuple[bool, bytes, int, int]
+"""The arguments of `TapSession.receive`."""
+
+
 @dataclass(frozen=True, slots=True)
 class TapEnd:
     """How a connection ended."""
@@ -47,6 +51,38 @@ class TapEnd:
     """``NN-name``, or "" if the plugin never sent its name."""
 
 
+class PieceQueue:
+    """Relayed data of all connections of a tap, which waits to be decoded.
+
+    It is decoded in the order of its arrival: runtimes call one plugin after the other, so this is
+    the order of the events in the recording.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pieces: deque[tuple[Connection, _Piece]] = deque()
+        self._is_scheduled = False
+
+    def put(self, connection: Connection, piece: _Piece) -> None:
+        """Add a piece, and decode it in `WAIT_S`."""
+        self._pieces.append((connection, piece))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_later(WAIT_S, self._take_turn)
+
+    def decode(self, pieces_max: int) -> None:
+        """Decode the oldest pieces."""
+        for _ in range(min(pieces_max, len(self._pieces))):
+            connection, piece = self._pieces.popleft()
+            connection.decode(piece)
+
+    def _take_turn(self) -> None:
+        self.decode(TURN_PIECES)
+        self._is_scheduled = bool(self._pieces)
+        if self._is_scheduled:
+            self._loop.call_soon(self._take_turn)
+
+
 class Connection:
     """A tapped connection. It is created before its sockets, as a plugin may print early."""
 
@@ -57,9 +93,11 @@ class Connection:
         on_began: Callable[[SessionStart, FailurePolicy], None],
         faults: Faults | None = None,
         say: Callable[[str], None] = lambda text: None,
+        pieces: PieceQueue | None = None,
     ) -> None:
         """Prepare a session. ``named`` is the runtime's name for the plugin, which may register
-        under another name. ``say`` is called with problems for the user. Requires an event loop.
+        under another name. ``say`` is called with problems for the user. ``pieces`` is shared by
+        the connections of one recording. Requires an event loop.
         """
         self.faults_made = ""
         """Summary of the injected faults, set once the connection has ended."""
@@ -76,9 +114,9 @@ class Connection:
             notes=notes,
         )
         self._relay: Relay | None = None
-        self._pieces: deque[tuple[bool, bytes, int, int]] = deque()
+        self._pieces = PieceQueue() if pieces is None else pieces
+        self._waiting_pieces = 0
         self._waiting_bytes = 0
-        self._is_scheduled = False
 
     async def relay(self, runtime: socket.socket, plugin: socket.socket) -> TapEnd:
         """Relay until either end closes the connection. Closes both sockets.
@@ -108,7 +146,7 @@ class Connection:
             relay.close("the tap was cancelled")
             raise
         ended_ns = monotonic_ns()
-        self._decode(len(self._pieces))
+        self._decode_all()
         reason = _end_reason(end, session.in_message)
         if faulty is not None:
             self.faults_made = faulty.summary()
@@ -134,30 +172,26 @@ class Connection:
         identity = self._session.identity
         return plugin_id(identity.index, identity.name) if identity is not None else ""
 
+    def decode(self, piece: _Piece) -> None:
+        """Decode a piece that was put into the queue."""
+        self._waiting_pieces -= 1
+        self._waiting_bytes -= len(piece[1])
+        try:
+            self._session.receive(*piece)
+        except Exception as error:  # noqa: BLE001 - a peer's data must not end the relay
+            self._stop_recording(error)
+
     def _on_piece(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
-        self._pieces.append((forth, data, arrived_ns, passed_ns))
+        self._waiting_pieces += 1
         self._waiting_bytes += len(data)
+        self._pieces.put(self, (forth, data, arrived_ns, passed_ns))
         if self._waiting_bytes > WAITING_BYTES_MAX:
-            self._decode(len(self._pieces))
-        elif not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_later(WAIT_S, self._take_turn)
+            self._decode_all()
 
-    def _take_turn(self) -> None:
-        self._decode(TURN_PIECES)
-        self._is_scheduled = bool(self._pieces)
-        if self._is_scheduled:
-            self._loop.call_soon(self._take_turn)
-
-    def _decode(self, pieces_max: int) -> None:
-        pieces = self._pieces
-        for _ in range(min(pieces_max, len(pieces))):
-            piece = pieces.popleft()
-            self._waiting_bytes -= len(piece[1])
-            try:
-                self._session.receive(*piece)
-            except Exception as error:  # noqa: BLE001 - a peer's data must not end the relay
-                self._stop_recording(error)
+    def _decode_all(self) -> None:
+        """Decode all pieces of this connection, and those of others that arrived before them."""
+        while self._waiting_pieces:
+            self._pieces.decode(1)
 
     def _stop_recording(self, error: Exception) -> None:
         words = f"{type(error).__name__}: {error}"

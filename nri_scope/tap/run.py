@@ -23,7 +23,7 @@ from nri_scope.transport.sockets import connect_socket
 from nri_scope.writer.channel import READY_S
 from nri_scope.writer.supervisor import Batching, WriterProcess
 
-from .connection import Connection
+from .connection import Connection, PieceQueue
 from .settings import Settings
 
 BATCHING = Batching(wait_s=0.001, events=32, size=64 << 10)
@@ -65,11 +65,14 @@ class Tap:
         self.stop = StopRequest()
         self.sessions = 0
         self._connected: Counter[str] = Counter()
+        self._pieces = PieceQueue()
         self._started = monotonic()
 
     def connection(self, named: Identity | None) -> Connection:
         """Return a new connection. ``named`` is the runtime's name for the plugin, if known."""
-        return Connection(self.writer, named, self.began, self.settings.faults(), self.say)
+        return Connection(
+            self.writer, named, self.began, self.settings.faults(), self.say, self._pieces
+        )
 
     def began(self, start: SessionStart, policy: FailurePolicy) -> None:
         """Count and report a plugin that was configured through the tap."""

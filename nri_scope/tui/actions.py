@@ -24,7 +24,7 @@ class Scope(Enum):
     PLUGINS = "Plugins"
     SESSIONS = "Sessions"
     FINDINGS = "Findings"
-    DETAIL = "Detail pane"
+    DETAIL = "Details"
     COMPARE = "Comparison"
     FILTER = "Filter bar and search"
 
@@ -163,15 +163,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("mode_plugins", ("4",), "show the chain of plugins", _APP),
     Action("mode_sessions", ("5",), "show sessions: runtimes and reconnects", _APP),
     Action("mode_findings", ("6",), "show findings: problems, warnings and notes", _APP),
-    Action("focus_other", ("tab",), "switch between view and detail pane", _APP, False),
+    Action("focus_other", ("tab",), "switch between view and details", _APP, False),
     # -- filter and search
     Action("filter", ("f",), "filter", _APP, in_footer="filter"),
-    Action("clear_filter", ("x",), "show everything: no filter, no container, no search", _APP),
+    Action("clear_filter", ("x",), "clear the filter, the container and the search", _APP),
     Action("view_errors", ("e",), "only failed events (toggle)", _APP),
     Action("view_changed", ("c",), "only events with changes (toggle)", _APP),
     Action("view_slow", ("s",), "only slow events (toggle)", _APP),
     Action("view_marked", ("*",), "only marked events (toggle)", _APP),
-    Action("stop", ("escape",), "stop running work; leave the detail pane", _APP, False),
+    Action("stop", ("escape",), "stop running work; leave the details", _APP, False),
     Action("search", ("/",), "search", _APP, in_footer="search"),
     Action("search_next", ("n",), "next match", _APP),
     Action("search_previous", ("N",), "previous match", _APP),
@@ -192,7 +192,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("open", ("enter",), "open the line at the cursor", _ROWS, False),
     # -- events
     Action("toggle_operations", ("v",), "a row per operation, or per event (toggle)", _EVENTS),
-    Action("follow", ("F",), "follow new events", _EVENTS),
+    Action("follow", ("F",), "follow new events, like tail -f", _EVENTS),
     Action("pause", ("space",), "pause or resume the view; recording continues", _EVENTS),
     Action("next_of_container", ("o",), "next event of the same container", _WITH_CONTAINERS),
     Action(
@@ -208,11 +208,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("clear_marks", ("U",), "remove all marks", _APP),
     Action("compare", ("d",), "compare two marked events", _APP),
     # -- detail pane
-    Action("toggle_detail", ("p",), "show or hide the detail pane", _APP, in_footer="details"),
-    Action("maximise_detail", ("z",), "maximise the detail pane (toggle)", _APP),
-    Action("move_detail", ("|",), "move the detail pane below or beside the view", _APP),
-    Action("next_tab", ("]",), "next tab of the detail pane", _APP),
-    Action("previous_tab", ("[",), "previous tab of the detail pane", _APP),
+    Action("toggle_detail", ("p",), "show or hide the details", _APP, in_footer="details"),
+    Action("maximise_detail", ("z",), "maximise the details (toggle)", _APP),
+    Action("move_detail", ("|",), "move the details below or beside the view", _APP),
+    Action("next_tab", ("]",), "next tab of the details", _APP),
+    Action("previous_tab", ("[",), "previous tab of the details", _APP),
     Action("full", ("enter",), "in Blame: all lines, or only changed ones", (Scope.DETAIL,)),
     Action("wrap", ("W",), "wrap long lines, or scroll sideways", _READING),
     Action("shift_left", ("left", "h"), "scroll to the left", _READING, False),

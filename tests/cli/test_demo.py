@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo as a whole: the command, the ``record`` it starts, and the commands it names."""
+"""The demo as a whole: the command, the recording it makes, and the commands it names."""
 
 from __future__ import annotations
 
@@ -11,71 +11,30 @@ import signal
 import stat
 import subprocess
 import sys
+import time
+import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nri_scope._gen.nri.api_pb2 import ConfigureRequest
-from nri_scope.cli import demo, demo_runtime
+from nri_scope.cli import demo, demo_playback, new_plugin
 from nri_scope.cli.main import run
 from nri_scope.errors import UsageError
-from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.methods import PLUGIN_SERVICE
-from nri_scope.recorder.writer import Recorder
+from nri_scope.events import Session
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Stored
-from tests.runtime_emulation.captures import exchanges
+from nri_scope.recording.tap_tables import tapped
 from tests.tui.terminal import needs_tmux, terminal
 
-PLAY = """
-from pathlib import Path
-from nri_scope.cli import demo, demo_runtime
-from nri_scope.cli.main import main
-demo.bundled_path = lambda: Path({path!r})
-main()
-"""
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of the captured containerd 1.7, as `record` writes it."""
-    path = tmp_path_factory.mktemp("recordings") / demo.RECORDING
-    stream = [one for one in exchanges("containerd-1.7.24") if one.stored.plugin == "00-probe-a"]
-    configure = ConfigureRequest.FromString(stream[0].stored.request)
-    recorder = Recorder.open(path)
-    session = recorder.begin_session(
-        SessionStart(
-            role=Role.LOGGER,
-            plugin_name="probe-a",
-            plugin_index="00",
-            runtime_name=configure.runtime_name,
-            runtime_version=configure.runtime_version,
-            nri_version="0.6.1",
-            nri_version_inferred=True,
-            mask=0x7FF,
-            registration_timeout_ms=0,
-            request_timeout_ms=0,
-            started_ns=stream[0].stored.at_ns,
-        )
-    )
-    for stored, reply in stream:
-        recorder.capture(
-            session,
-            CapturedCall(stored.at_ns, stored.at_ns, stored.method, stored.request, reply, 0, "",
-                     50_000, stored.timeout_ns),
-        )  # fmt: skip
-    recorder.end_session(session, "closed", stream[-1].stored.at_ns)
-    recorder.close()
-    return path
-
+ROOT = Path(__file__).parents[2]
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def start(sample: Path, tmp_path: Path) -> Iterator[Start]:
-    """Start the demo with ``sample`` as the bundled recording, away from any terminal.
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start the demo away from any terminal.
 
     It is the leader of a process group, as at a terminal; its temporary files go to tmp_path.
     """
@@ -83,7 +42,7 @@ def start(sample: Path, tmp_path: Path) -> Iterator[Start]:
 
     def begin(*arguments: str, temporary: Path = tmp_path) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", PLAY.format(path=str(sample)), "demo", *arguments],
+            [sys.executable, "-m", "nri_scope", "demo", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
@@ -108,47 +67,72 @@ def commands(output: str) -> list[list[str]]:
 
 
 def test_demo_plays_and_names_commands_that_work(
-    start: Start, sample: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output, errors = start("--speed", "1000").communicate(timeout=60)
 
-    assert "recording of containerd 1.7.24~ds1, NRI 0.6.1 (inferred)" in output
-    assert "emulated runtime" in output
+    assert "recording of six plugins at containerd 2.1" in output
     lines = [line for line in output.splitlines() if re.match(r" +\d+ \d\d:\d\d:\d\d\.", line)]
     assert f"\n{len(lines)} events follow in about" in output
+    assert errors == "demo: this is not a terminal; printing the log instead\n"
     (folder,) = tmp_path.iterdir()
     (file,) = folder.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert errors.splitlines()[-1].endswith(str(file))
-
-    with Recording.open(file) as recorded, Recording.open(sample) as played:
-        events = list(recorded.events())
-        (session,) = recorded.sessions()
-        assert session.runtime_version == "1.7.24~ds1"
-        assert [recorded.request(event.id) for event in events] == [
-            played.request(event.id) for event in played.events()
-        ]
-    live = [line for line in output.splitlines() if "shop/web/app" in line and "show" not in line]
-    assert len(live) == sum((event.pod, event.container) == ("web", "app") for event in events)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert output.index("CreateContainer") < output.index("Recorded in")
 
     named = commands(output)
-    assert [words[0] for words in named] == ["tui", "log", "log", "show", "stats", "sql", "doctor",
-                                             "record"]  # fmt: skip
+    assert [words[0] for words in named] == ["tui", "blame", "diff", "report", "new-plugin",
+                                             "replay", "doctor", "record"]  # fmt: skip
+    monkeypatch.chdir(tmp_path)
     capfd.readouterr()
+    printed: dict[str, str] = {}
     for words in named[:6]:
-        assert str(file) in words
-        assert run(words) == 0, words
-        captured = capfd.readouterr()
-        assert captured.out
-        assert not captured.err or words[0] == "tui"
+        assert str(file) in words or words[0] == "new-plugin"
+        assert run(words) == (words[0] in ("diff", "report")), words
+        printed[words[0]] = capfd.readouterr().out
+    # What the plugins did is in the output of the commands that tell it.
+    assert re.search(r"30-env-injector +T ~│ +- FOO=overridden +# was bar\n", printed["blame"])
+    assert "by 60-cpu-policy (tap)" in printed["diff"]
+    assert "40-image-check was disconnected" in printed["report"]
+    assert 'Conflict: plugins "50-batch-env" and "30-env-injector"' in printed["report"]
+    assert "POD_OWNER" in printed["replay"]
+
+
+def test_the_new_recording_is_the_played_one_with_new_times(start: Start, tmp_path: Path) -> None:
+    began = time.time_ns()
+    file = tmp_path / "new.nriscope.db"
+    start("--speed", "1000", "-o", str(file)).communicate(timeout=60)
+
+    with Recording.open(file) as recorded, Recording.open(demo.bundled_path()) as played:
+        (new, *_), (old, *_) = recorded.sessions(), played.sessions()
+        shift = new.started_ns - old.started_ns
+        assert [_shifted(one, shift) for one in played.sessions()] == recorded.sessions()
+        events = list(recorded.events())
+        assert [one.at_ns + shift for one in played.events()] == [one.at_ns for one in events]
+        for one, other in zip(played.exchanges(), recorded.exchanges(), strict=True):
+            event = replace(one[0], at_ns=other[0].at_ns, mono_ns=other[0].mono_ns)
+            assert (event, *one[1:]) == other
+        numbers = [event.id for event in events]
+        assert tapped(recorded, numbers) == tapped(played, numbers)
+    # None is in the future, and the last one is new.
+    assert began <= events[-1].at_ns <= time.time_ns()
+
+
+def _shifted(session: Session, shift_ns: int) -> Session:
+    assert session.ended_ns is not None
+    return replace(
+        session,
+        started_ns=session.started_ns + shift_ns,
+        ended_ns=session.ended_ns + shift_ns,
+    )
 
 
 def test_output_can_be_named(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "a name.nriscope.db"
     output, _ = start("--speed", "1000", "-o", str(file)).communicate(timeout=60)
     assert file.exists()
-    assert {str(file)} == {words[1] for words in commands(output) if words[0] == "log"}
+    assert {str(file)} == {words[1] for words in commands(output) if words[0] == "blame"}
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -163,14 +147,13 @@ def test_existing_file_is_not_overwritten(start: Start, tmp_path: Path) -> None:
     assert file.read_text() == "precious"
 
 
-def test_failed_record_ends_the_demo(start: Start, tmp_path: Path) -> None:
+def test_file_that_cannot_be_created_is_an_error(start: Start, tmp_path: Path) -> None:
     process = start("-o", str(tmp_path / "missing" / "demo.nriscope.db"))
-    _, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    _, why, then = errors.splitlines()
-    assert str(tmp_path / "missing") in why
-    assert then == "nri-scope: record ended with status 2; see its message above"
-    assert not list(tmp_path.iterdir())
+    (line,) = errors.splitlines()
+    assert str(tmp_path / "missing") in line
+    assert output == "" and not list(tmp_path.iterdir())
 
 
 # ^C in a terminal is sent to all of its processes, `kill` to one.
@@ -185,20 +168,20 @@ def test_interrupted_demo_keeps_the_events_so_far(
     process = start("--speed", "0.1")
     assert process.stdout is not None
     for line in process.stdout:
-        if "RunPodSandbox" in line:
+        if "20-device-injector Configure" in line:
             break
-    assert len(list(tmp_path.iterdir())) == 2
     (os.killpg if to_group else os.kill)(process.pid, number)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "Traceback" not in errors
     assert "Stopped early; the events so far are in" in output
-    # The folder of the socket is gone.
     (folder,) = tmp_path.iterdir()
     (file,) = folder.iterdir()
     with Recording.open(file) as recording:
-        assert "RunPodSandbox" in [event.event for event in recording.events()]
-        assert len(recording.sessions()) == 1
+        first, second = recording.sessions()
+        assert "Configure" in [event.event for event in recording.events()]
+    assert first.end_reason == second.end_reason == "the demo was stopped"
+    assert first.ended_ns is not None and first.ended_ns >= first.started_ns
 
 
 def test_without_a_terminal_the_log_is_printed_with_a_notice(start: Start) -> None:
@@ -211,60 +194,34 @@ def test_without_a_terminal_the_log_is_printed_with_a_notice(start: Start) -> No
 async def test_terminal_shows_events_while_they_are_played(tmp_path: Path) -> None:
     command = "demo --speed 5 -o d.nriscope.db"
     async with terminal(tmp_path, command, (150, 50)) as window:
-        await window.shows("containerd 1.7", " demo ", "being recorded", "following")
-        await window.shows("recording ended: all events were played; q quits", "34 of 34")
+        await window.shows("containerd 2.1", " demo ", "following")
+        await window.shows("recording ended: all events were played; q quits", "3 problems")
         await window.press("q")
         text = await window.shows("ended with 0", "doctor")
     assert f"tui {tmp_path}/d.nriscope.db" in "".join(text.split("\n"))
-    assert "recorded 32 events in 1 session" in text
     with Recording.open(tmp_path / "d.nriscope.db") as recording:
-        assert len(list(recording.events())) == 32 and not recording.gaps()
+        assert len(list(recording.events())) == 88 and not recording.gaps()
 
 
 @needs_tmux
 async def test_quitting_stops_the_demo(tmp_path: Path) -> None:
     async with terminal(tmp_path, "demo --speed 0.1 -o d.nriscope.db", (100, 60)) as window:
-        await window.shows("being recorded", "RunPodSandbox")
+        await window.shows("Synchronize")
         await window.press("q")
-        await window.shows("q quits", "Stopped early; the events so far are in", "ended with 0")
+        await window.shows("Stopped early; the events so far are in", "ended with 0")
     with Recording.open(tmp_path / "d.nriscope.db") as recording:
-        (session,) = recording.sessions()
-        assert session.ended_ns is not None
+        assert recording.sessions()[0].ended_ns is not None
 
 
 @needs_tmux
 async def test_log_option_prints_the_log_in_a_terminal(tmp_path: Path) -> None:
     command = "demo --log --speed 1000 -o d.nriscope.db"
-    async with terminal(tmp_path, command, (120, 90)) as window:
+    async with terminal(tmp_path, command, (120, 160)) as window:
         text = await window.shows("RemovePodSandbox", "Recorded in", "ended with 0")
     assert "^C ends the demo earlier" in text and "printing the log instead" not in text
 
 
-@needs_tmux
-async def test_failed_recorder_is_reported_without_the_tui(tmp_path: Path) -> None:
-    async with terminal(tmp_path, "demo -o missing/d.nriscope.db") as window:
-        text = await window.shows("ended with 2")
-    assert "missing" in text and "record ended with status 2" in text
-
-
-def test_deep_temporary_folder_is_valid(start: Start, tmp_path: Path) -> None:
-    """A socket's path has to fit into 107 bytes."""
-    deep = tmp_path / ("d" * 100)
-    deep.mkdir()
-    process = start("--speed", "1000", temporary=deep)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert len(list(deep.glob("*/demo.nriscope.db"))) == 1
-
-
 # -- the recording it plays -----------------------------------------------------------------------
-
-
-def test_recording_is_in_this_checkout() -> None:
-    with Recording.open(demo.bundled_path()) as recording:
-        (session, *_) = recording.sessions()
-        assert session.runtime_name == "containerd"
-        assert session.runtime_version.startswith("1.7")
 
 
 def test_recording_is_found_in_a_package_and_in_a_checkout(
@@ -280,25 +237,35 @@ def test_recording_is_found_in_a_package_and_in_a_checkout(
         assert demo.bundled_path() == folder / demo.RECORDING
 
 
+@pytest.mark.parametrize("name", [demo.RECORDING, new_plugin.RECORDING])
+def test_recording_is_part_of_the_wheel(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"/recordings/{name}" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
+    assert demo.bundled_path(name) == ROOT / "recordings" / name
+
+
 # -- details --------------------------------------------------------------------------------------
 
 
-def stored_at(*seconds: float) -> list[Stored]:
-    return [Stored(int(at * 1e9), "StateChange", b"", 0, PLUGIN_SERVICE) for at in seconds]
+def at(*seconds: float) -> list[int]:
+    return [int(one * 1e9) for one in seconds]
 
 
 def test_pauses_between_events_are_bounded() -> None:
-    burst, day = stored_at(0, 0.001, 0.002), stored_at(0, 3600, 7200)
-    assert demo_runtime.demo_pace(burst, 1.0)[1] == pytest.approx(2 * demo_runtime.PAUSE_MIN_S)
-    assert demo_runtime.demo_pace(day, 1.0)[1] == pytest.approx(2 * demo_runtime.PAUSE_MAX_S)
-    assert demo_runtime.demo_pace(burst, 2.0)[1] == pytest.approx(demo_runtime.PAUSE_MIN_S)
-    assert demo_runtime.demo_pace([], 1.0)[1] == 0
+    slow, fast, day = at(0, 0.01, 0.02), at(0, 0.001, 0.002), at(0, 3600, 7200)
+    minimum, maximum = demo_playback.PAUSE_MIN_S, demo_playback.PAUSE_MAX_S
+    assert demo_playback.demo_pauses(slow, 1.0) == [0, minimum, minimum]
+    assert demo_playback.demo_pauses(fast, 1.0) == [0, 0, 0]
+    assert demo_playback.demo_pauses(day, 1.0) == [0, maximum, maximum]
+    assert demo_playback.demo_pauses(slow, 2.0) == [0, minimum / 2, minimum / 2]
+    assert demo_playback.demo_pauses([], 1.0) == [0]
 
 
 def test_long_recording_is_played_faster() -> None:
-    events = stored_at(*itertools.accumulate([0.001] * 500))
-    assert demo_runtime.demo_pace(events, 1.0)[1] == pytest.approx(demo_runtime.TOTAL_MAX_S)
-    assert demo_runtime.demo_pace(events, 3.0)[1] == pytest.approx(demo_runtime.TOTAL_MAX_S / 3)
+    times = at(*itertools.accumulate([0.01] * 500))
+    total = demo_playback.TOTAL_MAX_S
+    assert sum(demo_playback.demo_pauses(times, 1.0)) == pytest.approx(total)
+    assert sum(demo_playback.demo_pauses(times, 3.0)) == pytest.approx(total / 3)
 
 
 def test_named_commands_use_the_program_name_of_the_call(

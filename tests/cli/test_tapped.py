@@ -76,7 +76,7 @@ def test_stats_count_the_time_of_plugins_without_that_of_the_runtime(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = command_output("stats TAP", capsys)
-    assert "plugins took 50µs (median), 50µs (p99), 50µs (longest)" in text
+    assert "plugins took 50µs (median), 50µs (p99), 50µs (max)" in text
     assert "UpdateContainers, by plugins" in text
     found = json.loads(command_output("stats TAP --format json", capsys))
     (policy,) = (one for one in found["chain"] if one["owner"] == "60-cpu-policy")

@@ -14,11 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.cli.demo import _first_session
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Runtime, play, split_setup
+from nri_scope.runtime import Runtime
 from tests.cli.command import NRI_SCOPE
+from tests.runtime_emulation.stored_requests import (
+    play,
+    requests_of_the_first_session,
+    split_setup,
+)
 from tests.tui.screen import RECORDING
 from tests.tui.terminal import needs_tmux, terminal
 
@@ -78,7 +82,8 @@ def test_configured_keys_are_listed(
     assert run(["tui", "--keys"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert "Everywhere:" in lines
-    assert ["F5", "follow", "follow", "new", "events"] in [line.split() for line in lines]
+    listed = [" ".join(line.split()) for line in lines]
+    assert "F5 follow follow new events, like tail -f" in listed
     path.write_text('[keys]\nfollow = "q"\n')
     assert run(["tui", str(RECORDING)]) == 2
     assert capfd.readouterr().err == (
@@ -140,7 +145,8 @@ async def test_a_file_that_is_not_a_recording_is_rejected_in_one_line(tmp_path: 
 @needs_tmux
 async def test_live_records_all_events_and_names_the_file(tmp_path: Path) -> None:
     with Recording.open(RECORDING) as recording:
-        session, stored = _first_session(recording)
+        session = recording.sessions()[0]
+        stored = requests_of_the_first_session(recording)
     setup, events = split_setup(stored)
     async with Runtime(setup) as runtime:
         socket = tmp_path / "nri.sock"

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from nri_scope.cli import demo_runtime
 from nri_scope.cli.main import run
 from nri_scope.cli.record import command as record_command
 from nri_scope.cli.record import record_options
@@ -287,23 +286,15 @@ def test_a_default_spool_without_an_installation_does_not_wait_for_a_runtime(
     assert run([*arguments, "--duration", "300ms"]) == 0
 
 
-async def test_the_demonstration_and_the_live_view_leave_the_spool_alone(
+def test_the_live_view_leaves_the_spool_alone(
     spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.mkdir(mode=0o700)
     monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
     used: list[RecordOptions] = []
     monkeypatch.setattr("nri_scope.logger.run.record", lambda options, *_: used.append(options))
-    started: list[str] = []
-
-    async def start(_: str, *arguments: str, **__: object) -> None:
-        started.extend(arguments)
-
-    monkeypatch.setattr("asyncio.create_subprocess_exec", start)
-    await demo_runtime._start_record(file.parent / "socket", file, prints=False)
-    assert run(started[started.index("record") :]) == 0
     assert run(["record", "-o", str(file)]) == 0
-    assert [one.spool for one in used] == [None, spool]
+    assert [one.spool for one in used] == [spool]
     given: Any = {one.name: one.default for one in record_command.params} | {"spool": None}
     assert record_options(given).spool is None
 

@@ -13,9 +13,9 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str = "") -> list[str]:
+def blocks(language: str = "", page: str = TEXT) -> list[str]:
     """The code blocks of a language; blocks without a language contain shell commands."""
-    return [text for name, text in _BLOCK.findall(TEXT) if name == language]
+    return [text for name, text in _BLOCK.findall(page) if name == language]
 
 
 def commands() -> list[str]:

@@ -9,12 +9,13 @@ from html import unescape
 import pytest
 
 from nri_scope.tui.views import BOARDS, EVENTS
-from scripts.screens import SCREENS, THEMES
+from scripts.screens import FIRST, SCREENS, THEMES
 from tests.docs.readme import ROOT, TEXT
 from tests.tui.screen import showing
 
 IMAGES = ROOT / "docs" / "images"
 PICTURES = [screen.file(theme) for screen in SCREENS for theme in THEMES]
+README_PICTURES = [FIRST.file(theme) for theme in THEMES]
 UPDATE_HINT = "run python -m scripts.make_screenshots"
 
 
@@ -27,13 +28,17 @@ def words(name: str) -> str:
 def test_every_picture_is_used_and_every_used_picture_exists() -> None:
     page = (ROOT / "docs" / "tui.md").read_text()
     shown = set(re.findall(r"images/(tui-[\w-]+\.svg)", page))
-    assert shown == set(PICTURES) == {path.name for path in IMAGES.glob("tui-*.svg")}
-    assert set(re.findall(r"docs/images/([\w-]+\.svg)", TEXT)) <= {
-        path.name for path in IMAGES.iterdir()
-    }
+    assert shown == set(PICTURES)
+    assert FIRST.html("docs/images") in TEXT
+    assert shown | {*README_PICTURES} == {path.name for path in IMAGES.glob("*.svg")}
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", README_PICTURES)
+def test_the_readme_has_a_picture_of_a_change_with_its_owner(name: str) -> None:
+    assert "30-env-injectorT~│-FOO=overridden#wasbar←30-env-injector" in words(name)
+
+
+@pytest.mark.parametrize("name", [*README_PICTURES, *PICTURES])
 def test_a_picture_loads_no_external_resources(name: str) -> None:
     svg = (IMAGES / name).read_text()
     assert not re.search(r"<script|@font-face|@import|href=|src=|url\((?!#)", svg)
@@ -44,7 +49,7 @@ async def test_pictures_show_the_current_keys_and_views() -> None:
         await screen.shows("1 of 34")
         keys = "".join(screen.text().splitlines()[-1].split())
     views = [EVENTS, *(kind.name for kind in BOARDS)]
-    for name in PICTURES:
+    for name in [*README_PICTURES, *PICTURES]:
         seen = words(name)
         if "Esccloses" in seen:
             # An overlay hides the keys and views.

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md matches the code. Every command runs here, or is listed with the reason why not."""
+"""README.md matches the code. Its commands run in one shell, except for those listed here."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,148 +12,125 @@ import click
 import pytest
 
 from nri_scope.cli.main import COMMANDS, cli
-from nri_scope.logger.settings import Settings, parse_settings
+from scripts.readme_page import SHOWN
 from tests.cli.command import NRI_SCOPE
-from tests.docs.readme import ROOT, blocks, commands, prose, subcommand
+from tests.docs.readme import ROOT, TEXT, commands, prose, subcommand
 
-RECORDING = ROOT / "recordings" / "containerd-1.7.nriscope.db"
-"""Recording used as FILE."""
-PLUGINS = "/opt/nri/plugins"
-
-LINE = r"^ +\d+ \d\d:\d\d:\d\d\.\d{3} +[\d.]+[mµ]?s +[A-Z]\w+"
-"""Pattern of an event printed by `log`."""
+STATUS = {"report": 1, "diff": 1}
+"""Exit statuses of commands that find something."""
 
 PRINTS = {
-    "demo": r"Recorded in\n  .*/new\.nriscope\.db\n",
-    "log": LINE,
-    "show": r"^  name: app$",
-    "sql": r"^CreateContainer +4$",
-    "stats": r"^events    32 in ",
-    "new-plugin": r"^my-plugin/my_plugin\.py$",
+    "blame": r"^30-env-injector +T ~│ +- FOO=overridden  # was bar$",
+    "report": r"^problem  40-image-check",
     "replay": r"^\d+ events, \d+ replies: \d+ ok in ",
+    "demo": r"Recorded in\n  .*/demo\.nriscope\.db\n",
+    "recordings/demo.nriscope.db": r"^ +20 .* CreateContainer +shop/web/app",
+    "diff": r"30-env-injector|40-image-check",
+    "log": r"^ +\d+ .* StartContainer +shop/web/app",
+    "export": r"",
 }
 """Patterns of the output of nri-scope commands."""
 
+INSTALL = "python3 -m venv .venv && .venv/bin/pip install . && . .venv/bin/activate"
 NOT_RUN = {
-    "make demo": "takes 12 s; `demo` runs below at a higher speed",
+    INSTALL: "downloads all dependencies; the environment of the tests is used instead",
+    "sudo .venv/bin/nri-scope doctor": "needs root and a runtime",
     "sudo .venv/bin/nri-scope record": "needs root and a runtime, and runs until Ctrl-C",
-    "python3 -m venv .venv && .venv/bin/pip install .": "downloads all dependencies",
 }
 """Commands that do not run here, with the reasons."""
 
 LINES = commands()
+RUN = [line for line in LINES if line not in NOT_RUN]
 
 
-def parse(line: str) -> None:
-    """Raise if a line contains an unknown program, make target, command or option."""
-    for part in line.split(" && "):
-        program, *arguments = part.split()
-        if program == "make":
-            (target,) = arguments
-            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
-        elif found := subcommand(part):
-            name, rest = found
-            command = cli.get_command(click.Context(cli), name)
-            assert command is not None, name
-            command.make_context(name, rest)
-        else:
-            # Other programs: only their names are checked.
-            assert program in ("python3", ".venv/bin/pip"), program
-
-
-def test_the_page_has_commands_and_contains_the_excluded_ones() -> None:
-    assert len(LINES) >= 10
-    assert set(NOT_RUN) <= set(LINES)
-
-
-@pytest.mark.parametrize("line", [line for line in LINES if line in NOT_RUN])
-def test_an_excluded_command_is_valid(line: str) -> None:
-    parse(line)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["make dmeo", "nri-scope recrod", "nri-scope record --ounce", "nri-scope log", "pyhton3 -m x"],
-)
-def test_an_unknown_command_is_rejected(line: str) -> None:
-    with pytest.raises((AssertionError, click.UsageError)):
-        parse(line)
-
-
-@pytest.mark.parametrize("line", [line for line in LINES if line not in NOT_RUN])
-def test_a_command_runs(line: str, tmp_path: Path) -> None:
-    file = tmp_path / "x.nriscope.db"
-    shutil.copy(RECORDING, file)
-    name = (subcommand(line) or ("",))[0]
-    if name == "demo":
-        # `demo` writes a new recording.
-        file = tmp_path / "new.nriscope.db"
-    (tmp_path / "plugins").mkdir()
-    text = re.sub(r"\bFILE\b", str(file), line).replace(PLUGINS, str(tmp_path / "plugins"))
-    environment = {
-        **{key: value for key, value in os.environ.items() if key != "COLUMNS"},
-        "PATH": f"{Path(NRI_SCOPE).parent}:{os.environ['PATH']}",
-        "TMPDIR": str(tmp_path),
-        "LC_ALL": "C.UTF-8",
-    }
-    if name == "replay":
-        # The previous line of the page creates the plugin.
-        subprocess.run([NRI_SCOPE, "new-plugin", "my-plugin"], cwd=tmp_path, check=True)
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """Exit status and output of each command, typed into one shell in a clone, in order."""
+    clone = tmp_path_factory.mktemp("clone")
+    for name in ("recordings", "examples"):
+        (clone / name).symlink_to(ROOT / name)
+    # As after activating the environment.
+    script = [f"PATH={Path(NRI_SCOPE).parent}:$PATH"]
+    for number, line in enumerate(RUN):
+        script += [f"echo @{number}", line, "echo @$?"]
     done = subprocess.run(
-        ["sh", "-ec", text],
-        cwd=tmp_path,
-        env=environment,
+        ["sh", "-c", "\n".join(script).replace("nri-scope demo", "nri-scope demo --speed 1000")],
+        cwd=clone,
+        env={
+            **{name: value for name, value in os.environ.items() if name != "COLUMNS"},
+            "TMPDIR": str(clone),
+            "LC_ALL": "C.UTF-8",
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    if name:
-        assert re.search(PRINTS[name], done.stdout, re.MULTILINE), done.stdout
-    else:
-        # The link that installs nri-scope as a launched plugin.
-        (link,) = (tmp_path / "plugins").iterdir()
-        version = subprocess.run([link, "--version"], capture_output=True, text=True, check=True)
-        assert version.stdout.startswith("nri-scope ")
+    printed = re.findall(r"^@(\d+)\n(.*?)^@(\d+)$", done.stdout, re.MULTILINE | re.DOTALL)
+    assert len(printed) == len(RUN), done.stderr
+    assert (clone / "web.nriscope.zip").exists()
+    return {RUN[int(number)]: (int(status), output) for number, output, status in printed}
 
 
-# -- text and tables ----------------------------------------------------------------------------
+@pytest.mark.parametrize("line", RUN)
+def test_a_command_runs(line: str, session: dict[str, tuple[int, str]]) -> None:
+    status, output = session[line]
+    name, _ = subcommand(line) or ("", [])
+    assert status == STATUS.get(name, 0), output
+    assert re.search(PRINTS[name], output, re.MULTILINE), output
 
 
-def test_the_table_has_every_command_with_its_arguments() -> None:
-    rows = re.findall(r"^\| `([a-z0-9-]+(?: [^`]+)?)` \|", prose(), re.MULTILINE)
-    # Vertical bars are escaped in table cells.
-    rows = [row.replace("\\|", "|") for row in rows]
-    root = click.Context(cli)
-    expected: list[str] = []
-    for name in COMMANDS:
-        command = cli.get_command(root, name)
-        assert command is not None
-        arguments = [one for one in command.params if isinstance(one, click.Argument)]
-        expected.append(
-            " ".join([name, *(one.metavar or str(one.name).upper() for one in arguments)])
-        )
-    assert rows == expected
+def test_the_shown_output_is_what_the_commands_print(
+    session: dict[str, tuple[int, str]],
+) -> None:
+    shown = re.findall(r"^```\n(.*)\n```\n\n```text\n((?:(?!```).*\n)*)```", TEXT, re.MULTILINE)
+    assert len(shown) == len(SHOWN) == 3
+    for command, output in shown:
+        lines = iter(session[command][1].splitlines())
+        assert len(output.splitlines()) == 2
+        assert all(line in lines for line in output.splitlines()), (command, output)
 
 
-def test_mentioned_options_exist() -> None:
+def test_the_picture_and_the_first_command_agree(session: dict[str, tuple[int, str]]) -> None:
+    (picture,) = re.findall(r"img alt=\".*: (FOO=.*)\" src", TEXT)
+    content, _, owner = picture.partition("  ← ")
+    assert re.search(rf"^{owner} .*- {content}$", session[RUN[0]][1], re.MULTILINE)
+
+
+def test_the_page_has_commands_and_contains_the_excluded_ones() -> None:
+    assert len(RUN) >= 8
+    assert set(NOT_RUN) <= set(LINES)
+    # nri-scope is on the PATH from the first command on.
+    assert LINES[0] == INSTALL
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line in NOT_RUN and line != INSTALL])
+def test_an_excluded_command_exists(line: str) -> None:
+    name, rest = subcommand(line) or ("", [])
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    command.make_context(name, rest)
+
+
+def test_mentioned_commands_and_options_exist() -> None:
     root = click.Context(cli)
     options: set[str] = set()
     for name in COMMANDS:
         command = cli.get_command(root, name)
         assert command is not None
         options.update(option for one in command.params for option in one.opts)
-    mentioned = set(re.findall(r"`(--[a-z-]+)", prose()))
+    mentioned = set(re.findall(r"--[a-z][a-z-]*", prose()))
     assert mentioned and mentioned <= options
+    named = set(re.findall(r"`([a-z0-9-]+) (?:FILE|DIR|--)", prose()))
+    assert {"diff", "report", "log", "export"} <= named <= set(COMMANDS)
 
 
-def test_the_configuration_of_a_launched_plugin_is_valid() -> None:
-    (text,) = blocks("yaml")
-    settings, problems = parse_settings(text)
-    assert problems == ()
-    assert settings != Settings()
+def test_mentioned_make_targets_exist() -> None:
+    targets = re.findall(r"`make ([a-z-]+)`", prose())
+    assert targets
+    for target in targets:
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
 
 
 def test_linked_files_exist() -> None:

@@ -12,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.cli.demo import _first_session
 from nri_scope.errors import UsageError
 from nri_scope.logger.recorder_process import RecorderProcess
 from nri_scope.logger.run import RecordOptions
 from nri_scope.plugin import Identity
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Runtime, play, split_setup
+from nri_scope.runtime import Runtime
+from tests.runtime_emulation.stored_requests import (
+    play,
+    requests_of_the_first_session,
+    split_setup,
+)
 from tests.tui.screen import RECORDING
 
 PATIENCE = 60.0
@@ -54,7 +58,7 @@ async def test_a_stopped_and_killed_viewer_loses_no_events_and_the_session_is_en
     tmp_path: Path,
 ) -> None:
     with Recording.open(RECORDING) as recording:
-        _, stored = _first_session(recording)
+        stored = requests_of_the_first_session(recording)
     setup, rest = split_setup(stored)
     events = list(rest)
     path, socket = tmp_path / "a.nriscope.db", tmp_path / "nri.sock"

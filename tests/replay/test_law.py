@@ -19,7 +19,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.script import RecordingPlace, ReplaySelection
 from nri_scope.replay.world import ADJUSTABLE
-from nri_scope.runtime.stored_requests import SETUP_METHODS
+from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.wire import RequestReceived
 from tests.runtime_emulation.captures import NAMES, exchanges
 from tests.runtime_emulation.small_plugin import SmallPlugin

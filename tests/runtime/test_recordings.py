@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.differ.recording_differ import histories
+from nri_scope.events import Role
 from nri_scope.recording.reader import Recording
 from scripts.scenes import SCENES
+from tests.runtime.testbed import demo_plugins
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.packages import Binaries
 
 FOLDER = Path(__file__).parents[2] / "recordings"
-FILES = sorted(FOLDER.glob("*.nriscope.db"))
+FILES = sorted(FOLDER.glob("containerd-*.nriscope.db"))
+DEMO = FOLDER / "demo.nriscope.db"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.name))
@@ -31,6 +35,27 @@ def test_a_recording_is_small_and_contains_the_workload(file: Path) -> None:
     assert broken == ["CreateContainer", "PostCreateContainer", "StopContainer", "RemoveContainer"]
     counts = Counter(event.event for event in events)
     assert counts["CreateContainer"] == counts["RemoveContainer"] == 4
+
+
+def test_the_demo_has_owners_a_late_reply_and_a_conflict() -> None:
+    assert DEMO.stat().st_size < 200_000
+    with Recording.open(DEMO) as recording:
+        events = list(recording.events())
+        app = next(one for one in histories(recording).values() if one.name == "shop/web/app")
+        sessions = recording.sessions()
+    assert [session.plugin for session in sessions] == list(demo_plugins.PLUGINS)
+    assert {session.role for session in sessions} == {Role.TAP}
+    # The plugins were called one after the other, so the order of events is that of their times.
+    assert [event.at_ns for event in events] == sorted(event.at_ns for event in events)
+    assert str(app.owner_of("/process/env/FOO")[0]) == "30-env-injector"
+    (late,) = [event for event in events if event.status == "timeout"]
+    assert (late.plugin, late.pod, late.container) == ("40-image-check", "api", "app")
+    created = [event for event in events if event.event == "CreateContainer"]
+    assert [one.plugin for one in created if one.id > late.id and one.container == "sidecar"] == [
+        one for one in demo_plugins.PLUGINS if one != late.plugin
+    ]
+    failed = [one.plugin for one in created if one.container == "report"]
+    assert failed == list(demo_plugins.PLUGINS)[:5]
 
 
 @pytest.mark.runtime

@@ -52,10 +52,10 @@ async def test_live_shows_and_records_events_across_a_restart_of_containerd(
 
         # The runtime stops and restarts.
         await containerd.stop()
-        await window.shows("runtime gone, waiting", "session 1 ended")
+        await window.shows("disconnected, waiting", "session 1 ended")
         await driver.restart_containerd()
         await connected(containerd, 2)
-        await window.until(lambda text: "runtime gone" not in text and "session 2" in text)
+        await window.until(lambda text: "disconnected, waiting" not in text and "session 2" in text)
         await driver.update(app, Resources(cpu_shares=512))
         await driver.stop(app)
         await driver.remove_pod(web)

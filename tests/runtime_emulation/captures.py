@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from nri_scope.runtime import Stored
+from .stored_requests import Stored
 
 FOLDER = Path(__file__).parent.parent / "data" / "captures"
 NAMES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")

@@ -13,13 +13,14 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
 from nri_scope.nri.events import Event
-from nri_scope.runtime import Plugin, Profile, ProfileSetUp, RecordedSetUp, Runtime, Stage
+from nri_scope.runtime import Plugin, Profile, ProfileSetUp, Runtime, Stage
 from nri_scope.wire import Code
 
 from .profiles import NEW, OLD, SPLITTING, patient
 from .scripts import executable
 from .scripts import plugin as plugin_program
 from .small_plugin import SmallPlugin
+from .stored_requests import RecordedSetUp
 from .test_plugin_chain import START, joined
 
 # -- restart --------------------------------------------------------------------------------------

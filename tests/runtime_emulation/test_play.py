@@ -13,22 +13,13 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, SynchronizeRequest
 from nri_scope.errors import RpcError, UsageError
 from nri_scope.nri.events import Event
-from nri_scope.runtime import (
-    PROFILES,
-    Answer,
-    Pace,
-    Profile,
-    Runtime,
-    Stored,
-    play,
-    split_setup,
-)
-from nri_scope.runtime.stored_requests import FASTEST
+from nri_scope.runtime import PROFILES, Answer, Pace, Profile, Runtime
 from nri_scope.wire import RequestReceived
 
 from .captures import NAMES, exchanges
 from .profiles import OLD
 from .small_plugin import Reply, SmallPlugin
+from .stored_requests import FASTEST, Stored, play, split_setup
 
 SETUP = ("Configure", "Synchronize")
 

@@ -144,6 +144,34 @@ async def test_data_that_waits_is_decoded_at_the_end_of_the_connection(
     ]
 
 
+async def test_data_of_several_connections_is_decoded_in_the_order_of_arrival(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "WAIT_S", PATIENCE)
+    decoded: list[bytes] = []
+    monkeypatch.setattr(TapSession, "receive", lambda _, forth, data, *times: decoded.append(data))
+    pieces = connection_module.PieceQueue()
+    with ends() as first, ends() as second:
+        tapped, relaying = [], []
+        for _, _, ours, theirs in (first, second):
+            one = connection_module.Connection(
+                ListSink(), None, lambda start, policy: None, pieces=pieces
+            )
+            tapped.append(one)
+            relaying.append(asyncio.create_task(one.relay(ours, theirs)))
+        for number in range(6):
+            # The second connection gets the last piece, and the first one ends first.
+            runtime, plugin, _, _ = (first, second)[number % 2]
+            runtime.send(b"%d" % number)
+            assert await receive_some(plugin) == b"%d" % number
+        tapped[0].close("enough")
+        await relaying[0]
+        assert decoded == [b"0", b"1", b"2", b"3", b"4"]
+        tapped[1].close("enough")
+        await relaying[1]
+    assert decoded == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
 async def test_without_a_free_descriptor_both_ends_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

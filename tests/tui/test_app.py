@@ -435,7 +435,7 @@ async def test_too_small_terminal_shows_a_message_until_enlarged() -> None:
     ("keys", "words", "next_key", "expected"),
     [
         (["?"], "keys of this screen", "down", "Events"),
-        (["ctrl+p"], "show pods and containers", "z", "maximise the detail pane"),
+        (["ctrl+p"], "show pods and containers", "z", "maximise the details"),
         (["m", "down", "m", "d"], "No differences.", "W", "No differences."),
     ],
 )

@@ -226,10 +226,10 @@ async def test_lost_runtime_is_shown_in_the_title(recording: LiveRecording) -> N
         recording.path, live=True, recorder=FixedStatus(""), size=(120, 24)
     ) as screen:
         await screen.shows("live")
-        assert "runtime gone" not in screen.text()
+        assert "disconnected, waiting" not in screen.text()
         assert recording.session is not None
         recording.recorder.end_session(recording.session, "closed by the runtime", recording.at_ns)
-        await screen.shows("runtime gone, waiting", "closed by the runtime")
+        await screen.shows("disconnected, waiting", "closed by the runtime")
 
 
 async def test_message_stays_while_events_arrive(recording: LiveRecording) -> None:

@@ -107,7 +107,7 @@ FIELDS = (
     TableField("State", 7),
     TableField("Age", 6, right=True),
     TableField("Events", 7, right=True),
-    TableField("Not ok", 6, right=True, rank=2),
+    TableField("Errors", 6, right=True, rank=2),
     TableField("Changed by", 12, grows=True, rank=1),
 )
 _OPEN = {True: "▾ ", False: "▸ ", None: "  "}

@@ -55,7 +55,7 @@ def of_event(
     yield _fact("time", _moment(event.at_ns))
     yield from _reply(event)
     for known in tapped(recording, [event.id]):
-        yield _fact("tap", duration(known.held_ns), "  held by the tap, both directions")
+        yield _fact("tap", duration(known.held_ns), "  in the tap, both directions")
         for key, value in known.metadata:
             yield _fact("metadata", f"{key}: {value}")
     if event.mark:
@@ -134,7 +134,7 @@ def of_session(session: Session) -> Iterator[StyledLine]:
     yield _fact("session", (str(session.id), Style.STRONG))
     yield _fact("plugin", session.plugin, _role(session))
     yield _fact("runtime", runtime(session))
-    yield _fact("began", _moment(session.started_ns))
+    yield _fact("started", _moment(session.started_ns))
     if session.ended_ns is None:
         yield _fact("ended", "not recorded: the session is open, or its recorder was killed")
     else:

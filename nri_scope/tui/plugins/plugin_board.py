@@ -157,7 +157,7 @@ FIELDS = (
     TableField("Of", 5, right=True, rank=2),
     TableField("Max/of", 6, right=True, rank=3),
     TableField(">50%", 6, right=True, rank=4),
-    TableField("Not ok", 6, right=True),
+    TableField("Errors", 6, right=True),
     TableField("Changes", 7, right=True),
 )
 _BETWEEN = "  ↕ "

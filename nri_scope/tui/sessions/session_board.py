@@ -89,11 +89,11 @@ FIELDS = (
     TableField("Session", 8, right=True),
     TableField("Plugin", 15, grows=True, most=30),
     TableField("Role", 6, rank=4),
-    TableField("Began", 8),
-    TableField("Lasted", 7, right=True, rank=1),
+    TableField("Started", 8),
+    TableField("Duration", 8, right=True, rank=1),
     TableField("Events", 9, right=True),
-    TableField("Not ok", 6, right=True, rank=3),
-    TableField("Why it ended", 24, grows=True),
+    TableField("Errors", 6, right=True, rank=3),
+    TableField("End reason", 24, grows=True),
 )
 
 

@@ -42,7 +42,7 @@ def required_facts(facts: Facts, badge: str = "", findings: str = "") -> list[st
     if facts.damage:
         parts.append("! damaged")
     if (live or facts.growing) and facts.sessions and not facts.connected:
-        parts.append("runtime gone, waiting")
+        parts.append("disconnected, waiting")
     return parts
 
 

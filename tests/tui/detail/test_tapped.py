@@ -28,7 +28,7 @@ def summary_lines(recording: Recording, name: str) -> list[str]:
 def test_summary_includes_tap_time_metadata_and_output(path: Path) -> None:
     with Recording.open(path) as recording:
         lines = summary_lines(recording, "CreateContainer")
-    assert "tap         31µs  held by the tap, both directions" in lines
+    assert "tap         31µs  in the tap, both directions" in lines
     assert "metadata    trace: CreateContainer" in lines
     at = lines.index("stdout      creating app")
     assert lines[at + 1] == f"stdout      DB_PASSWORD={PASSWORD}"

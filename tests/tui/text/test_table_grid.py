@@ -41,8 +41,8 @@ def test_all_fields_fit_80_columns() -> None:
     # One column of 80 is the scroll bar's.
     shown = [text_of(TableGrid.of(fields, 79).head()).split() for fields in TABLES]
     assert "Changes" in shown[0] and "Max/of" in shown[0]
-    assert "ended" in shown[1] and "Lasted" in shown[1]
-    assert "Changed" in shown[2] and "Not" in shown[2]
+    assert "reason" in shown[1] and "Duration" in shown[1]
+    assert "Changed" in shown[2] and "Errors" in shown[2]
 
 
 def test_hostile_texts_are_escaped_and_cut() -> None:

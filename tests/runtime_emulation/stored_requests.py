@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from typing import NamedTuple
 
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri.api_pb2 import ConfigureRequest
+from nri_scope.errors import UsageError
 from nri_scope.nri.methods import PLUGIN_SERVICE
-
-from .answer import Answer
-from .plugin_setup import RecordedSetUp
-from .profile import Profile
-from .server import Runtime
-
-SETUP_METHODS = frozenset({"Configure", "Synchronize"})
-"""Methods of the set-up, which are never played as events."""
+from nri_scope.recording.reader import Recording
+from nri_scope.runtime import Answer, Pace, Profile, Runtime
+from nri_scope.runtime.plugin_setup import SETUP_METHODS
+from nri_scope.runtime.profile import recorded_profile
 
 
 class Stored(NamedTuple):
@@ -35,23 +35,6 @@ class Stored(NamedTuple):
     """``NN-name`` of the plugin to send it to; "" for all subscribers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Pause between two events: as recorded, within bounds."""
-
-    speed: float = 1.0
-    """Speed factor: 2 is twice as fast, infinity does not wait."""
-    min_s: float = 0.0
-    """Minimum pause in seconds, before division by `speed`."""
-    max_s: float = inf
-    """Maximum pause in seconds, before division by `speed`."""
-
-    def pause(self, before_ns: int, next_ns: int) -> float:
-        """Return the seconds to wait between events stored at these times."""
-        gap = (next_ns - before_ns) / 1e9
-        return min(max(gap, self.min_s), self.max_s) / self.speed
-
-
 FASTEST = Pace(speed=inf, max_s=1.0)
 """Pace without pauses: each event is sent as soon as the previous one is answered."""
 
@@ -64,6 +47,55 @@ class Played:
     answers: int = 0
     errors: int = 0
     """Number of answers with an error, including deadlines and lost connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSetUp:
+    """Recorded set-up, sent byte for byte.
+
+    A plugin gets the requests recorded for its ``NN-name``, or else the first plugin's.
+    """
+
+    profile: Profile
+    configures: Mapping[str, bytes]
+    states: Mapping[str, Sequence[bytes]]
+
+    @classmethod
+    def of(
+        cls,
+        configures: Mapping[str, bytes],
+        states: Mapping[str, Sequence[bytes]],
+        profile: Profile | None = None,
+    ) -> RecordedSetUp:
+        """Return the set-up with these requests, by plugin.
+
+        Without ``profile`` it is made from the first Configure. Raises `UsageError` without either.
+        """
+        if profile is None:
+            try:
+                first = ConfigureRequest.FromString(next(iter(configures.values())))
+            except (StopIteration, DecodeError):
+                raise UsageError(
+                    "the recording does not identify its runtime",
+                    "it must begin with a plugin's Configure",
+                ) from None
+            profile = recorded_profile(first)
+        return cls(profile, configures, states)
+
+    def configure(self, plugin: str, config: str) -> bytes:
+        """Return the recorded request; a non-empty ``config`` replaces the recorded one."""
+        recorded = self.configures.get(plugin) or next(iter(self.configures.values()), b"")
+        if recorded and not config:
+            return recorded
+        request = ConfigureRequest.FromString(recorded) if recorded else None
+        if request is None:
+            return self.profile.configure_request(config).SerializeToString()
+        request.config = config
+        return request.SerializeToString()
+
+    def synchronize(self, plugin: str) -> Sequence[bytes]:
+        """Return the recorded requests; an empty state if none was recorded."""
+        return self.states.get(plugin) or next(iter(self.states.values()), ()) or (b"",)
 
 
 def split_setup(
@@ -119,3 +151,13 @@ async def play(
         played.errors += sum(answer.error is not None for answer in answers)
         on_event(item, answers)
     return played
+
+
+def requests_of_the_first_session(recording: Recording) -> list[Stored]:
+    """Return all requests of the first session, the set-up included."""
+    first = recording.sessions()[0].id
+    return [
+        Stored(event.at_ns, event.method, request, event.timeout_ns)
+        for event, request, _ in recording.exchanges()
+        if event.session == first
+    ]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Playback of ``nri-scope demo``: copy a recording event by event, slowly enough to follow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from itertools import islice, pairwise
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nri_scope.events import CapturedCall, Role, SessionStart
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.tap_tables import Taps
+from nri_scope.runtime import Pace
+
+if TYPE_CHECKING:
+    from nri_scope.events import Event, Session, Tapped
+    from nri_scope.recording.reader import Recording
+
+PAUSE_MIN_S, PAUSE_MAX_S, TOTAL_MAX_S = 0.4, 2.0, 15.0
+"""At speed 1: minimum and maximum seconds between two events, and maximum total duration."""
+TOGETHER_NS = 3_000_000
+"""Events with a smaller distance are shown together, such as one event at several plugins."""
+EVENTS_MAX = 1_000
+"""Maximum number of events to play, as a demo should be short."""
+
+
+class Playback:
+    """One playback of a recording into a new one.
+
+    Times are shifted, so that the last event happens when the playback begins.
+    """
+
+    def __init__(self, recording: Recording, file: Path, speed: float) -> None:
+        """Read ``recording``. Raises RecordingError."""
+        self.file = file
+        self.sessions = recording.sessions()
+        taps = Taps(recording)
+        self._calls = [
+            (event.session, _call(event, request, reply, taps.of(event.id)))
+            for event, request, reply in islice(recording.exchanges(), EVENTS_MAX)
+        ]
+        self._pauses = demo_pauses([call.wall_ns for _, call in self._calls], speed)
+        self.is_over = False
+        """Whether playing has ended."""
+        self.stopped = False
+        """Whether it ended early."""
+        self.problems: list[str] = []
+        """Problems of the recorder, for the user."""
+        self._numbers: dict[int, int] = {}
+        """Numbers of the open sessions in the new recording, by their numbers in the original."""
+
+    @property
+    def count(self) -> int:
+        """Number of events."""
+        return len(self._calls)
+
+    @property
+    def seconds(self) -> float:
+        """Duration."""
+        return sum(self._pauses)
+
+    def recorder(self) -> Recorder:
+        """Create the new recording. Raises RecordingError."""
+        return Recorder.open(self.file, on_problem=self.problems.append)
+
+    async def play(self, recorder: Recorder) -> None:
+        """Write all events. When cancelled, end the sessions there."""
+        last = self._calls[-1][1]
+        wall_ns, mono_ns = time.time_ns() - last.wall_ns, time.monotonic_ns() - last.mono_ns
+        sessions = {session.id: session for session in self.sessions}
+        at_ns = 0
+        try:
+            for (session, call), pause in zip(self._calls, self._pauses, strict=True):
+                await asyncio.sleep(pause)
+                self._end_sessions(recorder, call.wall_ns, wall_ns)
+                if session not in self._numbers:
+                    start = _start(sessions[session], wall_ns)
+                    self._numbers[session] = recorder.begin_session(start)
+                at_ns = call.wall_ns + wall_ns
+                shifted = call._replace(wall_ns=at_ns, mono_ns=call.mono_ns + mono_ns)
+                recorder.capture(self._numbers[session], shifted)
+            self._end_sessions(recorder, inf, wall_ns)
+        except asyncio.CancelledError:
+            self.stopped = True
+            raise
+        finally:
+            for number in self._numbers.values():
+                recorder.end_session(number, "the demo was stopped", at_ns)
+            self.is_over = True
+
+    def _end_sessions(self, recorder: Recorder, before_ns: float, shift_ns: int) -> None:
+        """End the sessions that ended before a time."""
+        for session in self.sessions:
+            if session.ended_ns is not None and session.ended_ns < before_ns:
+                number = self._numbers.pop(session.id, None)
+                if number is not None:
+                    at_ns = session.ended_ns + shift_ns
+                    recorder.end_session(number, session.end_reason, at_ns)
+
+
+def demo_pauses(times_ns: Sequence[int], speed: float) -> list[float]:
+    """Return the seconds before each event: slow enough to follow, `TOTAL_MAX_S` in total."""
+    pace = Pace(1.0, PAUSE_MIN_S, PAUSE_MAX_S)
+    pauses = [0.0] + [
+        0.0 if after - before < TOGETHER_NS else pace.pause(before, after)
+        for before, after in pairwise(times_ns)
+    ]
+    factor = speed * max(1.0, sum(pauses) / TOTAL_MAX_S)
+    return [pause / factor for pause in pauses]
+
+
+def _call(event: Event, request: bytes, reply: bytes, tapped: Tapped | None) -> CapturedCall:
+    return CapturedCall(
+        wall_ns=event.at_ns,
+        mono_ns=event.mono_ns,
+        method=event.method,
+        request=request,
+        reply=reply,
+        status_code=event.status_code,
+        status_message=event.status_message,
+        took_ns=event.took_ns,
+        timeout_ns=event.timeout_ns,
+        held_ns=None if tapped is None else tapped.held_ns,
+        metadata=() if tapped is None else tapped.metadata,
+    )
+
+
+def _start(session: Session, shift_ns: int) -> SessionStart:
+    return SessionStart(
+        role=Role(session.role),
+        plugin_name=session.plugin_name,
+        plugin_index=session.plugin_index,
+        runtime_name=session.runtime_name,
+        runtime_version=session.runtime_version,
+        nri_version=session.nri_version,
+        nri_version_inferred=session.nri_version_inferred,
+        mask=session.mask,
+        registration_timeout_ms=session.registration_timeout_ms,
+        request_timeout_ms=session.request_timeout_ms,
+        started_ns=session.started_ns + shift_ns,
+    )

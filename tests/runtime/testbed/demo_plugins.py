@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugins of the recording that `nri-scope demo` plays, selected by ``$PART``.
+
+They leave containers alone that exist already when they connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from nri_scope.plugin import Adjustment, Container, PodSandbox, Update, run
+
+HALF_A_DEADLINE_S, MORE_THAN_A_DEADLINE_S = 1.2, 3.0
+"""The runtimes' deadline is two seconds."""
+
+
+class AuditLog:
+    """Subscribe to all events, and change nothing."""
+
+    def run_pod_sandbox(self, pod: PodSandbox) -> None:
+        pass
+
+    def stop_pod_sandbox(self, pod: PodSandbox) -> None:
+        pass
+
+    def remove_pod_sandbox(self, pod: PodSandbox) -> None:
+        pass
+
+    def create_container(self, pod: PodSandbox, container: Container) -> None:
+        pass
+
+    post_create_container = start_container = post_start_container = create_container
+    post_update_container = stop_container = remove_container = create_container
+
+    def update_container(self, pod: PodSandbox, container: Container, resources: object) -> None:
+        pass
+
+
+class DeviceInjector:
+    """Add a device to each container named ``app``."""
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+        if container.name != "app":
+            return None
+        return Adjustment().add_device("/dev/nri-null", type="c", major=1, minor=3)
+
+
+class EnvInjector:
+    """Replace the variable FOO, and add a variable, a mount and an annotation."""
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        adjustment = Adjustment().add_env("INJECTED", "yes")
+        if any(one.startswith("FOO=") for one in container.env):
+            adjustment.remove_env("FOO").add_env("FOO", "overridden")
+        adjustment.add_mount("/mnt/tmp", "tmpfs", type="tmpfs", options=["size=1m", "nosuid"])
+        return adjustment.add_annotation("example.com/injected-by", "env-injector")
+
+
+class ImageCheck:
+    """Reply slowly to containers named ``app``, for the pod ``api`` after the deadline."""
+
+    async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        if container.name == "app":
+            late = pod.name == "api"
+            await asyncio.sleep(MORE_THAN_A_DEADLINE_S if late else HALF_A_DEADLINE_S)
+        return Adjustment().add_annotation("example.com/image", "checked")
+
+
+class BatchEnv:
+    """Set FOO in the namespace ``jobs``: a conflict with `EnvInjector`."""
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+        return Adjustment().add_env("FOO", "batch") if pod.namespace == "jobs" else None
+
+
+class CpuPolicy:
+    """Give each new container the first processor, and move the running ones to the second."""
+
+    def __init__(self) -> None:
+        self._running: list[str] = []
+
+    def create_container(self, pod: PodSandbox, container: Container) -> list[Adjustment | Update]:
+        mine = Adjustment().set_cpu(shares=2048, cpus="0").set_pids_limit(64)
+        return [mine, *(Update(one).set_cpu(cpus="1") for one in self._running)]
+
+    def post_start_container(self, pod: PodSandbox, container: Container) -> None:
+        self._running.append(container.id)
+
+    def stop_container(self, pod: PodSandbox, container: Container) -> None:
+        if container.id in self._running:
+            self._running.remove(container.id)
+
+
+PLUGINS = {
+    "00-audit-log": AuditLog,
+    "20-device-injector": DeviceInjector,
+    "30-env-injector": EnvInjector,
+    "40-image-check": ImageCheck,
+    "50-batch-env": BatchEnv,
+    "60-cpu-policy": CpuPolicy,
+}
+
+
+if __name__ == "__main__":
+    run(PLUGINS[os.environ["PART"]](), name="demo")
