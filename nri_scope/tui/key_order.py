@@ -33,6 +33,8 @@ _OPENING = (
     "copy", "save_text", "save_recording", "export_bundle", "clear_marks",
 )  # fmt: skip
 """Actions that open a screen or an input, so that the following keys may be text."""
+_OF_SHOWN = ("save_recording", "export_bundle", "replay_shown")
+"""Actions on the shown events, which wait in every view until these are shown."""
 
 
 class KeyOrderApp(App[None], inherit_bindings=False):
@@ -86,8 +88,12 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         if not self.screen_stack:
             # The app is ending.
             return True
+        if self.narrower.is_beginning and (
+            isinstance(self.focused, EventList) or _is_for(self.keymap, _OF_SHOWN, key)
+        ):
+            return True
         if isinstance(self.focused, EventList):
-            return self.narrower.is_beginning
+            return False
         board = self.views.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False

@@ -19,7 +19,9 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share import bundle
 from nri_scope.share.extract import Extracted, Selection, extract, extraction
 from nri_scope.tui.commands import save
-from tests.tui.screen import Shown, copy_recording, showing
+from tests.tui.screen import RECORDINGS, Shown, copy_recording, showing
+
+DEMO = RECORDINGS / "demo.nriscope.db"
 
 
 @pytest.fixture
@@ -285,3 +287,19 @@ async def test_error_of_a_failed_export_is_shown_in_full(
         await screen.press("E", "enter")
         await screen.shows("error", words)
         assert screen.app.made == []
+
+
+@pytest.mark.parametrize("keys", [("2", "down", "down", "I", "E"), ("1", *["down"] * 24, "I", "E")])
+async def test_an_export_just_after_narrowing_is_of_the_pod_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with showing(DEMO, (120, 30)) as screen:
+        *first, narrow, export = keys
+        await screen.press(*first)
+        await screen.until(lambda: screen.app.views.current.selected_event_id is not None)
+        await screen.press(narrow, export)
+        await screen.shows("exports ")
+        shown = screen.app.views.events.view.events
+        assert 0 < shown < screen.app.store.operations.events / 2
+        await screen.shows(f"exports {shown} shown operations")
