@@ -12,4 +12,5 @@ from .compiled import Filter as Filter
 from .compiled import parse as parse
 from .fields import FIELDS as FIELDS
 from .fields import Field as Field
+from .moments import TimeSpan as TimeSpan
 from .sql import register as register
