@@ -89,12 +89,14 @@ def moment(
     after_ns: int | None = None,
     now_ns: int | None = None,
     zone: tzinfo | None = None,
+    or_event: bool = False,
 ) -> Moment:
     """Return a point in time. Raises UsageError.
 
     ``span``: that of the recording; None for events as they happen, whose first and last event are
     now. ``after_ns``: start of a range that ends at this point: a time without a date is the next
-    one. ``zone``: of times without a zone, by default the local one.
+    one. ``zone``: of times without a zone, by default the local one. ``or_event``: whether errors
+    say that the text may also be an event's number.
     """
     now = time.time_ns() if now_ns is None else now_ns
     text = text.strip()
@@ -104,7 +106,8 @@ def moment(
         found = _relative(text, span or TimeSpan(now, now), now)
         found = found or _absolute(text, span, now, after_ns, zone)
     if found is None or found.at_ns < 0 or found.end_ns > LARGEST:
-        raise UsageError(f'"{text[:40]}" is not a time', f"write {EXAMPLES}")
+        what, more = ("neither the number of an event nor", "17, ") if or_event else ("not", "")
+        raise UsageError(f'"{text[:40]}" is {what} a time', f"write {more}{EXAMPLES}")
     return found
 
 
@@ -122,11 +125,7 @@ def event_or_moment(text: str, span: TimeSpan | None = None) -> int | Moment:
     number = event_number(text)
     if number is not None:
         return number
-    try:
-        return moment(text, span)
-    except UsageError as error:
-        problem = error.problem.replace("is not", "is neither the number of an event nor", 1)
-        raise UsageError(problem, error.hint.replace("write ", "write 17, ", 1)) from None
+    return moment(text, span, or_event=True)
 
 
 def event_number(text: str) -> int | None:

@@ -218,6 +218,11 @@ class View:
         """
         return max(0, min(self.before(Key.of_event(event_id)), self.length - 1))
 
+    def event_from(self, event_id: int) -> int | None:
+        """Return the first event of the view from ``event_id`` on; None if there is none."""
+        at = self._numbers.rank(event_id)
+        return self._numbers.at(at) if at < len(self._numbers) else None
+
     def shows(self, event_id: int) -> bool:
         """Return whether the event is in the view."""
         return self._numbers.rank(event_id + 1) > self._numbers.rank(event_id)
