@@ -78,6 +78,7 @@ The tables list all default keys; `nri-scope tui --keys` prints the keys of your
 HEADS = {
     "#": "number of the event",
     "Time": "time of day, in your time zone",
+    "Delta": "time since the event before in the list, as filtered",
     "Elapsed": "time since the first event of the recording",
     "Changed, Δ": "changes by plugins in this event; in a narrow column their number: `Δ4`",
     "Plugin, Pl": "plugin that received the event; in a narrow column its index",

@@ -204,3 +204,23 @@ async def test_a_filter_of_the_timeline_has_a_date_if_it_is_needed(tmp_path: Pat
         await shown.press("=")
         await shown.until(lambda: shown.app.context.where_text.startswith("time:2026-0"))
         assert "T" in shown.app.context.where_text
+
+
+async def test_the_delta_is_that_of_the_shown_list() -> None:
+    async with showing(size=(120, 40)) as shown:
+        await shown.until(lambda: "+53.8ms" in shown.line(" 5 22:17:21.228"))
+        # From event 3, the one before of the same namespace.
+        await shown.press("f")
+        await shown.type("ns:shop")
+        await shown.press("enter")
+        await shown.until(lambda: "+183ms" in shown.line(" 5 22:17:21.228"))
+        assert "+" not in shown.line(" 3 22:17:21.045")
+        await shown.press("backspace")
+        await shown.until(lambda: "+53.8ms" in shown.line(" 5 22:17:21.228"))
+        await shown.until(lambda: "+157ms" in shown.line(" 3 22:17:21.045"))
+
+
+@pytest.mark.parametrize(("size", "titles"), [(80, 0), (120, 1), (160, 1)])
+async def test_the_delta_has_a_column_if_there_is_room(size: int, titles: int) -> None:
+    async with showing(size=(size, 24)) as shown:
+        assert shown.line("Pod/container").count(" Delta ") == titles

@@ -84,11 +84,15 @@ def _column_widths(digits: int, *, several: bool) -> Iterator[tuple[str, int]]:
     yield "event", 20
     yield "id", digits
     yield "changed", 14
-    yield "subject", 24
+    yield "subject", 22
     yield "plugin", 13
+    yield "delta", 7
+    yield "subject", 24
     yield "changed", 24
     yield "deadline", 5
     yield "subject", 30
+    # Enough for most changes with their owner.
+    yield "changed", 33
     yield "elapsed", 9
 
 

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import Container, Pod, Session
+from nri_scope.events import Container, Event, Pod, Session
 from nri_scope.filter import Filter
 from nri_scope.recording import event_search
 from nri_scope.recording.event_pages import (
@@ -137,11 +137,13 @@ class Store:
         Runs before all other work, the newest request first. Returns no rows if the request was
         dropped for newer ones.
         """
-        entries = view.entries(start, count)
+        entries, before = view.entries(start, count), view.event_before(start)
         first_ns = self._look.first_ns
         if not entries:
             return ()
-        rows = await self._pages.urgent(lambda recording: _rows(recording, entries, first_ns))
+        rows = await self._pages.urgent(
+            lambda recording: _rows(recording, entries, before, first_ns)
+        )
         return rows or ()
 
     async def view(
@@ -373,8 +375,12 @@ def _attach(recording: Recording, *, path: Path) -> None:
     recording.attach(path)
 
 
-def _rows(recording: Recording, entries: Sequence[ViewEntry], first_ns: int) -> list[Row]:
-    events = events_of(recording, [entry for entry in entries if isinstance(entry, int)])
+def _rows(
+    recording: Recording, entries: Sequence[ViewEntry], before: int | None, first_ns: int
+) -> list[Row]:
+    numbers = [entry for entry in (before, *entries) if isinstance(entry, int)]
+    events = events_of(recording, numbers)
+    previous = events.get(before) if before is not None else None
     rows: list[Row] = []
     for entry in entries:
         if not isinstance(entry, int):
@@ -386,5 +392,7 @@ def _rows(recording: Recording, entries: Sequence[ViewEntry], first_ns: int) -> 
         elif isinstance(found, RecordingError):
             rows.append(damaged_row(entry, found.problem))
         else:
-            rows.append(event_row(found, first_ns))
+            before_ns = previous.at_ns if isinstance(previous, Event) else None
+            rows.append(event_row(found, first_ns, before_ns))
+        previous = found
     return rows

@@ -223,6 +223,11 @@ class View:
         at = self._numbers.rank(event_id)
         return self._numbers.at(at) if at < len(self._numbers) else None
 
+    def event_before(self, position: int) -> int | None:
+        """Return the last event before the row at ``position``; None if there is none."""
+        at = position - bisect_left(self._places, position)
+        return self._numbers.at(at - 1) if at > 0 else None
+
     def shows(self, event_id: int) -> bool:
         """Return whether the event is in the view."""
         return self._numbers.rank(event_id + 1) > self._numbers.rank(event_id)
