@@ -38,8 +38,10 @@ views, filters and searches include them, but not before. While a recording grow
 
 {heads}
 The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab completes
-fields and values. A search finds text in names, ids, changes and comments, and hides
-no events.
+fields and values. Its times, and those after `:`, are written like those of `--since`:
+`time:14:05`, `time:14:05..14:10`, `time:>=-30s`. `=` in the timeline filters all views by the time
+range that it shows, and `:` goes to an event's number or to a time. A search finds text in names,
+ids, changes and comments, and hides no events.
 
 Details of the selected row are beside the list or below it, in tabs: a summary, the container as of
 this event, the changes by plugins in this event, the plugin behind each line of the container, and

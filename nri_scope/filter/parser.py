@@ -11,7 +11,8 @@
     value   = quoted | characters other than white space and parentheses
     quoted  = '"' … '"' | "'" … "'"        with \\" and \\\\ for the two characters
 
-Operators are in capitals. Every error is a FilterError with a position.
+Operators are in capitals. The value of the field ``time`` may be a range,
+``[moment] ".." [moment]``. Every error is a FilterError with a position.
 """
 
 from __future__ import annotations
