@@ -45,8 +45,10 @@ connection saw. `v` switches to a row for each event, and back. A filter shows t
 which it matches an event; marks, counts, copies and exports are of whole operations.
 
 The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab completes
-fields and values. A search finds text in names, ids, changes and comments, and hides
-no events.
+fields and values. Its times, and those after `:`, are written like those of `--since`:
+`time:14:05`, `time:14:05..14:10`, `time:>=-30s`. `=` in the timeline filters all views by the time
+range that it shows, and `:` goes to an event's number or to a time. A search finds text in names,
+ids, changes and comments, and hides no events.
 
 Details of the selected row are beside the list or below it, in tabs: a summary, the container as of
 this event, the changes by plugins in this event, the plugin behind each line of the container, and
@@ -85,6 +87,7 @@ The tables list all default keys; `nri-scope tui --keys` prints the keys of your
 HEADS = {
     "#": "number of the event",
     "Time": "time of day, in your time zone",
+    "Delta": "time since the event before in the list, as filtered",
     "Elapsed": "time since the first event of the recording",
     "Changed, Δ": "changes by plugins in this event; in a narrow column their number: `Δ4`",
     "Plugin, Pl": "plugin that received the event; in a narrow column its index; of an operation, "

@@ -24,7 +24,7 @@ from .params import (
     socket_option,
     where_option,
 )
-from .time_arguments import check_interval, since_option, until_option
+from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:
     # Importing it at run time would slow down --help.
@@ -174,7 +174,6 @@ def _perform(context: click.Context, options: Options) -> int:
         return diff_files.two_recordings(
             Path(file), more[0], options["redact"], options["output_format"]
         )
-    check_interval(options["since"], options["until"])
     return int(diff_files.one_recording(Path(file), more[0] if more else None, options))
 
 

@@ -23,13 +23,16 @@ from nri_scope.oci.path_labels import Meaning, meaning
 from nri_scope.oci.spec_file import MAX_SPEC_SIZE
 from nri_scope.recording import lookup
 from nri_scope.recording.display import SHORT_ID, runtime
+from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 
 from .main import RECORDING_SUFFIXES
 from .output import Output
+from .params import say
 from .redacted_view import RecordingView, open_view, open_views
 from .share_messages import resolved_where
+from .time_arguments import times_of
 from .what_argument import container_with_path, may_be_path
 
 if TYPE_CHECKING:
@@ -59,8 +62,8 @@ class Options(TypedDict):
     wait: bool
     redact: Rules | None
     where: Filter | None
-    since: int | None
-    until: int | None
+    since: str | None
+    until: str | None
     output_format: Format
     show_all: bool
 
@@ -242,12 +245,13 @@ def _selected_events(recording: Recording, options: Options) -> set[int] | None:
     """Return the ids of the events to show; None for all. Other events still count as evidence."""
     if options["where"] is None and options["since"] is None and options["until"] is None:
         return None
-    events = recording.events(
-        where=resolved_where(recording.path, options["where"]),
-        since_ns=options["since"],
-        until_ns=options["until"],
-    )
-    return {event.id for event in events}
+    since_ns, until_ns = times_of(recording, options["since"], options["until"])
+    where = resolved_where(recording.path, options["where"])
+    events = recording.events(where=where, since_ns=since_ns, until_ns=until_ns)
+    found = {event.id for event in events}
+    if not found:
+        say(f"no event matches; {range_words(recording)}")
+    return found
 
 
 def _details(sessions: list[Session], gaps: GapStats) -> list[str]:

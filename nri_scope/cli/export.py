@@ -21,7 +21,7 @@ from .params import (
     tokens_options,
     where_option,
 )
-from .time_arguments import check_interval, since_option, until_option
+from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:
     # Importing it at run time would slow down --help.
@@ -106,7 +106,6 @@ def _check(options: Options) -> Path:
     file, output = options["file"], options["output"]
     if file is None:
         raise UsageError("FILE is missing", "see `nri-scope export --help`")
-    check_interval(options["since"], options["until"])
     # Possibly an unset variable of a script, which must not export everything.
     if options["pod"] == "":
         raise UsageError("--pod is empty", "write NS/POD, or leave it out")

@@ -28,6 +28,7 @@ from .share_messages import (
     resolved_where,
     warn_unreadable_marks,
 )
+from .time_arguments import times_of
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -50,8 +51,8 @@ class Options(TypedDict):
     command_line: tuple[str, ...]
     output: Path | None
     where: Filter | None
-    since: int | None
-    until: int | None
+    since: str | None
+    until: str | None
     pod: str | None
     redact: Rules | None
     stable_tokens: bool
@@ -74,16 +75,16 @@ def write_bundle(file: Path, options: Options) -> bool:
         # Imported late: a replay needs many modules that packing does not.
         from .export_verify import verified
 
-        selection = _selection(file, options)
         comparisons.append(verified(file, selection, bundle, options["command_line"]))
 
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
+        selection = _selection(recording, options)
         with progress(recording, "packing") as on_progress:
             exported = export(
                 recording,
                 output,
-                _selection(file, options),
+                selection,
                 redactor=redactor,
                 note=options["note"],
                 max_bytes=options["max_size"] or MAX_BYTES,
@@ -124,7 +125,7 @@ def write_format(file: Path, name: str, options: Options) -> None:
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = _redactor(recording, options)
         if options["output"] is None:
-            _print_format(recording, form, _selection(recording.path, options), redactor)
+            _print_format(recording, form, _selection(recording, options), redactor)
         else:
             _write_format(recording, form, options["output"], options, redactor)
 
@@ -167,7 +168,7 @@ def _write_format(
         progress(recording, "writing") as on_progress,
     ):
         draft = outputs.new(form.suffix)
-        selection = _selection(recording.path, options)
+        selection = _selection(recording, options)
         count = convert(
             recording, form, draft, selection, redactor, target=output, on_progress=on_progress
         )
@@ -200,11 +201,12 @@ def _redactor(recording: Recording, options: Options) -> Redactor | None:
     return redactor_for(recording, rules, stable=stable, unlinked=unlinked)
 
 
-def _selection(file: Path, options: Options) -> Selection:
+def _selection(recording: Recording, options: Options) -> Selection:
+    since_ns, until_ns = times_of(recording, options["since"], options["until"])
     return Selection(
-        where=resolved_where(file, options["where"]),
-        since_ns=options["since"],
-        until_ns=options["until"],
+        where=resolved_where(recording.path, options["where"]),
+        since_ns=since_ns,
+        until_ns=until_ns,
         pod=options["pod"] or "",
     )
 

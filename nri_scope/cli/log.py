@@ -13,8 +13,8 @@ from nri_scope.errors import UsageError
 from nri_scope.filter.help_text import epilog
 
 from .output import Output
-from .params import ANY_PATH, format_option, where_option
-from .time_arguments import check_interval, since_option, until_option
+from .params import ANY_PATH, format_option, say, where_option
+from .time_arguments import since_option, times_of, until_option
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -49,8 +49,8 @@ def command(
     file: Path,
     follow: bool,
     where: Filter | None,
-    since: int | None,
-    until: int | None,
+    since: str | None,
+    until: str | None,
     last: int | None,
     operations: bool,
     printed: bool,
@@ -63,6 +63,9 @@ def command(
     container. With --operations, the time is that in the whole chain of plugins. A ! marks errors,
     late replies, and gaps, which are intervals that were not observed.
     """
+    from nri_scope.differ.operations import Operation
+    from nri_scope.events import Event
+    from nri_scope.recording.event_times import range_words, within
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
     from nri_scope.survey.foreground import surveyed
@@ -71,44 +74,62 @@ def command(
     from .log_operations import OperationMerger
     from .share_messages import progress
 
-    check_interval(since, until)
-    with (
-        Output() as output,
-        Recording.open(file) as recording,
-        progress(recording, "analysing") as on_share,
-        surveyed(recording, where, on_share, needed=operations),
-    ):
+    with Output() as output, Recording.open(file) as recording:
         if follow and recording.is_copy:
             raise UsageError(
                 f"{file}: other users can write to its folder, so an unchanging copy is read",
                 "leave out --follow, or run this as the recording's owner",
             )
+        where = within(recording, where)
+        since_ns, until_ns = _limits(where, times_of(recording, since, until))
         log = Log(
             recording,
             where=None if operations else where,
-            since_ns=since,
-            until_ns=until,
+            since_ns=since_ns,
+            until_ns=until_ns,
             last=None if operations else last,
             printed=printed,
         )
         printer = LogPrinter(output, jsonl=output_format == "jsonl", operations=operations)
         merger = OperationMerger(recording, where, last) if operations else None
+        events = 0
 
         def show(*, ended: bool = False) -> None:
+            nonlocal events
             printer.add_columns(recording.sessions())
             for item in log.read() if merger is None else merger.merge(log.read(), ended=ended):
                 printer.print(item)
+                events += isinstance(item, Event | Operation)
             output.flush()
 
-        if not follow:
-            show(ended=True)
-            return
-        try:
-            while until is None or time.time_ns() <= until:
-                if log.has_new_rows():
-                    show()
-                if output.wait(_POLL_SECONDS):
-                    return
-            show(ended=True)
-        except KeyboardInterrupt:
-            return
+        with (
+            progress(recording, "analysing") as on_share,
+            surveyed(recording, where, on_share, needed=operations),
+        ):
+            if not follow:
+                show(ended=True)
+                if not events and last != 0 and (where, since, until) != (None, None, None):
+                    say(f"no event matches; {range_words(recording)}")
+                return
+            try:
+                while until_ns is None or time.time_ns() <= until_ns:
+                    if log.has_new_rows():
+                        show()
+                    if output.wait(_POLL_SECONDS):
+                        return
+                show(ended=True)
+            except KeyboardInterrupt:
+                return
+
+
+def _limits(
+    where: Filter | None, times: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    """Return the times, also limited by a filter, so that gaps and output are limited, too."""
+    since_ns, until_ns = times
+    low, high = where.times if where is not None else (None, None)
+    if low is not None:
+        since_ns = max(low, since_ns or 0)
+    if high is not None:
+        until_ns = min(high + 1, high + 1 if until_ns is None else until_ns)
+    return since_ns, until_ns

@@ -20,11 +20,9 @@ from .params import (
     given_options,
     where_option,
 )
-from .time_arguments import FORMS, parse_moment
+from .time_arguments import from_option, to_option
 
 if TYPE_CHECKING:
-    from nri_scope.replay.script import RecordingPlace
-
     from .replay_options import Options
 
 EXIT_DIFFERS = 1
@@ -57,26 +55,6 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     return speed
 
 
-def _bound(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> RecordingPlace | None:
-    import time
-
-    from nri_scope.replay.script import RecordingPlace
-
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        return RecordingPlace(event_id=int(text[:18]))
-    at_ns = parse_moment(text, time.time_ns())
-    if at_ns is None:
-        raise click.BadParameter(
-            f"{text!r} is neither the number of an event nor a time; write 17 or {FORMS}",
-            param=parameter,
-        )
-    return RecordingPlace(at_ns=at_ns)
-
-
 @click.command(epilog=_FAULTS)
 @chain_options
 @click.option(
@@ -93,12 +71,8 @@ def _bound(
 )
 @emulation_options
 @where_option
-@click.option(
-    "--from", "begin", callback=_bound, metavar="EVENT|TIME", help="Start at this event or time."
-)
-@click.option(
-    "--to", "end", callback=_bound, metavar="EVENT|TIME", help="Stop before this event or time."
-)
+@from_option
+@to_option
 @click.option(
     "--only",
     default="",

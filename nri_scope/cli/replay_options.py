@@ -16,7 +16,7 @@ from nri_scope.replay.pace import Wait, no_wait, paced
 from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job
-from nri_scope.replay.script import RecordingPlace, ReplaySelection
+from nri_scope.replay.script import ReplaySelection
 from nri_scope.tap.wrapper import check_unwrapped
 
 from .chain_options import ChainOptions
@@ -24,6 +24,7 @@ from .params import environment_of
 from .replay_job import ResultOptions
 from .replay_step import stepped
 from .share_messages import resolved_where
+from .time_arguments import places_of
 
 NO_PLUGINS = "none"
 """Value of ``--compare-with`` for a chain without plugins."""
@@ -38,8 +39,8 @@ class Options(ChainOptions):
     listen: Path | None
     expect: int | None
     where: Filter | None
-    begin: RecordingPlace | None
-    end: RecordingPlace | None
+    begin: str | None
+    end: str | None
     only: str
     speed: float | None
     max_idle: float | None
@@ -74,14 +75,15 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
     _check(options)
     json = options["output_format"] == "json"
     job = chain_job(options, options["listen"], options["expect"])
+    begin, end = places_of(options["file"], options["begin"], options["end"])
     job = replace(
         job,
         selection=replace(
             job.selection,
             where=resolved_where(options["file"], options["where"]),
             only=options["only"],
-            begin=options["begin"],
-            end=options["end"],
+            begin=begin,
+            end=end,
         ),
         playback=replace(job.playback, wait=_wait(options)),
         rounds=options["rounds"],
@@ -145,9 +147,6 @@ def _check(options: Options) -> None:
             "--junit": options["junit"],
         }
     )
-    begin, end = options["begin"], options["end"]
-    if begin is not None and end is not None and begin.is_at_or_after(end):
-        raise UsageError("--from is not before --to, so there is no event to play", "swap them")
 
 
 def check_files(named: dict[str, Path | None]) -> None:

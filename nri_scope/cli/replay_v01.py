@@ -24,6 +24,7 @@ from nri_scope.text.escape import safe
 from .output import Output
 from .params import environment_of
 from .share_messages import resolved_where
+from .time_arguments import places_of
 
 if TYPE_CHECKING:
     from .replay_options import Options
@@ -44,12 +45,13 @@ def perform(options: Options, given: dict[str, str]) -> bool:
     environment = {**os.environ, **environment_of(options["variables"])}
     golden_path, updates = options["golden"], options["update_golden"]
     golden = None if golden_path is None or updates else v01.load_golden(golden_path)
+    begin, end = places_of(options["file"], options["begin"], options["end"])
     selection = ReplaySelection(
         session=options["session"],
         where=resolved_where(options["file"], options["where"]),
         only=options["only"],
-        begin=options["begin"],
-        end=options["end"],
+        begin=begin,
+        end=end,
     )
     as_json = options["output_format"] == "json"
     results: list[v01.PluginResult] = []

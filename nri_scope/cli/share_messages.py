@@ -44,14 +44,17 @@ def progress(recording: Recording, action: str) -> Iterator[Callable[[float], No
 
 
 def resolved_where(file: Path, where: Filter | None) -> Filter | None:
-    """Return ``where`` with the matches on changes and problems that only several events show."""
+    """Return ``where`` with the times that it means in the recording, and with the matches on
+    changes and problems that only several events show.
+    """
     if where is None:
         return None
+    from nri_scope.recording.event_times import within
     from nri_scope.recording.reader import Recording
     from nri_scope.survey.foreground import resolved
 
     with Recording.open(file) as recording, progress(recording, "analysing") as on_share:
-        return resolved(recording, where, on_share)
+        return resolved(recording, within(recording, where), on_share)
 
 
 def warn_unreadable_marks(recording: Recording) -> None:

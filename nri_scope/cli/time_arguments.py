@@ -1,110 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the values of ``--since`` and ``--until``."""
+"""Points in time on the command line, with the same meaning as in the filter field `time`."""
 
 from __future__ import annotations
 
-import re
-import time
-from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING
 
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.filter.quantity import parse_duration
+from nri_scope.filter.moments import EXAMPLES, event_number, event_or_moment, interval, moment
 
-FORMS = "2026-01-31T14:05:00Z, 14:05, yesterday, or 10m for ten minutes ago"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
-_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
-_FRACTION = re.compile(r"(:[0-9]{2})[.,]([0-9]{1,9})(?![0-9])")
-_DAYS = {"today": 0, "yesterday": 1}
+    from nri_scope.recording.reader import Recording
+    from nri_scope.replay.script import RecordingPlace
 
 
-def parse_moment(text: str, now_ns: int, zone: tzinfo | None = None) -> int | None:
-    """Return ``text`` in nanoseconds since the epoch; None if it is not a time.
+def _check(
+    parse: Callable[[str], object], parameter: click.Parameter, text: str | None
+) -> str | None:
+    if text is not None:
+        try:
+            parse(text)
+        except UsageError as error:
+            raise click.BadParameter(str(error), param=parameter) from None
+    return text
 
-    Accepts RFC 3339, a date, ``HH:MM[:SS]`` of today, ``today`` and ``yesterday`` (optionally with
-    a time of day), ``now``, or a duration before ``now_ns``. Times without a zone are in ``zone``,
-    by default the local one.
+
+def _check_time(_: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    return _check(moment, parameter, text)
+
+
+def _check_place(_: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    return _check(event_or_moment, parameter, text)
+
+
+def times_of(
+    recording: Recording, since: str | None, until: str | None
+) -> tuple[int | None, int | None]:
+    """Return the times of ``--since`` (included) and ``--until`` (excluded) in a recording, in ns
+    since the epoch. Raises UsageError, if one is ambiguous or they are in the wrong order.
     """
-    text = text.strip()
-    if text.lower() == "now":
-        return now_ns
-    ago = parse_duration(text)
-    if ago is not None:
-        return now_ns - ago if ago <= now_ns else None
-    fraction = 0
-    if found := _FRACTION.search(text):
-        # datetime has only microseconds.
-        fraction = int(found[2].ljust(9, "0"))
-        text = text[: found.end(1)] + text[found.end() :]
-    today = datetime.fromtimestamp(now_ns // 1_000_000_000, zone).replace(tzinfo=zone)
-    try:
-        moment = _parse(text, today, zone)
-        if moment is None:
-            return None
-        whole = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    nanoseconds = (whole.days * 86400 + whole.seconds) * 1_000_000_000 + fraction
-    return nanoseconds if 0 <= nanoseconds < 1 << 63 else None
+    if since is None and until is None:
+        return None, None
+    from nri_scope.recording import display
+    from nri_scope.recording.event_times import time_span
+
+    since_ns, until_ns = interval(since or "", until or "", time_span(recording))
+    if since_ns is not None and until_ns is not None and since_ns >= until_ns:
+        raise UsageError(
+            f"--since {display.moment(since_ns)} is not before --until {display.moment(until_ns)}",
+            "give the earlier time to --since",
+        )
+    return since_ns, until_ns
 
 
-def _parse(text: str, today: datetime, zone: tzinfo | None) -> datetime | None:
-    day, _, rest = text.partition(" ")
-    if day.lower() in _DAYS:
-        today -= timedelta(days=_DAYS[day.lower()])
-        return _at(today, rest.strip() or "0:00")
-    if ":" in text and "-" not in text and len(text) <= len("00:00:00"):
-        return _at(today, text)
-    # fromisoformat also takes 20260131 and week dates, but a bare number would be ambiguous.
-    if not re.match(r"[0-9]{4}-", text):
-        return None
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=zone)
+def places_of(
+    file: Path, begin: str | None, end: str | None
+) -> tuple[RecordingPlace | None, RecordingPlace | None]:
+    """Return the places of ``--from`` and ``--to`` in a recording. Raises UsageError, as
+    `times_of`.
+    """
+    from nri_scope.recording.event_times import time_span
+    from nri_scope.recording.reader import Recording
+    from nri_scope.replay.script import RecordingPlace
 
-
-def _at(day: datetime, clock: str) -> datetime | None:
-    found = _CLOCK.fullmatch(clock)
-    if found is None:
-        return None
-    return day.replace(
-        hour=int(found[1]), minute=int(found[2]), second=int(found[3] or 0), microsecond=0
+    numbers = [event_number(text or "") for text in (begin, end)]
+    since, until = (
+        text if text is not None and number is None else ""
+        for text, number in zip((begin, end), numbers, strict=True)
     )
-
-
-def _convert(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    if text is None:
-        return None
-    moment = parse_moment(text, time.time_ns())
-    if moment is None:
-        raise click.BadParameter(f"{text!r} is not a time; write {FORMS}", param=parameter)
-    return moment
-
-
-def check_interval(since: int | None, until: int | None) -> None:
-    """Raise UsageError if ``since`` is not before ``until``."""
-    if since is None or until is None or since < until:
-        return
-    raise UsageError(
-        f"--since {_shown(since)} is not before --until {_shown(until)}",
-        "give the earlier time to --since",
+    times: tuple[int | None, int | None] = (None, None)
+    if since or until:
+        with Recording.open(file) as recording:
+            times = interval(since, until, time_span(recording))
+    first, last = (
+        RecordingPlace(number, at_ns) if (number, at_ns) != (None, None) else None
+        for number, at_ns in zip(numbers, times, strict=True)
     )
-
-
-def _shown(at_ns: int) -> str:
-    from nri_scope.recording.display import moment
-
-    return moment(at_ns)
+    if first is not None and last is not None and first.is_at_or_after(last):
+        raise UsageError("--from is not before --to, so there is no event to play", "swap them")
+    return first, last
 
 
 since_option = click.option(
     "--since",
     metavar="TIME",
-    callback=_convert,
-    help=f"Include only events at or after this time: {FORMS}.",
+    callback=_check_time,
+    help=f"Include only events at or after this time: {EXAMPLES}. A time without a date is on the "
+    "recording's own day; + counts from its first event, - back from its last one.",
 )
-"""Option whose value is in nanoseconds since the epoch, or None."""
+"""Option whose value is a text, for `times_of`, or None."""
 until_option = click.option(
-    "--until", metavar="TIME", callback=_convert, help="Include only events before this time."
+    "--until", metavar="TIME", callback=_check_time, help="Include only events before this time."
 )
 """Option like ``since_option``."""
+from_option = click.option(
+    "--from",
+    "begin",
+    callback=_check_place,
+    metavar="EVENT|TIME",
+    help="Start at this event, or at this time, as with --since of `log`.",
+)
+"""Option whose value is a text, for `places_of`, or None."""
+to_option = click.option(
+    "--to",
+    "end",
+    callback=_check_place,
+    metavar="EVENT|TIME",
+    help="Stop before this event or time.",
+)
+"""Option like ``from_option``."""

@@ -189,7 +189,10 @@ def _run(
         await app.run_async()
         return app
 
-    report_saved_files(asyncio.run(show()))
+    app = asyncio.run(show())
+    if app.failure is not None:
+        raise app.failure
+    report_saved_files(app)
 
 
 def make_app(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.events import Event
 
+from .moments import TimeSpan
 from .parser import parse_tree
 from .predicate import Predicate, predicate
 from .sql import Value, condition
@@ -40,8 +41,35 @@ class Filter:
         """The names of the fields that the filter uses."""
         return frozenset(_fields(self.root))
 
+    def within(self, span: TimeSpan | None) -> Filter:
+        """Return the filter for the recording with this span, on which relative times and times
+        without a date depend. Raises FilterError if a time is ambiguous.
+        """
+        return parse(self.text, span) if "time" in self.fields else self
+
+    @property
+    def times(self) -> tuple[int | None, int | None]:
+        """Times between which all matching events are, both included, in ns since the epoch; None
+        for no limit.
+        """
+        return _times(self.root)
+
     def __str__(self) -> str:
         return str(self.root)
+
+
+def _times(node: Node) -> tuple[int | None, int | None]:
+    match node:
+        case Between(field, _, low, high) if field.name == "time":
+            return low, high
+        case And(items) if items:
+            lows, highs = zip(*map(_times, items), strict=True)
+            return (
+                max((low for low in lows if low is not None), default=None),
+                min((high for high in highs if high is not None), default=None),
+            )
+        case _:
+            return None, None
 
 
 def _fields(node: Node) -> Iterator[str]:
@@ -55,9 +83,10 @@ def _fields(node: Node) -> Iterator[str]:
             yield field.name
 
 
-def parse(text: str) -> Filter:
+def parse(text: str, span: TimeSpan | None = None) -> Filter:
     """Parse ``text`` into a filter; the empty text matches every event.
 
-    Raises only FilterError, with the position of the problem.
+    ``span``: that of the recording; None for events as they happen (see `Filter.within`). Raises
+    only FilterError, with the position of the problem.
     """
-    return Filter(text, parse_tree(text))
+    return Filter(text, parse_tree(text, span))

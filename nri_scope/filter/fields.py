@@ -33,9 +33,13 @@ class FieldKind(Enum):
     INDEX = "index"
     DURATION = "duration"
     SIZE = "size"
+    TIME = "time"
+    """A point in time or a range; see `moments`."""
 
 
-NUMERIC = frozenset((FieldKind.NUMBER, FieldKind.INDEX, FieldKind.DURATION, FieldKind.SIZE))
+NUMERIC = frozenset(
+    (FieldKind.NUMBER, FieldKind.INDEX, FieldKind.DURATION, FieldKind.SIZE, FieldKind.TIME)
+)
 """Kinds compared with ``>`` and ``<``; regular expressions cannot match them."""
 
 
@@ -147,7 +151,15 @@ FIELDS: tuple[Field, ...] = (
         ("took_ns",),
         "time until the reply, in ns, us, ms, s, m, h or d (default: us)",
         "took:>500us",
-        wrong_names=("took_us", "took_ns", "duration", "time", "latency"),
+        wrong_names=("took_us", "took_ns", "duration", "latency"),
+    ),
+    Field(
+        "time",
+        FieldKind.TIME,
+        ("at_ns",),
+        "time of the event, or a range of times, without its end",
+        "time:14:05..14:10",
+        wrong_names=("at", "at_ns", "since", "until", "timestamp"),
     ),
     Field(
         "size",

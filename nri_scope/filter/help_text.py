@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from .fields import FIELDS
+from .moments import FORMS
 
 SYNTAX: tuple[tuple[str, str], ...] = (
     ("field:value", "the field has this value; * matches any text"),
     ("field:~regex", "this regular expression matches a part of the field"),
-    ("field:>5", "or >= < <=; for index, session, took and size"),
+    ("field:>5", "or >= < <=; for index, session, took, time and size"),
+    ("time:a..b", "from a until before b, as --since a --until b; a or b may be absent"),
     ("word", "a name or id contains this word, in any case"),
     ("-term, NOT term", "events that do not match the term"),
     ("a b, a AND b", "both; binds more tightly than OR"),
@@ -21,7 +23,10 @@ SYNTAX: tuple[tuple[str, str], ...] = (
 NOTES: tuple[str, ...] = (
     'An empty value matches events without one: container:"" matches those about no container.',
     "To match events unknown to this version, use * or a regular expression: event:Future*.",
-    "A number without > or < matches with the precision written: took:3ms matches 3 ms up to 4 ms.",
+    "A number or time without > or < matches with the precision written: took:3ms matches 3 ms up "
+    "to 4 ms, time:14:05 the whole minute.",
+    "While events are being recorded, + and - count from the start of the command, and a time "
+    "without a date is today.",
     "Regular expressions have the syntax of RE2, without back-references and look-around. They are "
     "case-sensitive unless they begin with (?i).",
 )
@@ -39,6 +44,7 @@ def epilog() -> str:
         [
             "\b\nFilters:\n" + _aligned(SYNTAX),
             "\b\nFields:\n" + _aligned(tuple((field.name, field.doc) for field in FIELDS)),
+            "\b\nTimes:\n" + _aligned(FORMS),
             *NOTES,
         ]
     )

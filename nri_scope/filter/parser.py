@@ -11,7 +11,8 @@
     value   = quoted | characters other than white space and parentheses
     quoted  = '"' … '"' | "'" … "'"        with \\" and \\\\ for the two characters
 
-Operators are in capitals. Every error is a FilterError with a position.
+Operators are in capitals. The value of the field ``time`` may be a range,
+``[moment] ".." [moment]``. Every error is a FilterError with a position.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import math
 import re
 from typing import NamedTuple
 
-from nri_scope.errors import FilterError
+from nri_scope.errors import FilterError, UsageError
 
 from .fields import BY_NAME, NUMERIC, Field, FieldKind, nearest, nearest_field
+from .moments import RANGE, TimeSpan, interval, moment, utc
 from .quantity import LARGEST, duration_unit, size_unit, split_quantity
 from .re2_patterns import regex
 from .text_comparison import fold
@@ -47,17 +49,18 @@ class _Value(NamedTuple):
     at: int
 
 
-def parse_tree(text: str) -> Node:
-    """Return the tree of ``text``; the empty text matches every event.
+def parse_tree(text: str, span: TimeSpan | None = None) -> Node:
+    """Return the tree of ``text``; the empty text matches every event. ``span``: see `moment`.
 
     Raises FilterError.
     """
-    return _Parser(text).parse()
+    return _Parser(text, span).parse()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, span: TimeSpan | None) -> None:
         self.text = text
+        self.span = span
         self.at = 0
         self.depth = 0
 
@@ -303,6 +306,8 @@ class _Parser:
         return self.text[start : self.at]
 
     def between(self, field: Field, operator: str) -> Node:
+        if field.kind is FieldKind.TIME:
+            return self.time(field, operator)
         value = self.value(f"a number for {field.name}")
         parts = None if value.quoted else split_quantity(value.text)
         unit = None if parts is None else _unit(field.kind, parts[2])
@@ -331,6 +336,47 @@ class _Parser:
                 low = math.ceil(number)
                 high = max(low, math.ceil(number + precision) - 1)
         return Between(field, operator + value.text, low, high)
+
+    def time(self, field: Field, operator: str) -> Node:
+        value = self.value("a time")
+        since, dots, until = map(str.strip, value.text.partition(RANGE))
+        if dots and (operator or not (since or until)):
+            problem = f"{RANGE} cannot follow {operator}" if operator else "a time is missing"
+            raise self.fail(value.at, problem, f"write a range like {field.example}")
+        low: int | None = None
+        high: int | None = None
+        try:
+            if dots:
+                low, end = interval(since, until, self.span)
+                high = None if end is None else end - 1
+            else:
+                at = moment(since, self.span)
+                match operator:
+                    case ">":
+                        low = at.at_ns + 1
+                    case ">=":
+                        low = at.at_ns
+                    case "<":
+                        high = at.at_ns - 1
+                    case "<=":
+                        high = at.at_ns
+                    case _:
+                        # time:14:05 matches the whole minute.
+                        low, high = at.at_ns, at.end_ns - 1
+        except UsageError as error:
+            raise self.fail(value.at, error.problem, error.hint) from None
+        # Without a recording, the order of relative times is unknown.
+        if self.span and low is not None and high is not None and low > high:
+            problem = f"{since} is not before {until} in this recording"
+            raise self.fail(value.at, problem, "write the earlier time first")
+        return Between(field, _time_text(low, high), low, high)
+
+
+def _time_text(low: int | None, high: int | None) -> str:
+    """Return the canonical form of a range, which means the same in every recording."""
+    if low is None or high is None:
+        return f">={utc(low)}" if low is not None else f"<{utc((high or 0) + 1)}"
+    return f"{utc(low)}{RANGE}{utc(high + 1)}"
 
 
 def _nearest_is(name: str) -> str:

@@ -149,7 +149,7 @@ def _options(settings: Settings) -> RecordingOptions:
         existed=True,
         max_size=settings.max_size,
         max_age=settings.max_age,
-        where=settings.where.text if settings.where is not None else None,
+        where=str(settings.where) if settings.where is not None else None,
         redact=settings.redact,
         # Any other folder was configured explicitly: if it is missing, its name may be misspelt or
         # its disk not mounted yet.

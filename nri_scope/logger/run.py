@@ -162,7 +162,7 @@ class _Run:
                 self._existed,
                 options.max_size,
                 options.max_age,
-                options.where.text if options.where is not None else None,
+                str(options.where) if options.where is not None else None,
                 options.redact,
                 self._metrics,
             ),

@@ -101,6 +101,19 @@ def moment(at_ns: int) -> str:
     return f"{date[:10]} {at}{date[10:]}"
 
 
+def span(first_ns: int, last_ns: int) -> str:
+    """Format two local times: ``2026-01-31 14:05:00.123 to 14:06:00.000, UTC+01:00``.
+
+    The date and the offset from UTC are repeated only if they differ.
+    """
+    first, last = day(first_ns), day(last_ns)
+    if first == last:
+        return f"{first[:10]} {clock(first_ns)} to {clock(last_ns)}, UTC{first[11:]}"
+    begin = f"{first[:10]} {clock(first_ns)}"
+    end = f"{last[:10]} {clock(last_ns)}, UTC{last[11:]}"
+    return f"{begin} to {end}" if first[11:] == last[11:] else f"{begin}, UTC{first[11:]} to {end}"
+
+
 # Events occur in bursts, mostly within the same second.
 @lru_cache(maxsize=8)
 def _local(seconds: int) -> tuple[str, str]:

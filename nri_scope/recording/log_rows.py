@@ -93,7 +93,7 @@ class Log:
         events: Iterable[Event] = self._recording.events(
             where=self._where,
             since_ns=self._since_ns,
-            until_ns=None if self._until_ns is None else self._until_ns - 1,
+            until_ns=self._until_ns,
             after_id=self._after_id,
             last=self._last,
         )

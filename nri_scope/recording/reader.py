@@ -239,8 +239,8 @@ class Recording:
     ) -> Iterator[Event]:
         """Yield events in recorded order, including events written during the iteration.
 
-        ``since_ns`` and ``until_ns`` are wall clock times, both included. ``last``: maximum number
-        of events, the newest; ``among``: their ids.
+        Wall clock times are from ``since_ns`` (included) to ``until_ns`` (excluded). ``last``:
+        maximum number of events, the newest; ``among``: their ids.
         """
         for chunk in _parts_or_all(among):
             for page in self._pages(where, since_ns, until_ns, after_id, last, chunk):
@@ -360,7 +360,7 @@ class Recording:
             conditions.append("at_ns >= ?")
             values.append(since_ns)
         if until_ns is not None:
-            conditions.append("at_ns <= ?")
+            conditions.append("at_ns < ?")
             values.append(until_ns)
         if where is not None:
             text, of_filter = where.to_sql()

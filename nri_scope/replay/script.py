@@ -21,6 +21,7 @@ from nri_scope.nri.methods import (
     METHODS,
 )
 from nri_scope.nri.request_subject import container_of, decode_request, is_plugins_call
+from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
@@ -178,7 +179,7 @@ class Script:
         if selection.where or selection.only or selection.begin or selection.end:
             raise UsageError(
                 f"{self._recording.path}: no event of session {self.session.id} is selected",
-                "`log` shows its events; widen --where, --only, --from or --to",
+                f"{range_words(self._recording)}; widen --where, --only, --from or --to",
             )
 
     def _step(self, recorded: Recorded, request: bytes, selected: bool) -> ReplayStep:

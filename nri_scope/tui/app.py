@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from nri_scope.errors import NriScopeError
-from nri_scope.filter import Filter
+from nri_scope.filter import Filter, TimeSpan
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
@@ -147,6 +147,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         try:
             if self._store is None:
                 self._store = await Store.open(self.path, live=self._live)
+            self.context.bind(self._span)
+            self.bar.span = self._span
         except NriScopeError as error:
             self.failure = error
             self.exit(return_code=2)
@@ -186,7 +188,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         jobs = Jobs(self, frame, keymap, self.path, self.made)
         self.jobs, self.marker = jobs, marker
         self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
-        jumper = Jumper(self, frame, views, store)
+        jumper = self.jumper = Jumper(self, frame, views, store)
         chooser = Chooser(views, marker, self._ask)
         copier = Copier(self, frame, views, store, keymap, context, marker, self.path, chooser)
         saver = Saver(self, frame, views, marker, jobs, chooser, self._fill)
@@ -228,6 +230,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             setattr(self, f"action_{name}", action)
         self._has_commands = True
         begin(self, marker.load, MARKS_GROUP)
+
+    def _span(self) -> TimeSpan | None:
+        return self.store.facts.span
 
     def follows(self) -> bool:
         """Return whether the recording may still grow."""
@@ -352,6 +357,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
                 self.narrower.filter_by(text)
             case Purpose.SEARCH:
                 self.finder.begin(text, in_detail=self._opened_in_detail)
+            case Purpose.GO_TO:
+                self.jumper.go_to(text)
             case Purpose.COMMENT:
                 self.marker.comment(text)
             case Purpose.PLUGIN:
@@ -368,6 +375,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def action_search(self) -> None:
         """Open the filter bar for a search."""
         self._open_bar(Purpose.SEARCH)
+
+    def action_go_to(self) -> None:
+        """Open the filter bar for an event's number or a time."""
+        self._open_bar(Purpose.GO_TO)
 
     def action_comment(self) -> None:
         """Open the filter bar for a comment on the selected event."""

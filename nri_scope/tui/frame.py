@@ -9,6 +9,7 @@ from typing import Any
 
 from nri_scope.errors import RecordingError
 from nri_scope.recording.display import many
+from nri_scope.recording.event_times import span_words
 from nri_scope.text.escape import safe
 
 from .actions import Keymap
@@ -53,6 +54,7 @@ def empty_list_lines(
         return (
             "0 matches",
             f"{_none_of(facts.events)} {narrowed}",
+            f"T{span_words(facts.span)[1:]}",
             f"{keymap.first('filter')} changes the filter, {keymap.first('back')} goes back, "
             f"{keymap.first('clear_filter')} shows everything",
         )

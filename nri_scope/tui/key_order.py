@@ -30,7 +30,7 @@ _MOVING = ("up", "down", "page_up", "page_down", "home", "end")
 """Actions that do not need the content of lines."""
 _OPENING = (
     "filter", "search", "comment", "replay_shown", "help", "command_palette", "compare",
-    "copy", "save_text", "save_recording", "export_bundle", "clear_marks",
+    "copy", "go_to", "save_text", "save_recording", "export_bundle", "clear_marks",
 )  # fmt: skip
 """Actions that open a screen or an input, so that the following keys may be text."""
 _OF_SHOWN = ("save_recording", "export_bundle", "replay_shown")

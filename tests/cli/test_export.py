@@ -250,7 +250,7 @@ class TestVerify:
         (["FILE", "-o", "taken.zip"], "taken.zip exists; name another file, .*--force"),
         (
             ["FILE", "-o", "x.zip", "--where", "ns:nope"],
-            "no event in .* is selected; list its events with `log`",
+            "no event in .* is selected; the recording has events from .*; list its",
         ),
         (["FILE", "-o", "x.zip", "--where", "pood:x"], "pood"),
         (["FILE", "-o", "x.zip", "--pod", "shop/webb"], "the nearest is shop/web"),

@@ -18,6 +18,7 @@ from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime
 from tests.cli.command import NRI_SCOPE
+from tests.cli.test_times import DAY, START, write
 from tests.runtime_emulation.stored_requests import (
     play,
     requests_of_the_first_session,
@@ -140,6 +141,14 @@ async def test_a_file_that_is_not_a_recording_is_rejected_in_one_line(tmp_path: 
     async with terminal(tmp_path, "tui a.db") as window:
         text = await window.shows("ended with 2")
     assert text.startswith("nri-scope: a.db: ")
+
+
+@needs_tmux
+async def test_an_ambiguous_time_is_rejected_in_one_line(tmp_path: Path) -> None:
+    write(tmp_path / "a.nriscope.db", START, START + DAY, START + 2 * DAY)
+    async with terminal(tmp_path, "tui a.nriscope.db --where time:8:30", (100, 24)) as window:
+        text = await window.shows("ended with 2")
+    assert "filter: 8:30 occurs on several days of this recording; write" in text
 
 
 @needs_tmux

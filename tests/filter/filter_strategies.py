@@ -6,6 +6,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from nri_scope.events import Event, Status
+from nri_scope.filter import TimeSpan
 
 # Few and similar pieces, so that filters often match, with the special characters of GLOB, LIKE,
 # quotes and regular expressions.
@@ -39,12 +40,21 @@ _texts = names.map(lambda text: text.replace("\0", ""))
 known = st.sampled_from(["CreateContainer", "StopContainer", "StateChange(99)"])
 paths = st.one_of(_texts, st.lists(_texts, max_size=3).map("/".join).map("/".__add__))
 
+DAY = 86_400 * 10**9
+FIRST_NS = 1_760_000_000 * 10**9
+SPAN = TimeSpan(FIRST_NS, FIRST_NS + DAY // 2)
+"""Span of the recording to which the filters apply."""
+_NEAR = st.sampled_from([0, 1, 10**9, 60 * 10**9, DAY // 4, DAY // 2, DAY])
+event_times = st.integers(0, 2**60) | st.builds(
+    lambda near, more: FIRST_NS + near + more, _NEAR, st.integers(-2, 2)
+)
+
 events = st.builds(
     Event,
     id=st.integers(1, 9),
     session=st.integers(1, 3),
     seq=st.integers(1, 9),
-    at_ns=st.integers(0, 2**60),
+    at_ns=event_times,
     mono_ns=st.integers(0, 2**60),
     plugin=plugins,
     runtime=names,
@@ -76,6 +86,13 @@ _text_fields = st.sampled_from(
     ["event", "plugin", "pod", "ns", "container", "id", "runtime", "changed", "owner"]
 )
 _number_fields = st.sampled_from(["took", "size", "session", "index"])
+moments = st.sampled_from(
+    [
+        *("+0s", "+1s", "+0.000000001s", "+1m", "-0s", "-6h", "-12h", "09:00", "14:53:20", "23:00"),
+        *("2025-10-09", "2025-10-09T08:53:20Z", "2025-10-09 20:53:20Z", "1m", "now", "today", "x"),
+    ]
+)
+"""Texts for points in time, most of them valid."""
 _terms = st.one_of(
     _values,
     st.builds("{}:{}".format, _text_fields, _values),
@@ -89,6 +106,8 @@ _terms = st.one_of(
         st.sampled_from(["0", "1", "2", "7", "500", "0.5", "1.00", "4096"]),
         st.sampled_from(["", "", "ns", "us", "k", "kB"]),
     ),
+    st.builds('time:{}"{}"'.format, st.sampled_from(["", ">", ">=", "<", "<="]), moments),
+    st.builds('time:"{}..{}"'.format, moments | st.just(""), moments | st.just("")),
 )
 expressions = st.recursive(
     _terms,

@@ -159,6 +159,90 @@ def test_filters_that_do_not_match(text: str) -> None:
     assert not filters.parse(text).matches(EVENT)
 
 
+SPAN = filters.TimeSpan(EVENT.at_ns - 30 * 10**9, EVENT.at_ns + 60 * 10**9)
+"""Span of a recording from 21:17:30 to 21:19:00 on 2025-11-20."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time:+30s",
+        "time:-1m",
+        "time:>=+30s",
+        "time:<=+30s",
+        "time:>+29.9s",
+        "time:<-59.9s",
+        "time:+30s..+31s",
+        "time:+30s..",
+        "time:..-59s",
+        'time:"2025-11-20 21:18Z"',
+        "time:21:18Z",
+        "time:21:18:00Z..21:18:01Z",
+        'time:>="2025-11-20 21:18:00Z"',
+        "time:2025-11-20T23:18+02:00",
+        "-time:<+30s",
+        "time:>=+1s time:<+31s coredns",
+    ],
+)
+def test_times_that_match(text: str) -> None:
+    assert filters.parse(text, SPAN).matches(EVENT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["time:+29s", "time:>+30s", "time:<+30s", "time:+29s..+30s", "time:21:17Z", "time:now"],
+)
+def test_times_that_do_not_match(text: str) -> None:
+    assert not filters.parse(text, SPAN).matches(EVENT)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("time:+2s..+1s", "+2s is not before +1s in this recording"),
+        ("time:21:19Z..21:18Z", "21:19Z is not before 21:18Z in this recording"),
+        ("time:+1s..+1s", "is not before"),
+    ],
+)
+def test_a_range_without_a_time_is_an_error(text: str, words: str) -> None:
+    # Without the recording, the order may be unknown.
+    filters.parse(text)
+    with pytest.raises(FilterError) as caught:
+        filters.parse(text, SPAN)
+    assert words in str(caught.value) and caught.value.position == 5
+
+
+def test_a_filter_is_bound_to_the_times_of_a_recording() -> None:
+    typed = filters.parse("time:+30s web")
+    assert not typed.matches(replace(EVENT, pod="web"))
+    bound = typed.within(SPAN)
+    assert bound.matches(replace(EVENT, pod="web"))
+    # The canonical text means the same in every recording.
+    assert str(bound) == "time:2025-11-20T21:18:00Z..2025-11-20T21:18:01Z web"
+    assert filters.parse(str(bound), filters.TimeSpan(0, 1)) == bound
+    with pytest.raises(FilterError, match="occurs on several days"):
+        filters.parse("time:12:00").within(filters.TimeSpan(0, 10**15))
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("web", None, None),
+        ("time:>=+1s web", 1, None),
+        ("time:>=+1s (time:<+9s web)", 1, 9),
+        ("time:+1s..+9s time:+2s..+10s", 2, 9),
+        ("time:>=+1s OR web", None, None),
+        ("-time:>=+1s", None, None),
+    ],
+)
+def test_the_times_of_a_filter(text: str, low: int | None, high: int | None) -> None:
+    times = filters.parse(text, SPAN).times
+    assert times == (
+        None if low is None else SPAN.first_ns + low * 10**9,
+        None if high is None else SPAN.first_ns + high * 10**9 - 1,
+    )
+
+
 def test_an_empty_value_matches_events_without_one() -> None:
     assert filters.parse('container:""').matches(replace(EVENT, container=""))
     assert not filters.parse('container:""').matches(EVENT)
@@ -212,6 +296,14 @@ def test_canonical_text(text: str, canonical: str) -> None:
         ("pod:~a(b", 5, "missing )"),
         ('pod:~"a(b"', 6, "missing )"),
         ("pod:>5", 4, "pod is not a number"),
+        ("time:", 5, "a time is missing"),
+        ("time:soon", 5, '"soon" is not a time; write 2026-01-31T14:05:00Z, 14:05, +30s, '),
+        ("a time:>=25:00", 9, '"25:00" is not a time'),
+        ("time:10:00..soon", 5, '"soon" is not a time'),
+        ("time:..", 5, "a time is missing"),
+        ("time:>10:00..11:00", 6, ".. cannot follow >"),
+        ("time:~10", 5, "time is a number"),
+        ("timestamp:10:00", 0, 'the nearest is "time"'),
         ("took:~5", 5, "took is a number"),
         ("took:>", 6, "a number for took is missing"),
         ("took:>5x", 6, "write it like took:>500us"),
@@ -253,7 +345,7 @@ def test_an_error_names_the_problem_and_its_position(text: str, position: int, w
 
 def test_fields_of_the_language() -> None:
     assert " ".join(field.name for field in filters.FIELDS) == (
-        "event plugin index pod ns container id runtime session status problem took size "
+        "event plugin index pod ns container id runtime session status problem took time size "
         "changed owner"
     )
 

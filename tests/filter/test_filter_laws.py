@@ -15,12 +15,12 @@ from nri_scope.errors import FilterError
 from nri_scope.events import Event
 from nri_scope.filter.fields import nearest_field
 from nri_scope.filter.tree import Not
-from tests.filter.filter_strategies import events, expressions
+from tests.filter.filter_strategies import SPAN, events, expressions
 
 
 def parse_or_none(text: str) -> filters.Filter | None:
     try:
-        return filters.parse(text)
+        return filters.parse(text, SPAN)
     except FilterError as caught:
         error = caught
     assert 0 <= error.position <= len(text)
@@ -52,6 +52,9 @@ def row(event: Event) -> list[str | int]:
 @example("took:>99999999999999999999999999")
 @example("took:>9999999999999999999h")
 @example("took:>\u0663")
+@example("time:\u0661:00")
+@example("time:>99999999999999999999d")
+@example("time:.." * 1000)
 @example('pod:"\ud800"')
 @example("pod:\0")
 def test_any_text_is_parsed_or_a_filter_error(text: str) -> None:

@@ -104,7 +104,7 @@ async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Pat
     assert mark.comment.startswith("mail me at ") and "acme" not in mark.comment
     async with showing(bundle, size=(120, 40)) as screen:
         await screen.shows("· 1 marked")
-        await screen.until(lambda: "*" in screen.line("22:17:21.501 Create")[:4])
+        await screen.until(lambda: "*" in screen.line("22:17:21.501 ")[:4])
 
 
 async def test_nothing_is_saved_if_no_event_is_shown(path: Path) -> None:

@@ -237,7 +237,7 @@ class _Marked(Filter):
     """Filter for a set of events. It has no form in the filter language."""
 
     def __init__(self, marks: Sequence[Mark], where: Filter | None) -> None:
-        super().__init__("(marked events)", parse("" if where is None else where.text).root)
+        super().__init__("(marked events)", (where or parse("")).root)
         object.__setattr__(self, "keys", frozenset(mark.key for mark in marks))
 
     def matches(self, event: Event) -> bool:

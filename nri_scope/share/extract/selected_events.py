@@ -11,6 +11,7 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Session
 from nri_scope.filter import Filter
 from nri_scope.recording import lookup
+from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
 
 from .event_numbers import ascending, is_among
@@ -37,7 +38,7 @@ class Selection:
     since_ns: int | None = None
     """Earliest wall clock time, inclusive."""
     until_ns: int | None = None
-    """Latest wall clock time, inclusive."""
+    """End of the wall clock time, exclusive."""
     pod: str = ""
     """``namespace/pod``: only events about this pod and its containers."""
     numbers: Sequence[int] | None = None
@@ -117,7 +118,10 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
             raise
         chosen.damage = error
     if not chosen.events:
-        raise UsageError(f"no event in {source.path} is selected", "list its events with `log`")
+        raise UsageError(
+            f"no event in {source.path} is selected",
+            f"{range_words(source)}; list its events with `log`",
+        )
     return chosen
 
 
@@ -138,7 +142,7 @@ def _condition(source: Recording, selection: Selection) -> tuple[str, list[str |
         conditions.append("at_ns >= ?")
         values.append(selection.since_ns)
     if selection.until_ns is not None:
-        conditions.append("at_ns <= ?")
+        conditions.append("at_ns < ?")
         values.append(selection.until_ns)
     if selection.pod:
         conditions.append("namespace = ? AND pod = ?")

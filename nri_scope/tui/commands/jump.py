@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Go to the next or previous event with a problem or a change."""
+"""Go to an event by its number or time, or to the next one with a problem or a change."""
 
 from __future__ import annotations
 
@@ -9,16 +9,28 @@ from typing import Any
 
 from textual.app import App
 
+from nri_scope.errors import UsageError
+from nri_scope.filter.moments import Moment, event_or_moment
+from nri_scope.recording.event_pages import first_event_at
 from nri_scope.recording.event_search import events_with
+from nri_scope.recording.event_times import span_words
+from nri_scope.recording.lookup import event_range
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import container_of_event, pod_of_event
+from nri_scope.text.escape import safe
 
+from ..containers.outline import NO_POD, Node
 from ..frame import Frame
 from ..store.store import Store
+from ..timeline.timeline_board import TimelineBoard
 from ..views import EVENTS, Views
 from ..widgets.messages import begin_reading
 
 _GROUP = "jump"
 _BATCH = 1_000
 """Number of events that one query returns."""
+_MAX_COLUMNS = 40
+"""Maximum columns of a typed text."""
 _NAMES = {"problem": "failed or slow event", "changed": "event with a change"}
 
 
@@ -38,6 +50,51 @@ class Jumper:
             number = 0 if forwards else self.store.all.looked_at + 1
         begin_reading(self.app, partial(self._go, column, number, forwards), _GROUP)
 
+    def go_to(self, text: str) -> None:
+        """Go to the event with a number, or at a time or later: in the timeline, else in the list
+        of events.
+        """
+        if not text.strip():
+            return
+        try:
+            place = event_or_moment(text, self.store.facts.span)
+        except UsageError as error:
+            self.frame.say(str(error), problem=True)
+            return
+        begin_reading(
+            self.app, partial(self._go_to, place, safe(text.strip(), _MAX_COLUMNS)), _GROUP
+        )
+
+    async def _go_to(self, place: int | Moment, text: str) -> None:
+        timeline = self.views.current
+        if isinstance(timeline, TimelineBoard):
+            if isinstance(place, Moment):
+                if not timeline.go_to(place.at_ns):
+                    self._report_problem(f"{text} is outside the timeline")
+                return
+            found = await self.store.run(partial(_lane_of, number=place))
+            if found is not None and timeline.go_to(found[0], place, found[1]):
+                return
+        number = await self.store.run(partial(_number_of, place=place))
+        view = self.views.events.view
+        shown = view.event_from(number) if number is not None else None
+        if number is None:
+            self._report_problem(f"there is no event at {text} or later; {self._range_words}")
+        elif shown is None:
+            more = "" if view.complete else " so far"
+            self._report_problem(f"this list has no event from event {number} on{more}")
+        else:
+            self.views.show_event(shown)
+            if shown != number:
+                self.frame.say(f"event {number} is not in this list; event {shown} is the next one")
+
+    @property
+    def _range_words(self) -> str:
+        return span_words(self.store.facts.span)
+
+    def _report_problem(self, words: str) -> None:
+        self.frame.say(words, problem=True)
+
     async def _go(self, column: str, number: int, forwards: bool) -> None:
         while True:
             found = await self.store.run(
@@ -55,3 +112,25 @@ class Jumper:
         analysis = self.store.analysis
         more = "" if analysis.passes or analysis.share is None else f"; {analysis.words}"
         self.frame.say(f"no {where} {_NAMES[column]} in this list{more}")
+
+
+def _number_of(recording: Recording, *, place: int | Moment) -> int | None:
+    """Return the number of the event, or of the first one at a time or later; None if later than
+    all.
+    """
+    first, newest = event_range(recording)
+    if isinstance(place, Moment):
+        place = first_event_at(recording, place.at_ns, first, newest)
+    return place if place <= newest else None
+
+
+def _lane_of(recording: Recording, *, number: int) -> tuple[int, Node] | None:
+    """Return an event's time, and the pod or container in whose lane it is; None if it has none."""
+    event, container = recording.event(number), container_of_event(recording, number)
+    pod = container.pod if container is not None else pod_of_event(recording, number)
+    if event is None or (pod is None and container is None):
+        return None
+    node = Node(
+        pod.key if pod is not None else NO_POD, container.key if container is not None else 0
+    )
+    return event.at_ns, node

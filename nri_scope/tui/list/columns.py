@@ -87,13 +87,17 @@ def _column_widths(digits: int, *, several: bool, grouped: bool) -> Iterator[tup
     yield "event", 22 if grouped else 20
     yield "id", digits
     yield "changed", 14
-    yield "subject", 24
+    yield "subject", 22
     if grouped:
         yield "changed", 24
     yield "plugin", 16 if grouped else 13
+    yield "delta", 7
+    yield "subject", 24
     yield "changed", 24
     yield "deadline", 5
     yield "subject", 30
+    # Enough for most changes with their owner.
+    yield "changed", 33
     yield "elapsed", 9
 
 

@@ -148,6 +148,9 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
                 self.listing.go_to(view.position_of(selected))
             self._place_columns()
         else:
+            if view is not self.view:
+                # The time since the event before may differ.
+                self._rows.outdate(events=True)
             self.listing.show(view)
         self._moved()
 
@@ -219,6 +222,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._reader.read_missing(self.view, self.listing.top, self.listing.height)
 
     def _rows_read(self, view: View, rows: Sequence[Row]) -> None:
+        if view is not self.view:
+            self._rows.outdate(events=True)
         self._drop_strips(rows)
         top = self.listing.top
         bottom = min(top + self.listing.height, self.view.length)
@@ -248,7 +253,11 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         height = self.listing.height
         following = self.listing.state is FollowState.FOLLOWING
         first = self.view.length - height if following else self.listing.top
-        self._drop_strips(await self._reader.read(self.view, first, height))
+        view = self.view
+        rows = await self._reader.read(view, first, height)
+        if view is not self.view:
+            self._rows.outdate(events=True)
+        self._drop_strips(rows)
 
     # -- updates after a move ----------------------------------------------------------------
 

@@ -20,7 +20,7 @@ GUTTER = 2
 """Columns before each row, for the signs of cursor and mark."""
 PREFIX = "event-list--"
 """Prefix of component classes: row styles, ``cursor``, ``field``, ``dim``, ``mark``, ``match``."""
-_DIM_COLUMNS = frozenset(("id", "time", "elapsed", "deadline"))
+_DIM_COLUMNS = frozenset(("id", "time", "delta", "elapsed", "deadline"))
 
 
 class RowPainter:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nri_scope.events import Container, Pod
-from nri_scope.filter import Filter, parse
+from nri_scope.filter import Filter, TimeSpan, parse
 from nri_scope.filter.tree import quote
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.text.escape import safe
@@ -40,10 +40,21 @@ class Context:
         # The initial filter can be undone like any other.
         self._previous = [_Restriction("", None, None)] if where is not None else []
         self._marked = marked
+        self._span: Callable[[], TimeSpan | None] = lambda: None
         self.only_marked = False
         """Whether only marked events are shown."""
         self.grouped = True
         """Whether the list has one row for each operation, instead of each event."""
+
+    def bind(self, span: Callable[[], TimeSpan | None]) -> None:
+        """Use the times of the recording that ``span`` returns, also for the initial filter.
+
+        Raises FilterError if a time of it is ambiguous.
+        """
+        self._span = span
+        where = self._current.where
+        if where is not None:
+            self._current = replace(self._current, where=where.within(span()))
 
     @property
     def where_text(self) -> str:
@@ -61,7 +72,7 @@ class Context:
 
     def filter_by(self, text: str) -> None:
         """Replace the filter; "" removes it. Raises FilterError, and then changes nothing."""
-        where = parse(text) if text.strip() else None
+        where = parse(text, self._span()) if text.strip() else None
         self._set(replace(self._current, text=text.strip(), where=where))
 
     def everything(self) -> None:
@@ -97,7 +108,8 @@ class Context:
             return self._current.where
         named = _filter_term(self.about)
         return parse(
-            f"{named} ({self._current.text})" if self._current.where is not None else named
+            f"{named} ({self._current.text})" if self._current.where is not None else named,
+            self._span(),
         )
 
     def words(self) -> str:

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from nri_scope.events import Role
+from nri_scope.filter import TimeSpan
 from nri_scope.recording import display
 from nri_scope.recording.event_pages import (
     Damage,
@@ -64,6 +65,11 @@ class Facts:
     for the runtime to return: see ``connected``."""
     damage: str
     """Why the recording cannot be read to its end; "" if it can."""
+
+    @property
+    def span(self) -> TimeSpan | None:
+        """Times of the first and the last event; None without events."""
+        return TimeSpan(self.first_ns, self.last_ns or self.first_ns) if self.first_ns else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ class Column:
 COLUMNS: tuple[Column, ...] = (
     Column("id", "#", right=True),
     Column("time", "Time"),
+    Column("delta", "Delta", right=True),
     Column("elapsed", "Elapsed", right=True),
     Column("event", "Event"),
     Column("subject", "Pod/container"),
@@ -85,8 +86,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("deadline", "Of", right=True),
     Column("status", "Status"),
 )
-"""Columns in the order of `Row.cells`. `time` is the local time of day, `elapsed` counts from
-the recording's first event."""
+"""Columns in the order of `Row.cells`. `time` is the local time of day, `delta` counts from the
+event before in the view, `elapsed` from the recording's first event."""
 POSITION: dict[str, int] = {column.name: at for at, column in enumerate(COLUMNS)}
 
 
@@ -137,11 +138,16 @@ _MAX_OWNERS = 2
 _PATH_WIDTH = 60
 
 
-def event_row(event: Event, first_ns: int) -> Row:
-    """Return the row of an event; ``first_ns`` is the time of the recording's first event."""
+def event_row(event: Event, first_ns: int, before_ns: int | None = None) -> Row:
+    """Return the row of an event.
+
+    ``first_ns``: time of the recording's first event; ``before_ns``: of the event before in the
+    view, None if there is none.
+    """
     cells = (
         str(event.id),
         display.clock(event.at_ns),
+        "" if before_ns is None else _elapsed(event.at_ns - before_ns),
         _elapsed(event.at_ns - first_ns),
         _cut(event.event, 64),
         _subject(event),
@@ -154,9 +160,11 @@ def event_row(event: Event, first_ns: int) -> Row:
     return Row(RowKind.EVENT, Key.of_event(event.id), cells, "", _style(event), event=event)
 
 
-def operation_row(one: Operation, first_ns: int, *, is_open: bool) -> Row:
-    """Return the row of an operation of several events."""
-    row = event_row(one.summary(), first_ns)
+def operation_row(
+    one: Operation, first_ns: int, before_ns: int | None = None, *, is_open: bool
+) -> Row:
+    """Return the row of an operation of several events; see `event_row`."""
+    row = event_row(one.summary(), first_ns, before_ns)
     slowest = _cut(one.slowest_words, 64)
     names = {"event": f"{OPEN if is_open else CLOSED} {row.cell('event')}", "plugin": slowest}
     return replace(row, cells=_with(row, names), events=one.events, slowest=slowest)

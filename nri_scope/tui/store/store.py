@@ -172,6 +172,7 @@ class Store:
             entries,
             {one: view.events_of(one) for one in entries if isinstance(one, int)},
             {one for one in entries if isinstance(one, int) and view.is_open(one)},
+            view.event_before(start),
             self._look.first_ns,
             {session.id: session for session in self._look.sessions},
         )
@@ -474,19 +475,29 @@ class _Page:
     """The events of each operation among the entries, and of each single event."""
     open: set[int]
     """The operations whose events have rows of their own."""
+    before: int | None
+    """The event or operation before the entries; None if there is none."""
     first_ns: int
     sessions: Mapping[int, Session]
 
     def read(self, recording: Recording) -> list[Row]:
         """Read them. Raises RecordingError."""
-        numbers = sorted(
-            {number for group in self.events.values() for number in group}
-            | {one.event for one in self.entries if isinstance(one, ConnectionMarker)}
-        )
-        found = events_of(recording, numbers)
-        return [self._row(entry, found) for entry in self.entries]
+        numbers = {number for group in self.events.values() for number in group}
+        numbers |= {one.event for one in self.entries if isinstance(one, ConnectionMarker)}
+        numbers |= set() if self.before is None else {self.before}
+        found = events_of(recording, sorted(numbers))
+        rows: list[Row] = []
+        before = self.before
+        for entry in self.entries:
+            previous = found.get(before) if before is not None else None
+            before_ns = previous.at_ns if isinstance(previous, Event) else None
+            rows.append(self._row(entry, found, before_ns))
+            before = entry if isinstance(entry, int) else before
+        return rows
 
-    def _row(self, entry: ViewEntry, found: Mapping[int, Event | RecordingError]) -> Row:
+    def _row(
+        self, entry: ViewEntry, found: Mapping[int, Event | RecordingError], before_ns: int | None
+    ) -> Row:
         if isinstance(entry, ConnectionMarker):
             event = found.get(entry.event)
             if isinstance(event, Event):
@@ -499,12 +510,12 @@ class _Page:
             return self._unread(entry, event)
         numbers = self.events[entry]
         if len(numbers) == 1:
-            return event_row(event, self.first_ns)
+            return event_row(event, self.first_ns, before_ns)
         from nri_scope.differ.operations import Operation
 
         events = [one for number in numbers if isinstance(one := found.get(number), Event)]
         operation = Operation.of(events, self.sessions)
-        return operation_row(operation, self.first_ns, is_open=entry in self.open)
+        return operation_row(operation, self.first_ns, before_ns, is_open=entry in self.open)
 
     def _unread(self, number: int, error: RecordingError | None) -> Row:
         return gone_row(number) if error is None else damaged_row(number, error.problem)

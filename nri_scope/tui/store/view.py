@@ -284,6 +284,18 @@ class View:
         """
         return max(0, min(self.before(self.key_of(event_id)), self.length - 1))
 
+    def event_from(self, event_id: int) -> int | None:
+        """Return the first event of the view from ``event_id`` on; None if there is none."""
+        if self.shows(event_id):
+            return event_id
+        at = self._numbers.rank(event_id)
+        return self._numbers.at(at) if at < len(self._numbers) else None
+
+    def event_before(self, position: int) -> int | None:
+        """Return the last event before the row at ``position``; None if there is none."""
+        at = position - bisect_left(self._places, position)
+        return self._numbers.at(at - 1) if at > 0 else None
+
     def shows(self, event_id: int) -> bool:
         """Return whether the event is in the view, possibly as part of an operation."""
         number = self.number_of(event_id)

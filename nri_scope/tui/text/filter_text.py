@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nri_scope.errors import FilterError
-from nri_scope.filter import FIELDS, Filter, parse
+from nri_scope.filter import FIELDS, Filter, TimeSpan, parse
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import Or, quote
 
@@ -36,10 +36,10 @@ class FilterCheck:
     """Offset of the error in the text."""
 
 
-def check(text: str) -> FilterCheck:
-    """Parse a filter while it is typed. Never raises."""
+def check(text: str, span: TimeSpan | None = None) -> FilterCheck:
+    """Parse a filter for a recording while it is typed. Never raises."""
     try:
-        return FilterCheck(parse(text))
+        return FilterCheck(parse(text, span))
     except FilterError as error:
         problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
         return FilterCheck(None, problem, error.position)

@@ -79,6 +79,10 @@ class TimeWindow:
         from_ns = min(max(self.from_ns, whole.from_ns), whole.to_ns - span)
         return TimeWindow(from_ns, from_ns + span)
 
+    def joined(self, other: TimeWindow) -> TimeWindow:
+        """Return the window from the first start to the last end of both."""
+        return TimeWindow(min(self.from_ns, other.from_ns), max(self.to_ns, other.to_ns))
+
     def shows(self, at_ns: int) -> bool:
         """Return whether a time is in the window."""
         return self.from_ns <= at_ns < self.to_ns
@@ -271,7 +275,8 @@ def _fill(cells: list[Span], window: TimeWindow, from_ns: int, to_ns: int, cell:
     width = len(cells)
     first = max(0, window.column(from_ns, width))
     last = min(width - 1, window.column(to_ns - 1, width))
-    cells[first : last + 1] = [cell] * max(0, last + 1 - first)
+    if first <= last:
+        cells[first : last + 1] = [cell] * (last + 1 - first)
 
 
 def joined_cells(cells: Iterable[Span]) -> StyledLine:

@@ -13,6 +13,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 
+from nri_scope.filter.moments import range_text
 from nri_scope.recording.subject_queries import next_event
 
 from ..actions import Scope, bindings
@@ -21,7 +22,7 @@ from ..containers.outline import Node
 from ..containers.outline_lines import life_of, read
 from ..text.styled_line import StyledLine
 from ..widgets.board import GUTTER, BoardLines
-from ..widgets.messages import OpenEvent, StatusText
+from ..widgets.messages import AddToFilter, OpenEvent, StatusText
 from .lane_drawing import (
     LanePoint,
     TimeInterval,
@@ -90,6 +91,10 @@ class TimelineBoard(CensusBoard):
         """The drawn lanes, and the newest ones, which are drawn after `_pack`."""
         self._next_build_s = 0.0
         self._is_whole = True
+        self._filters = False
+        """Whether the next filter is that of the window."""
+        self._filtered: TimeWindow | None = None
+        """The window to which the views are filtered, if the filter was made from it."""
         self._unobserved: tuple[TimeInterval, ...] = ()
         self._points: dict[Node, LanePoints] = {}
         self._current: set[Node] = set()
@@ -102,8 +107,9 @@ class TimelineBoard(CensusBoard):
     # -- reading --------------------------------------------------------------------------
 
     def begin_anew(self) -> None:
-        """Return to the whole time range."""
-        self._is_whole = True
+        """Return to the whole time range, unless the window has become the filter."""
+        self._filtered = self.window if self._filters else None
+        self._is_whole, self._filters = not self._filters, False
 
     async def read(self, *, anew: bool, found: bool) -> None:
         """Build the lanes from the data read."""
@@ -124,7 +130,7 @@ class TimelineBoard(CensusBoard):
         self._next_build_s = began + _PAUSE_FACTOR * (time.monotonic() - began)
         whole = lanes.whole(self._now_ns)
         if whole is not None:
-            self.whole = whole
+            self.whole = whole if self._filtered is None else whole.joined(self._filtered)
         self.window = self.whole if self._is_whole else self.window.within(self.whole)
         self._current.clear()
         if not self.window.shows(self.at_ns):
@@ -316,6 +322,32 @@ class TimelineBoard(CensusBoard):
             self.at_ns, self._event = at_ns, event
             self._redraw()
         self.report_row()
+
+    def go_to(self, at_ns: int, event: int = 0, node: Node | None = None) -> bool:
+        """Go to a time, and with ``node`` to this lane; return False if there is none."""
+        if not self.whole.shows(at_ns):
+            return False
+        if node is None:
+            self._go(at_ns)
+            return True
+        if self._new_lanes.number_of(node) is None:
+            return False
+        # The lane may not be in the current window.
+        self.kept = node
+        self._go(at_ns, event)
+        self.begin("pack", self._pack)
+        return True
+
+    def action_filter_window(self) -> None:
+        """Filter all views by the window, to four digits of its length."""
+        window = self.window
+        step = 10 ** max(0, len(str(window.span)) - 4)
+        # The window gets the limits of the filter, so that it shows exactly the filtered events.
+        from_ns = max(0, window.from_ns // step * step)
+        self.window = TimeWindow(from_ns, -(-window.to_ns // step) * step)
+        self._filters = True
+        text = range_text(self.window.from_ns, self.window.to_ns, self.store.facts.span)
+        self.post_message(AddToFilter(f"time:{text}", out=False))
 
     def _pan(self, by: int) -> None:
         """Move the window by half a screen; the cursor keeps its column if possible."""

@@ -20,6 +20,9 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Label
 
+from nri_scope.errors import UsageError
+from nri_scope.filter import TimeSpan
+from nri_scope.filter.moments import event_or_moment
 from nri_scope.text.escape import MAX_MARKS, columns, safe
 
 from ..actions import Keymap, Scope, bindings
@@ -77,6 +80,7 @@ class Purpose(Enum):
 
     FILTER = "filter"
     SEARCH = "search"
+    GO_TO = "go to"
     COMMENT = "comment"
     PLUGIN = "replay to"
     QUESTION = "which"
@@ -157,6 +161,8 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.purpose = Purpose.FILTER
         self.values: Values = {}
         """Known values by field, for completion."""
+        self.span: Callable[[], TimeSpan | None] = lambda: None
+        """Times of the recording, on which those of a filter depend."""
         self._keymap = keymap
         self._when_accepted = accepted
         self._when_closed = closed
@@ -260,7 +266,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         remark = f"{key('accept')} accept · {key('cancel')} cancel"
         match self.purpose:
             case Purpose.FILTER:
-                found = check(text)
+                found = check(text, self.span())
                 if found.filter is None:
                     problem, position = found.problem, found.position
                 elif text.strip():
@@ -275,6 +281,9 @@ class FilterBar(Vertical, inherit_bindings=False):
                     f"searches names, ids and changes · {remark} · "
                     f"then {key('search_next')} next, {key('search_previous')} previous"
                 )
+            case Purpose.GO_TO:
+                problem = self._place_error(text)
+                remark = f"an event's number, or a time: 17, 14:05, +30s, -10m · {remark}"
             case Purpose.PLUGIN:
                 problem = _command_error(text)
                 remark = f"command line of a plugin · {self._note} · {remark}"
@@ -292,6 +301,13 @@ class FilterBar(Vertical, inherit_bindings=False):
         is_wrong = bool(problem) and not self._options
         self.set_class(is_wrong, "-wrong")
         self.query_one("#remark", Label).update(f"error: {safe(problem)}" if is_wrong else remark)
+
+    def _place_error(self, text: str) -> str:
+        try:
+            event_or_moment(text or "0", self.span())
+        except UsageError as error:
+            return str(error)
+        return ""
 
     def _form_remark(self, text: str) -> tuple[str, str]:
         """Store the text of the current field; return its problem, and the remark."""
@@ -332,8 +348,10 @@ class FilterBar(Vertical, inherit_bindings=False):
         """Accept the text, or show its error."""
         text = self.query_one(Input).value
         self._options, self._option = (), -1
-        if self.purpose is Purpose.FILTER and check(text).filter is None:
+        if self.purpose is Purpose.FILTER and check(text, self.span()).filter is None:
             self._update_remark()
+            return
+        if self.purpose is Purpose.GO_TO and self._place_error(text):
             return
         if self.purpose is Purpose.PLUGIN and _command_error(text):
             return

@@ -27,8 +27,8 @@ def test_columns_fill_exactly_the_width(width: int, digits: int, plugins: bool) 
         (37, "event subject"),
         (77, "time event subject changed plugin took status"),
         (97, "id time event subject changed plugin took status"),
-        (117, "id time event subject changed plugin took status"),
-        (157, "id time elapsed event subject changed plugin took deadline status"),
+        (117, "id time delta event subject changed plugin took status"),
+        (157, "id time delta elapsed event subject changed plugin took deadline status"),
     ],
 )
 def test_narrow_lists_keep_the_most_important_columns(width: int, names: str) -> None:
@@ -44,8 +44,8 @@ def test_column_of_a_single_plugin_is_omitted_in_narrow_lists() -> None:
     ("width", "titles"),
     [
         (77, "Time|Event|Pod/container|Δ|Pl|Took/of|Status"),
-        (117, "#|Time|Event|Pod/container|Changed|Plugin|Took/of|Status"),
-        (157, "#|Time|Elapsed|Event|Pod/container|Changed|Plugin|Took|Of|Status"),
+        (117, "#|Time|Delta|Event|Pod/container|Changed|Plugin|Took/of|Status"),
+        (157, "#|Time|Delta|Elapsed|Event|Pod/container|Changed|Plugin|Took|Of|Status"),
     ],
 )
 def test_titles_fit_their_columns(width: int, titles: str) -> None:

@@ -46,6 +46,15 @@ def test_cells_of_an_event() -> None:
         "ok",
     ]
     assert row.cell("time").endswith(":01.500")
+    assert row.cell("delta") == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"),
+    [(1.5, "+0ns"), (1.4999, "+100µs"), (0, "+1.50s"), (-3600, "+1h00m"), (1.75, "-250ms")],
+)
+def test_delta_is_the_time_since_the_event_before(before: float, shown: str) -> None:
+    assert event_row(an_event(42, 1.5), at(0), at(before)).cell("delta") == shown
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from nri_scope.events import CapturedCall, Event, Gap, Role
 from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recording import display
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.timeline import Began, Ended
@@ -190,6 +191,29 @@ async def test_filtered_view_has_only_matching_events(path: Path) -> None:
         rows = await all_rows(store, view)
     assert [row.event_id for row in rows if row.event is not None] == expected
     assert view.events == len(expected) > 1
+
+
+@pytest.mark.parametrize("text", ["", "event:CreateContainer", "-event:*Container"])
+@pytest.mark.parametrize("page", [1, 2, 3, 50])
+async def test_delta_counts_from_the_event_before_in_the_view(
+    path: Path, text: str, page: int
+) -> None:
+    async with opened(path) as store:
+        view = await store.view(parse(text) if text else None)
+        rows = [
+            row
+            for start in range(0, view.length, page)
+            for row in await store.rows(view, start, page)
+        ]
+    events = [row for row in rows if row.event is not None]
+    assert len(events) == view.events > 2
+    assert {row.cell("delta") for row in rows if row.event is None} <= {""}
+    assert events[0].cell("delta") == ""
+    for before, row in pairwise(events):
+        assert before.event is not None and row.event is not None
+        ns = row.event.at_ns - before.event.at_ns
+        sign = "-" if ns < 0 else "+"
+        assert row.cell("delta") == f"{sign}{display.duration(abs(ns))}"
 
 
 async def test_view_of_a_container_has_only_its_events(path: Path) -> None:

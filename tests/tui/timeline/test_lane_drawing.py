@@ -163,6 +163,11 @@ def test_a_life_is_drawn_to_scale() -> None:
     )
 
 
+@pytest.mark.parametrize("end", range(-15, 0))
+def test_the_part_of_a_life_before_the_window_is_not_drawn(end: int) -> None:
+    assert drawn(life(-20, end, 3)) == "━━━┈┈┈┈┈┈┈"
+
+
 def test_open_life_is_drawn_until_the_end_of_observation() -> None:
     assert drawn(life(0, 3), until=7) == "   ━━━━   "
     assert drawn(life(), until=4) == "────      "

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points in time as typed by users, for filters, ``--since``, ``--until`` and "go to".
+
+A time of day without a date is on a day of the recording, as shown in local time, never guessed: if
+it occurs more than once during the recording, the date is required.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from typing import NamedTuple
+
+from nri_scope.errors import UsageError
+
+from .quantity import LARGEST, duration_unit, split_quantity
+
+FORMS: tuple[tuple[str, str], ...] = (
+    ("2026-01-31T14:05:07Z", "or with a zone such as +02:00; without a zone, local time"),
+    ("2026-01-31", "this day; also today and yesterday, alone or before a time of day"),
+    ("14:05, 14:05:07.25", "on the recording's own day; if it has several, add the date"),
+    ("+30s", "30 s after the recording's first event"),
+    ("-10m", "10 minutes before its last event"),
+    ("10m, now", "10 minutes ago; now"),
+)
+"""Each form of a point in time, with its meaning."""
+EXAMPLES = "2026-01-31T14:05:00Z, 14:05, +30s, -10m, yesterday, or 10m for ten minutes ago"
+"""Examples for help texts and errors."""
+RANGE = ".."
+"""Separator of a range."""
+
+_SECOND = 1_000_000_000
+_DAY = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WRITTEN = re.compile(
+    r"(?:(?P<day>today|yesterday|[0-9]{4}-[0-9]{2}-[0-9]{2})(?:\Z|(?:T| +)(?=[0-9])))?"
+    r"(?:(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
+    r"(?::(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
+    r"(?P<zone>Z|(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2}))?)?",
+    re.IGNORECASE,
+)
+
+
+class TimeSpan(NamedTuple):
+    """Times of a recording's first and last event, in ns since the epoch."""
+
+    first_ns: int
+    last_ns: int
+
+
+class Moment(NamedTuple):
+    """A point in time, in ns since the epoch, and the end of what was written: 14:06 for 14:05."""
+
+    at_ns: int
+    end_ns: int
+
+
+class _Clock(NamedTuple):
+    """A time of day."""
+
+    hour: int
+    minute: int
+    second: int
+    nanosecond: int
+    width_ns: int
+    """Precision as written; 0: a whole day."""
+    zone: tzinfo | None
+    """None: the local zone."""
+
+    def on(self, day: date) -> int:
+        """Return this time of a day, in ns since the epoch."""
+        at = datetime(
+            day.year, day.month, day.day, self.hour, self.minute, self.second, tzinfo=self.zone
+        )
+        whole = at.astimezone(UTC) - _EPOCH
+        return (whole.days * 86_400 + whole.seconds) * _SECOND + self.nanosecond
+
+    def day(self, at_ns: int) -> date:
+        """Return the day of a time in this zone."""
+        return datetime.fromtimestamp(at_ns // _SECOND, self.zone).date()
+
+
+def moment(
+    text: str,
+    span: TimeSpan | None = None,
+    *,
+    after_ns: int | None = None,
+    now_ns: int | None = None,
+    zone: tzinfo | None = None,
+    or_event: bool = False,
+) -> Moment:
+    """Return a point in time. Raises UsageError.
+
+    ``span``: that of the recording; None for events as they happen, whose first and last event are
+    now. ``after_ns``: start of a range that ends at this point: a time without a date is the next
+    one. ``zone``: of times without a zone, by default the local one. ``or_event``: whether errors
+    say that the text may also be an event's number.
+    """
+    now = time.time_ns() if now_ns is None else now_ns
+    text = text.strip()
+    found: Moment | None = None
+    # For example, 30 February, or a day that the platform's calendar does not reach.
+    with suppress(ValueError, OverflowError, OSError):
+        found = _relative(text, span or TimeSpan(now, now), now)
+        found = found or _absolute(text, span, now, after_ns, zone)
+    if found is None or found.at_ns < 0 or found.end_ns > LARGEST:
+        what, more = ("neither the number of an event nor", "17, ") if or_event else ("not", "")
+        raise UsageError(f'"{text[:40]}" is {what} a time', f"write {more}{EXAMPLES}")
+    return found
+
+
+def interval(since: str, until: str, span: TimeSpan | None = None) -> tuple[int | None, int | None]:
+    """Return the times from ``since`` (included) to ``until`` (excluded); None for "". Raises
+    UsageError for other texts than those of `moment`.
+    """
+    since_ns = moment(since, span).at_ns if since else None
+    until_ns = moment(until, span, after_ns=since_ns).at_ns if until else None
+    return since_ns, until_ns
+
+
+def event_or_moment(text: str, span: TimeSpan | None = None) -> int | Moment:
+    """Return an event's number, or a point in time. Raises UsageError."""
+    number = event_number(text)
+    if number is not None:
+        return number
+    return moment(text, span, or_event=True)
+
+
+def event_number(text: str) -> int | None:
+    """Return an event's number; None for other text."""
+    text = text.strip()
+    return int(text[:18]) if text.isascii() and text.isdigit() else None
+
+
+def utc(at_ns: int) -> str:
+    """Return the shortest RFC 3339 form of a time, in UTC."""
+    seconds, rest = divmod(at_ns, _SECOND)
+    text = f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
+    return f"{text}{_fraction(rest)}Z"
+
+
+def range_text(since_ns: int, until_ns: int, span: TimeSpan | None) -> str:
+    """Return a range as people type it: in local time, with the date only if it is needed."""
+    for form in ("%H:%M:%S", "%Y-%m-%dT%H:%M:%S"):
+        since, until = _local(since_ns, form), _local(until_ns, form)
+        with suppress(UsageError):
+            if interval(since, until, span) == (since_ns, until_ns):
+                return f"{since}{RANGE}{until}"
+    # In the hour that is repeated when summer time ends.
+    return f"{utc(since_ns)}{RANGE}{utc(until_ns)}"
+
+
+def _local(at_ns: int, form: str) -> str:
+    seconds, rest = divmod(at_ns, _SECOND)
+    return f"{time.strftime(form, time.localtime(seconds))}{_fraction(rest)}"
+
+
+def _fraction(nanoseconds: int) -> str:
+    return f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
+
+
+def _relative(text: str, span: TimeSpan, now: int) -> Moment | None:
+    if text.lower() == "now":
+        return Moment(now, now + 1)
+    sign = text[:1] if text[:1] in ("+", "-") else ""
+    parts = split_quantity(text.removeprefix(sign))
+    unit = duration_unit(parts[2]) if parts and parts[2] else None
+    if parts is None or unit is None:
+        return None
+    amount, width = int(parts[0] * unit), max(1, int(parts[1] * unit))
+    if sign == "+":
+        at_ns = span.first_ns + amount
+    else:
+        at_ns = (span.last_ns if sign else now) - amount
+    return Moment(at_ns, at_ns + width)
+
+
+def _absolute(
+    text: str, span: TimeSpan | None, now: int, after_ns: int | None, zone: tzinfo | None
+) -> Moment | None:
+    found = _WRITTEN.fullmatch(text)
+    if found is None or not text:
+        return None
+    day, clock = found["day"], _clock(found, zone)
+    if day is None:
+        if after_ns is not None:
+            at_ns = _next_after(after_ns, clock, span)
+        else:
+            at_ns = _on_own_day(text, clock, span or TimeSpan(now, now))
+        return Moment(at_ns, at_ns + clock.width_ns)
+    if day[0].isdigit():
+        at_date = date.fromisoformat(day)
+    else:
+        at_date = clock.day(now) - (_DAY if day.lower() == "yesterday" else timedelta())
+    at_ns = clock.on(at_date)
+    # Not 24 hours later: summer time may begin or end.
+    end_ns = at_ns + clock.width_ns if clock.width_ns else clock.on(at_date + _DAY)
+    return Moment(at_ns, end_ns)
+
+
+def _clock(found: re.Match[str], zone: tzinfo | None) -> _Clock:
+    fraction, width = found["fraction"] or "", 0
+    if found["hour"]:
+        width = _SECOND if found["second"] else 60 * _SECOND
+    if found["zone"]:
+        offset = timedelta(hours=int(found["hours"] or 0), minutes=int(found["minutes"] or 0))
+        zone = timezone(-offset if found["sign"] == "-" else offset)
+    return _Clock(
+        int(found["hour"] or 0),
+        int(found["minute"] or 0),
+        int(found["second"] or 0),
+        int(fraction.ljust(9, "0")),
+        10 ** (9 - len(fraction)) if fraction else width,
+        zone,
+    )
+
+
+def _next_after(after_ns: int, clock: _Clock, span: TimeSpan | None) -> int:
+    """Return the next occurrence of a time of day, or the last one during the recording's days."""
+    day = clock.day(after_ns)
+    end = day + _DAY
+    if span is not None:
+        day, end = max(day, clock.day(min(span))), clock.day(max(span))
+    at_ns = clock.on(min(day, end))
+    return clock.on(day + _DAY) if at_ns <= after_ns and day < end else at_ns
+
+
+def _on_own_day(text: str, clock: _Clock, span: TimeSpan) -> int:
+    """Return the time of day on a day of the recording. Raises UsageError if it is ambiguous."""
+    first_ns, last_ns = min(span), max(span)
+    begin, end = clock.day(first_ns), clock.day(last_ns)
+    # Of more than four days, those in between are alike.
+    days = sorted({day for day in (begin, begin + _DAY, end - _DAY, end) if begin <= day <= end})
+    times = [clock.on(day) for day in days]
+    during = [at for at in times if at <= last_ns and at + clock.width_ns > first_ns]
+    if len(during) > 1:
+        latest = clock.day(during[-1])
+        raise UsageError(
+            f"{text} occurs on several days of this recording",
+            f"write the date, too, as in {latest}T{text}",
+        )
+    return during[0] if during else min(times, key=lambda at: max(first_ns - at, at - last_ns))
