@@ -212,7 +212,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("move_detail", ("|",), "move the detail pane below or beside the view", _APP),
     Action("next_tab", ("]",), "next tab of the detail pane", _APP),
     Action("previous_tab", ("[",), "previous tab of the detail pane", _APP),
-    Action("full", ("enter",), "in Blame: all lines, or only changed ones", (Scope.DETAIL,)),
+    Action(
+        "full",
+        ("enter",),
+        "in Blame: all lines, or only changed ones; of a plugin: go to the event",
+        (Scope.DETAIL,),
+    ),
     Action("wrap", ("W",), "wrap long lines, or scroll sideways", _READING),
     Action("shift_left", ("left", "h"), "scroll to the left", _READING, False),
     Action("shift_right", ("right", "l"), "scroll to the right", _READING, False),

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from nri_scope.events import Event, Gap, Problem, Session, Status
 from nri_scope.oci import label
@@ -14,6 +16,10 @@ from nri_scope.recording.records import deadline_ms
 from nri_scope.text.escape import safe
 
 from .markers import DamageMarker, GapMarker, Key, RowMarker, SessionBegan, SessionEnded
+
+if TYPE_CHECKING:
+    from nri_scope.recording.reader import Recording
+    from nri_scope.text.styled_text import StyledLine
 
 
 class RowKind(StrEnum):
@@ -29,6 +35,8 @@ class RowKind(StrEnum):
     """An event, or everything after this row, cannot be read."""
     GONE = "gone"
     """An event that has been removed, for example by a ring."""
+    PLUGIN = "plugin"
+    """A place in the chain of plugins; only the detail pane shows it."""
 
 
 class RowStyle(StrEnum):
@@ -93,6 +101,8 @@ class Row:
     gap: Gap | None = None
     session: Session | None = None
     marked: bool = False
+    summary: Callable[[Recording, int], Iterable[StyledLine]] | None = None
+    """Reads the lines of the Summary tab, laid out for a width; only for `RowKind.PLUGIN`."""
 
     @property
     def event_id(self) -> int | None:
@@ -262,6 +272,12 @@ def _only_time(at_ns: int) -> tuple[str, ...]:
 
 def _words(text: str) -> str:
     return _cut(text, _WORDS_WIDTH)
+
+
+def plugin_row(title: str, summary: Callable[[Recording, int], Iterable[StyledLine]]) -> Row:
+    """Return the row of a place in the chain, for the detail pane."""
+    key = Key(0, 0)
+    return Row(RowKind.PLUGIN, key, _NO_CELLS, _words(title), RowStyle.PLAIN, summary=summary)
 
 
 def _cut(text: str, width: int) -> str:

@@ -109,6 +109,7 @@ class TableBoard(SortableBoard, Generic[E]):
             if self.key_of(at) in keys:
                 self.body.go_to(keys.index(self.key_of(at)))
         self.refresh_remarks()
+        self.report_row()
 
     def sort(self) -> None:
         """Show the entries in the chosen order."""
