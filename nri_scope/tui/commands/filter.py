@@ -34,7 +34,7 @@ from ..widgets.messages import LinesAvailable, begin_reading
 _Find = Callable[[Recording, int], Pod | Container | None]
 
 FILTER_GROUP = "filter"
-_GROUP = "narrow"
+NARROW_GROUP = "narrow"
 _PROGRESS_S = 0.1
 """Minimum seconds between updates with the matches found so far."""
 _BATCH = 1_000
@@ -144,7 +144,7 @@ class Narrower:
             self.frame.say("this event has no container", problem=True)
             return
         work = partial(self._go_to_same, row.event, forwards)
-        begin_reading(self.app, work, _GROUP)
+        begin_reading(self.app, work, NARROW_GROUP)
 
     # -- implementation -----------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Narrower:
             self._report_problem("this row is not an event and has no pod or container")
             return
         work = partial(self._narrow_to, number, find)
-        begin_reading(self.app, work, _GROUP)
+        begin_reading(self.app, work, NARROW_GROUP)
 
     async def _narrow_to(self, number: int, find: _Find) -> None:
         found = await self.store.run(lambda recording: find(recording, number))

@@ -16,7 +16,7 @@ from ..store.store import Store
 from ..views import Views
 from ..widgets.messages import begin_reading
 
-_GROUP = "jump"
+GROUP = "jump"
 _BATCH = 1_000
 """Number of events that one query returns."""
 _NAMES = {"problem": "failed or slow event", "changed": "event with a change"}
@@ -36,7 +36,7 @@ class Jumper:
         number = self.views.current.selected_event_id
         if number is None:
             number = 0 if forwards else self.store.all.looked_at + 1
-        begin_reading(self.app, partial(self._go, column, number, forwards), _GROUP)
+        begin_reading(self.app, partial(self._go, column, number, forwards), GROUP)
 
     async def _go(self, column: str, number: int, forwards: bool) -> None:
         while True:
