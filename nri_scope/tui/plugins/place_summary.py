@@ -125,9 +125,11 @@ def _slowest(recording: Recording, slowest: Sequence[tuple[int, int]]) -> Iterat
         event = recording.event(number)
         if event is None:
             continue
-        share = _share(ns / event.timeout_ns) if event.timeout_ns > 0 else ""
+        share = ""
+        if event.timeout_ns > 0:
+            share = f"{_share(ns / event.timeout_ns)} of {_deadline(event.timeout_ns)}"
         is_slow = event.timeout_ns > 0 and 2 * ns > event.timeout_ns
-        took = f"{duration(ns):>7} {share:>9}  "
+        took = f"{duration(ns):>7} {share:>17}  "
         yield EventLine(
             fact(
                 key,
