@@ -54,6 +54,11 @@ Details of the selected row are beside the list or below it, in tabs: a summary,
 this event, the changes by plugins in this event, the plugin behind each line of the container, and
 the messages. Two marked events, or a marked one and the selected one, can be compared side by side.
 
+The details of a plugin, or of the plugins between two connections, are its five slowest calls, a
+plot of all its times, which marks the deadline, and the paths that it changed with the number of
+events. Enter on a line in the pane goes to the event. Pods and containers, plugins, sessions and
+findings can be sorted by any column.
+
 Marks and comments are stored in the recording, in a separate table; nothing else in it is changed.
 During a recording, in a read-only file and for a bundle they are stored in `FILE.marks.json` beside
 it, which only you can read; if that is impossible too, a notice says that they last until you quit.

@@ -12,7 +12,7 @@ from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.stats import ResponseTimes
+from nri_scope.recording.stats import ResponseTimes, Slowest
 
 from .attribution.chain import Chain
 from .attribution.owner import Owner
@@ -83,28 +83,28 @@ class TimeIn(Timing):
 class Times:
     """Collector of event times. Uses 8 bytes for each."""
 
-    _took: array[int] = field(default_factory=lambda: array("q"))
+    took: array[int] = field(default_factory=lambda: array("q"))
+    slowest: Slowest = field(default_factory=Slowest)
+    """Filled by the caller."""
     _deadline_ns: int = 0
-    _longest_ns: int = -1
     over_half: int = 0
     _over: int = 0
 
     def add(self, ns: int, deadline_ns: int) -> bool:
-        """Add a duration and its deadline (0: none), in ns; return whether it is the longest."""
-        self._took.append(ns)
-        is_longest, self._longest_ns = ns > self._longest_ns, max(ns, self._longest_ns)
+        """Add a duration and its deadline (0: none), in ns; return if it is one of the longest."""
+        self.took.append(ns)
         if deadline_ns > 0:
             if deadline_ns < self._deadline_ns or not self._deadline_ns:
                 self._deadline_ns = deadline_ns
             self.over_half += 2 * ns > deadline_ns
             self._over += ns > deadline_ns
-        return is_longest
+        return ns > self.slowest.least_ns
 
     def figures(self) -> tuple[int, ResponseTimes, int, int, int]:
         """Return the fields of a `Timing`. Needs at least one time."""
-        took = ResponseTimes.of(self._took)
+        took = ResponseTimes.of(self.took)
         assert took is not None
-        return len(self._took), took, self._deadline_ns, self.over_half, self._over
+        return len(self.took), took, self._deadline_ns, self.over_half, self._over
 
 
 class Latency:
@@ -113,7 +113,6 @@ class Latency:
     def __init__(self) -> None:
         # Keys: the connections at both ends ("" for none), and the plugin if it was observed.
         self._times: dict[tuple[str, str, str], tuple[Owner, Times]] = {}
-        self._slowest: dict[tuple[str, str, str], int] = {}
 
     def feed(self, one: Round) -> None:
         """Add the spans of a round, if its event is sent through the chain."""
@@ -130,12 +129,21 @@ class Latency:
             if times.add(span.ns, span.deadline_ns):
                 there = span.before or observed
                 seen = (one.event.id for one in one.stations if one.plugin == there)
-                self._slowest[key] = next(seen, one.stations[-1].event.id)
+                times.slowest.add(span.ns, next(seen, one.stations[-1].event.id))
+
+    def times(self, after: str, before: str, observed: str) -> Times | None:
+        """Return the times between two connections, or in an observed plugin; None if unknown."""
+        _, times = self._times.get((after, before, observed), (None, None))
+        return times
 
     def result(self) -> tuple[TimeIn, ...]:
         """Return the statistics in call order."""
         return tuple(
-            TimeIn(*times.figures(), owner, key[0], key[1], self._slowest.get(key, 0))
+            TimeIn(
+                *times.figures(),
+                *(owner, key[0], key[1]),
+                next((event for _, event in times.slowest.result()), 0),
+            )
             for key, (owner, times) in sorted(self._times.items(), key=_call_order)
         )
 

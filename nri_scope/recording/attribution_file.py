@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+
+from nri_scope.events import Container, Pod
+from nri_scope.filter import Filter
 
 from .cache import RecentlyUsed
+from .event_pages import sql_of
+from .reader import Recording, Value
+from .schema import ATTRIBUTION
+from .sqlite_errors import query_numbers, query_rows
+from .subject_queries import column_of
 from .temporary_files import unwritable
 
 MAX_BYTES = 256 << 20
@@ -22,7 +31,7 @@ _EVENT_BYTES = 32
 _CACHED = 10_000
 _TABLES = """
 CREATE TABLE change (id INTEGER PRIMARY KEY, changed TEXT NOT NULL, owners TEXT NOT NULL,
-    UNIQUE (changed, owners)) STRICT;
+    owned TEXT NOT NULL, UNIQUE (changed, owners, owned)) STRICT;
 CREATE TABLE event (id INTEGER PRIMARY KEY, change INTEGER, problem TEXT NOT NULL) STRICT;
 CREATE TABLE progress (until INTEGER NOT NULL) STRICT;
 INSERT INTO progress VALUES (0);
@@ -37,22 +46,23 @@ class AttributionFile:
         with _errors():
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.executescript(f"PRAGMA journal_mode = WAL;{_TABLES}BEGIN")
-        self._known: RecentlyUsed[tuple[str, str], int] = RecentlyUsed(_CACHED)
+        self._known: RecentlyUsed[tuple[str, str, str], int] = RecentlyUsed(_CACHED)
         self._left = MAX_BYTES
 
-    def add(
-        self, event: int, changed: Iterable[str], owners: Iterable[str], problem: str = ""
-    ) -> bool:
-        """Add an event: its changed paths, their owners, and a `Problem` or "".
+    def add(self, event: int, changed: Mapping[str, Iterable[str]], problem: str = "") -> bool:
+        """Add an event: its changed paths by owner, and a `Problem` or "".
 
         Returns False, and adds nothing, if the file is full.
         """
         self._left -= _EVENT_BYTES
         if self._left < 0:
             return False
-        paths = [*changed]
+        owned = {owner: [*paths] for owner, paths in changed.items()}
+        paths = sorted({path for some in owned.values() for path in some})
+        # Most changes of one event have the same owner.
+        texts = json.dumps(paths), json.dumps([*owned]), json.dumps(owned) if len(owned) > 1 else ""
         with _errors():
-            change = self._change((json.dumps(paths), json.dumps([*owners]))) if paths else None
+            change = self._change(texts) if paths else None
             self._connection.execute(
                 "INSERT OR REPLACE INTO event VALUES (?, ?, ?)", (event, change, problem)
             )
@@ -69,19 +79,82 @@ class AttributionFile:
         """Close the file."""
         self._connection.close()
 
-    def _change(self, texts: tuple[str, str]) -> int:
+    def _change(self, texts: tuple[str, str, str]) -> int:
         # Most events have the same changes as others.
         found = self._known.get(texts)
         if found is None:
             self._left -= sum(map(len, texts))
             self._connection.execute(
-                "INSERT OR IGNORE INTO change (changed, owners) VALUES (?, ?)", texts
+                "INSERT OR IGNORE INTO change (changed, owners, owned) VALUES (?, ?, ?)", texts
             )
             ((found,),) = self._connection.execute(
-                "SELECT id FROM change WHERE changed = ? AND owners = ?", texts
+                "SELECT id FROM change WHERE changed = ? AND owners = ? AND owned = ?", texts
             )
             self._known.put(texts, found)
         return found
+
+
+class OwnedPath(NamedTuple):
+    """A path that a plugin changed."""
+
+    path: str
+    events: int
+    """Number of events that show the change."""
+    newest: int
+    """Id of the newest one."""
+
+
+class OwnedPaths(NamedTuple):
+    """The paths that a plugin changed."""
+
+    paths: tuple[OwnedPath, ...]
+    """The paths that were changed most often."""
+    total: int
+    """Number of all paths."""
+    until: int
+    """Id of the event up to which changes are known."""
+
+
+_OWNED = f"""
+WITH some AS (
+    SELECT change, count(*) AS count, max(id) AS newest FROM {ATTRIBUTION}.event AS a
+    WHERE change IS NOT NULL AND id <= ?{{narrowed}} GROUP BY change
+)
+SELECT path.value, sum(some.count), max(some.newest), count(*) OVER () FROM some
+JOIN {ATTRIBUTION}.change AS c ON c.id = some.change
+JOIN json_each(iif(c.owned <> '', c.owned,
+    json_object(json_extract(c.owners, '$[0]'), json(c.changed)))) AS owner
+JOIN json_each(owner.value) AS path
+WHERE owner.key = ? GROUP BY path.value ORDER BY 2 DESC, 3 DESC LIMIT ?
+"""
+
+
+def paths_changed_by(
+    recording: Recording,
+    owner: str,
+    most: int,
+    where: Filter | None = None,
+    about: Pod | Container | None = None,
+) -> OwnedPaths | None:
+    """Return the ``most`` frequent paths changed by ``owner``, of events that match.
+
+    Returns None without an attached file. Reads all events with changes. Raises RecordingError.
+    """
+    if not recording.attached:
+        return None
+    ((until,),) = query_numbers(recording, f"SELECT until FROM {ATTRIBUTION}.progress")
+    narrowed, values = "", list[Value]()
+    if about is not None:
+        narrowed += f" AND id IN (SELECT id FROM event WHERE {column_of(about)} = ?)"
+        values.append(about.key)
+    if where is not None:
+        text, of_filter = sql_of(where)
+        narrowed += f" AND id IN (SELECT id FROM events WHERE {text})"
+        values += of_filter
+    query = _OWNED.format(narrowed=narrowed)
+    rows = query_rows(recording, query, until, *values, owner, most)
+    paths = tuple(OwnedPath(*row[:3]) for row in rows)
+    return OwnedPaths(paths, rows[0][3] if rows else 0, until)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from nri_scope.events import Gap, Status
@@ -47,6 +48,69 @@ class ResponseTimes:
         # Sorting all times together would create a list of objects, with five times the memory.
         runs = [array("q", sorted(times[at : at + RUN])) for at in range(0, len(times), RUN)]
         return cls(_rank(runs, 50), _rank(runs, 99), max(run[-1] for run in runs))
+
+
+SLOWEST = 5
+"""Number of the longest times that `Slowest` keeps."""
+_BOUNDS = tuple(digit * 10**zeros for zeros in range(3, 19) for digit in (1, 2, 5))
+"""Bounds of ranges of times in ns, from 1 µs."""
+
+
+class Slowest:
+    """Collector of the longest times and their events; of equal times, it keeps the first ones."""
+
+    __slots__ = ("_found", "least_ns")
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, int]] = []
+        self.least_ns = -1
+        """Shorter times, and equal ones, are not kept."""
+
+    def add(self, ns: int, event: int) -> None:
+        """Add a time in ns, and the id of its event."""
+        if ns > self.least_ns:
+            self._found = sorted([*self._found, (ns, -event)], reverse=True)[:SLOWEST]
+            if len(self._found) == SLOWEST:
+                self.least_ns = self._found[-1][0]
+
+    def result(self) -> list[tuple[int, int]]:
+        """Return times and events, the longest first."""
+        return [(ns, -event) for ns, event in self._found]
+
+
+class TimeRange(NamedTuple):
+    """Number of times in a range."""
+
+    from_ns: int
+    to_ns: int | None
+    """First time after the range; None if it has no end."""
+    times: int
+
+
+def distribution(times: Iterable[array[int]], most: int = 10) -> list[TimeRange]:
+    """Count times in ns in at most ``most`` (at least 6) adjacent ranges of a logarithmic scale.
+
+    The ranges reach from the shortest time to the longest one; their bounds are 1, 2 and 5 times a
+    power of ten, or fewer.
+    """
+    counts: Counter[int] = Counter()
+    for one in times:
+        # In parts, between which other threads can run.
+        for at in range(0, len(one), RUN):
+            counts.update(map(partial(bisect_right, _BOUNDS), one[at : at + RUN]))
+    for step in (1, 3, 9) if counts else ():
+        bounds = _BOUNDS[::step]
+        of_ranges: Counter[int] = Counter()
+        for at, count in counts.items():
+            of_ranges[-(-at // step)] += count
+        first, last = min(of_ranges), max(of_ranges)
+        if last - first < most:
+            ends = 0, *bounds, None
+            return [
+                TimeRange(ends[at] or 0, ends[at + 1], of_ranges[at])
+                for at in range(first, last + 1)
+            ]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,43 @@ def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozens
     return pods, containers
 
 
+def keys_by_name(recording: Recording) -> tuple[list[int], list[int]]:
+    """Return the keys of all pods and of all containers, ordered by name, or by id without a name.
+
+    Raises RecordingError.
+    """
+    pods, containers = (
+        [key for (key,) in query_numbers(recording, f"SELECT key FROM {table} ORDER BY {name}")]
+        for table, name in (
+            ("pod", "namespace, iif(name = '', id, name), key"),
+            ("container", "iif(name = '', id, name), key"),
+        )
+    )
+    return pods, containers
+
+
+def owners_by_container(recording: Recording) -> dict[int, tuple[str, ...]]:
+    """Return `owners_of` for each container with an owner, by its key. Reads all events.
+
+    Raises RecordingError.
+    """
+    rows = query_rows(
+        recording,
+        "SELECT DISTINCT e.container, c.owners FROM changes AS c JOIN event AS e ON e.id = c.id "
+        "WHERE c.owners IS NOT NULL AND e.container IS NOT NULL",
+    )
+    # Most containers have the same owners.
+    known: dict[object, list[str]] = {}
+    found: dict[int, set[str]] = {}
+    for container, encoded in rows:
+        if type(container) is int:
+            owners = known.get(encoded)
+            if owners is None:
+                owners = known[encoded] = texts(encoded)
+            found.setdefault(container, set()).update(owners)
+    return {container: tuple(sorted(owners)) for container, owners in found.items()}
+
+
 def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
     """Return the owners of a container's changes, ``NN-name``, by index. Raises RecordingError."""
     rows = query_rows(

@@ -86,13 +86,13 @@ class _Writer:
         if self.is_full:
             return
         self.until = max(self.until, diff.event - 1)
-        found: dict[int, tuple[dict[str, None], dict[str, None]]] = {}
+        found: dict[int, dict[str, dict[str, None]]] = {}
         for step in wording.fresh(diff, diff.steps):
             if step.owner.who in _PLUGINS:
-                paths, owners = found.setdefault(step.event, ({}, {}))
-                if len(paths) < _PATHS_MAX:
+                by_owner = found.setdefault(step.event, {})
+                if sum(map(len, by_owner.values())) < _PATHS_MAX:
+                    paths = by_owner.setdefault(str(step.owner), {})
                     paths[clipped(step.change.path, _PATH_MAX)] = None
-                    owners[str(step.owner)] = None
         problems = {
             diff.events[diff.seen_by.index(span.before)]: Problem.SLOW
             for span in diff.spans
@@ -101,8 +101,7 @@ class _Writer:
         if diff.failure:
             problems[diff.event] = Problem.FAILED
         for event in {*found, *problems}:
-            paths, owners = found.get(event, ({}, {}))
-            if not self._file.add(event, sorted(paths), owners, problems.get(event, "")):
+            if not self._file.add(event, found.get(event, {}), problems.get(event, "")):
                 self.is_full = True
 
     def commit(self, *, now: bool = False) -> None:

@@ -150,7 +150,7 @@ _ROWS = (
 _READING = (Scope.DETAIL, Scope.COMPARE)
 _LINES = (*_ROWS, *_READING)
 _WITH_CONTAINERS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
-_TABLES = (Scope.PLUGINS, Scope.SESSIONS, Scope.FINDINGS)
+_TABLES = (Scope.CONTAINERS, Scope.PLUGINS, Scope.SESSIONS, Scope.FINDINGS)
 _FILTER = (Scope.FILTER,)
 
 ACTIONS: tuple[Action, ...] = (
@@ -214,7 +214,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("move_detail", ("|",), "move the details below or beside the view", _APP),
     Action("next_tab", ("]",), "next tab of the details", _APP),
     Action("previous_tab", ("[",), "previous tab of the details", _APP),
-    Action("full", ("enter",), "in Blame: all lines, or only changed ones", (Scope.DETAIL,)),
+    Action(
+        "full",
+        ("enter",),
+        "in Blame: all lines, or only changed ones; of a plugin: go to the event",
+        (Scope.DETAIL,),
+    ),
     Action("wrap", ("W",), "wrap long lines, or scroll sideways", _READING),
     Action("shift_left", ("left", "h"), "scroll to the left", _READING, False),
     Action("shift_right", ("right", "l"), "scroll to the right", _READING, False),

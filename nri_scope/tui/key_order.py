@@ -9,9 +9,11 @@ from textual import events, on
 from textual.app import App
 from textual.widget import Widget
 from textual.widgets import Input
+from textual.worker import Worker
 
 from .actions import Keymap
-from .commands.filter import Narrower
+from .commands.filter import NARROW_GROUP, Narrower
+from .commands.jump import GROUP as JUMP_GROUP
 from .frame import Frame
 from .list.event_list import EventList
 from .terminal import TerminalDriver
@@ -35,6 +37,8 @@ _OPENING = (
 """Actions that open a screen or an input, so that the following keys may be text."""
 _OF_SHOWN = ("save_recording", "export_bundle", "replay_shown")
 """Actions on the shown events, which wait in every view until these are shown."""
+_GROUPS = (JUMP_GROUP, NARROW_GROUP)
+"""Groups of work that selects other events, to which the following keys refer."""
 
 
 class KeyOrderApp(App[None], inherit_bindings=False):
@@ -79,6 +83,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         await super().on_event(event)
 
     @on(messages.LinesAvailable)
+    @on(Worker.StateChanged)
     async def _handle_held(self) -> None:
         while self._held and not self._must_wait(self._held[0]):
             await self._handle(self._held.popleft())
@@ -87,6 +92,8 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         """Return whether the key needs lines that have not been read yet."""
         if not self.screen_stack:
             # The app is ending.
+            return True
+        if any(one.group in _GROUPS and not one.is_finished for one in self.workers):
             return True
         if self.narrower.is_beginning and (
             isinstance(self.focused, EventList) or _is_for(self.keymap, _OF_SHOWN, key)
@@ -97,6 +104,8 @@ class KeyOrderApp(App[None], inherit_bindings=False):
         board = self.views.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False
+        if self.narrower.is_beginning and _is_for(self.keymap, _OF_SHOWN, key):
+            return True
         # Movement needs no content. If it waited, a held-down key would move on after its release.
         return not board.has_content or (
             board.lacks_line and not _is_for(self.keymap, _MOVING, key)

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import RUN, GapStats, PodStats, ResponseTimes, Sample, tally
+from nri_scope.recording.stats import (
+    RUN,
+    SLOWEST,
+    GapStats,
+    PodStats,
+    ResponseTimes,
+    Sample,
+    Slowest,
+    distribution,
+    tally,
+)
 from nri_scope.recording.summary import summarise
 from tests.recording.made import SECOND, START, a_gap, at
 from tests.recording.recordings import captured, record
@@ -118,3 +128,39 @@ def test_statistics_of_a_whole_recording(tmp_path: Path) -> None:
             }
         ],
     }
+
+
+_TIMES = st.lists(st.integers(0, 10**6) | st.integers(0, 10**10) | st.integers(0, (1 << 63) - 1))
+
+
+@given(_TIMES, _TIMES, st.integers(6, 12))
+def test_ranges_of_a_distribution_are_adjacent_and_count_every_time(
+    one: list[int], other: list[int], most: int
+) -> None:
+    ranges = distribution([array("q", one), array("q", other)], most)
+    times = one + other
+    assert len(ranges) <= most and bool(ranges) == bool(times)
+    for each in ranges:
+        inside = [ns for ns in times if each.from_ns <= ns and (each.to_ns or 1 << 64) > ns]
+        assert len(inside) == each.times
+    assert sum(each.times for each in ranges) == len(times)
+    assert [each.to_ns for each in ranges[:-1]] == [each.from_ns for each in ranges[1:]]
+    assert not ranges or (ranges[0].times and ranges[-1].times)
+
+
+def test_ranges_of_a_distribution_are_as_narrow_as_fits() -> None:
+    few = distribution([array("q", [1_500, 2_000, 4_999, 5_000])])
+    assert few == [(1_000, 2_000, 1), (2_000, 5_000, 2), (5_000, 10_000, 1)]
+    many = distribution([array("q", [999, 1_000, 3 * 10**9])])
+    assert (many[0], many[1], many[-1]) == (
+        (0, 1_000, 1), (1_000, 10_000, 1), (10**9, 10**10, 1),
+    )  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 12)))
+def test_slowest_keeps_the_longest_times_and_the_first_of_equal_ones(times: list[int]) -> None:
+    found = Slowest()
+    for event, ns in enumerate(times, 1):
+        found.add(ns, event)
+    expected = sorted(enumerate(times, 1), key=lambda each: (-each[1], each[0]))
+    assert found.result() == [(ns, event) for event, ns in expected[:SLOWEST]]

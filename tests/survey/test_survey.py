@@ -19,7 +19,7 @@ from nri_scope.cli.main import run
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.filter import parse
 from nri_scope.recording import attribution_file
-from nri_scope.recording.attribution_file import AttributionFile
+from nri_scope.recording.attribution_file import AttributionFile, paths_changed_by
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.process import SurveyProcess, SurveyState
 from nri_scope.survey.survey import survey
@@ -49,6 +49,44 @@ def test_events_have_the_changes_that_diff_shows(
     with attached(path, tmp_path) as recording:
         found = {one.id: (set(one.changed), set(one.owners)) for one in recording.events()}
     assert {number: each for number, each in found.items() if each[0]} == expected
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_owners_have_the_paths_that_diff_shows(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["diff", str(path), "--format", "json"])
+    expected: defaultdict[str, defaultdict[str, set[int]]]
+    expected = defaultdict(lambda: defaultdict(set))
+    of_container: defaultdict[str, defaultdict[str, set[int]]]
+    of_container = defaultdict(lambda: defaultdict(set))
+    with attached(path, tmp_path) as recording:
+        some = recording.containers()[-1]
+        for change in json.loads(capsys.readouterr().out)["changes"]:
+            expected[change["owner"]][change["path"]].add(change["event"])
+            event = recording.event(change["event"])
+            if event is not None and event.container_id == some.id:
+                of_container[change["owner"]][change["path"]].add(change["event"])
+        for owner, paths in expected.items():
+            if owner in ("runtime", "CRI request", "unknown"):
+                continue
+            for where, about, known in (
+                (None, None, paths),
+                (None, some, of_container[owner]),
+                (parse(f"id:{some.id}"), None, of_container[owner]),
+            ):
+                found = paths_changed_by(recording, owner, 1_000, where, about)
+                assert found is not None and found.total == len(known)
+                assert {one.path: (one.events, one.newest) for one in found.paths} == {
+                    each: (len(events), max(events)) for each, events in known.items()
+                }
+        none = paths_changed_by(recording, "no-plugin", 10)
+        assert none is not None and (none.paths, none.total) == ((), 0)
+
+
+def test_changes_by_owner_are_unknown_without_a_survey() -> None:
+    with Recording.open(SLOW) as recording:
+        assert paths_changed_by(recording, "one of 01–29", 10) is None
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
@@ -89,7 +127,7 @@ def test_an_incomplete_file_leaves_later_events_as_recorded(tmp_path: Path) -> N
         recorded = {one.id: one.changed for one in recording.events() if one.changed}
         file = AttributionFile(tmp_path / "a.db")
         first, second, *_ = recorded
-        file.add(first, ["/process/args"], ["20-x"])
+        file.add(first, {"20-x": ["/process/args"]})
         file.commit(second - 1)
         recording.attach(tmp_path / "a.db")
         found = {one.id: one.changed for one in recording.events() if one.changed}
@@ -102,7 +140,7 @@ def test_an_incomplete_file_leaves_later_events_as_recorded(tmp_path: Path) -> N
 def test_an_attached_file_is_replaced_and_no_query_attaches_another(tmp_path: Path) -> None:
     for name, path in (("a", "/process/args"), ("b", "/process/cwd")):
         file = AttributionFile(tmp_path / f"{name}.db")
-        file.add(1, [path], ["20-x"])
+        file.add(1, {"20-x": [path]})
         file.commit(1)
         file.close()
     with Recording.open(SLOW) as recording:

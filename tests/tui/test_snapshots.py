@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,17 +19,7 @@ from tests.tui.test_following import FixedStatus, LiveRecording
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((160, 50), id="160x50")]
 NAME = "node.nriscope.db"
-
-
-@pytest.fixture(autouse=True)
-def _fixed_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use the same time zone and colours everywhere. All times are those of the recordings."""
-    monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("fixed_environment")
 
 
 @pytest.fixture(scope="module", name="chain")

@@ -34,7 +34,7 @@ from ..widgets.messages import LinesAvailable, begin_reading
 _Find = Callable[[Recording, int], Pod | Container | None]
 
 FILTER_GROUP = "filter"
-_GROUP = "narrow"
+NARROW_GROUP = "narrow"
 _PROGRESS_S = 0.1
 """Minimum seconds between updates with the matches found so far."""
 _BATCH = 1_000
@@ -55,15 +55,8 @@ class Narrower:
     bar: FilterBar
     _turn: int = 0
     """Number of the current request; results of earlier requests are ignored."""
-    _is_replacing: bool = False
-    _requests: int = 0
-    _looked_up: int = 0
-    """Number of the last request that first looks up a pod or container; 0 if it has ended."""
-
-    @property
-    def is_beginning(self) -> bool:
-        """Whether the list still shows the previous view, about to be replaced."""
-        return self._is_replacing or self._looked_up > 0
+    is_beginning: bool = False
+    """Whether the list still shows the previous view, about to be replaced."""
 
     # -- requests of keys and views -----------------------------------------------------------
 
@@ -157,14 +150,14 @@ class Narrower:
             self.frame.say("this event has no container", problem=True)
             return
         work = partial(self._go_to_same, row.event, forwards)
-        begin_reading(self.app, work, _GROUP)
+        begin_reading(self.app, work, NARROW_GROUP)
 
     # -- implementation -----------------------------------------------------------------------
 
     def show(self) -> None:
         """Update the views to the current context."""
         self._turn += 1
-        self._is_replacing = True
+        self.is_beginning = True
         self.frame.status.clear_message()
         # Show progress immediately: a filter without results so far must not look like "no match".
         self.frame.work_on(filtered=0.0 if self.context.is_narrowed else None)
@@ -204,8 +197,8 @@ class Narrower:
         await self.views.update()
 
     def _view_replaced(self, turn: int) -> None:
-        if turn == self._turn and self._is_replacing:
-            self._is_replacing = False
+        if turn == self._turn and self.is_beginning:
+            self.is_beginning = False
             self.app.post_message(LinesAvailable())
 
     def _narrow_to_subject_of_event(self, find: _Find) -> None:
@@ -213,18 +206,8 @@ class Narrower:
         if number is None:
             self._report_problem("this row is not an event and has no pod or container")
             return
-        self._requests += 1
-        self._looked_up = self._requests
-        work = partial(self._look_up, number, find, self._requests)
-        begin_reading(self.app, work, _GROUP)
-
-    async def _look_up(self, number: int, find: _Find, request: int) -> None:
-        try:
-            await self._narrow_to(number, find)
-        finally:
-            if request == self._looked_up:
-                self._looked_up = 0
-                self.app.post_message(LinesAvailable())
+        work = partial(self._narrow_to, number, find)
+        begin_reading(self.app, work, NARROW_GROUP)
 
     async def _narrow_to(self, number: int, find: _Find) -> None:
         found = await self.store.run(lambda recording: find(recording, number))

@@ -26,7 +26,7 @@ from ..timeline.timeline_board import TimelineBoard
 from ..views import EVENTS, Views
 from ..widgets.messages import begin_reading
 
-_GROUP = "jump"
+GROUP = "jump"
 _BATCH = 1_000
 """Number of events that one query returns."""
 _MAX_COLUMNS = 40
@@ -48,7 +48,7 @@ class Jumper:
         number = self.views.current.selected_event_id
         if number is None:
             number = 0 if forwards else self.store.all.looked_at + 1
-        begin_reading(self.app, partial(self._go, column, number, forwards), _GROUP)
+        begin_reading(self.app, partial(self._go, column, number, forwards), GROUP)
 
     def go_to(self, text: str) -> None:
         """Go to the event with a number, or at a time or later: in the timeline, else in the list
@@ -62,7 +62,7 @@ class Jumper:
             self.frame.say(str(error), problem=True)
             return
         begin_reading(
-            self.app, partial(self._go_to, place, safe(text.strip(), _MAX_COLUMNS)), _GROUP
+            self.app, partial(self._go_to, place, safe(text.strip(), _MAX_COLUMNS)), GROUP
         )
 
     async def _go_to(self, place: int | Moment, text: str) -> None:

@@ -106,6 +106,15 @@ class Life(NamedTuple):
         """The last stage reached."""
         return max((stage for stage in Stage if self.reached_ns(stage)), default=Stage.LISTED)
 
+    @property
+    def began_ns(self) -> int:
+        """The time of its creation, or of its start; 0 if neither was observed."""
+        return self.creating_ns or self.created_ns or self.started_ns
+
+    def age_ns(self, now_ns: int) -> int:
+        """Return the time from its beginning, or first event, to its end, or ``now_ns``."""
+        return max(0, (self.removed_ns or now_ns) - (self.began_ns or self.first_ns))
+
     def reached_ns(self, stage: Stage) -> int:
         """Return the time at which it reached a stage; 0 if not observed or `Stage.LISTED`."""
         return self[stage - 1] if stage else 0
@@ -136,6 +145,9 @@ class Lives:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def __iter__(self) -> Iterator[Life]:
+        return map(Life._make, zip(*self._columns.values(), strict=True))
 
     def __contains__(self, key: int) -> bool:
         return self._find(key) is not None

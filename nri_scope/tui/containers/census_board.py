@@ -18,7 +18,7 @@ from nri_scope.recording.subject_queries import keys_named
 
 from ..widgets.board import Board
 from .census import Census, census_of
-from .outline import LAST, NO_POD, Node, Outline
+from .outline import LAST, NO_POD, Node, NodeOrder, Outline
 from .outline_lines import NamedSubjects, Subject
 
 STEP = 20_000
@@ -88,11 +88,11 @@ class SubjectFilter:
         for (pod, container), _ in groupby(merge(pods, their_pods, containers)):
             yield 0 if pod == LAST else pod, container
 
-    def outline(self, census: Census) -> Outline:
-        """Build the tree of visible pods and containers."""
+    def outline(self, census: Census, order: NodeOrder | None = None) -> Outline:
+        """Build the tree of visible pods and containers, by default in ascending order of keys."""
         self._read = len(census.pods), min(len(census.containers), len(census.pod_of))
-        outline = Outline()
-        outline.add(self.subjects(census))
+        outline, subjects = Outline(order), self.subjects(census)
+        outline.add(subjects if order is None else order.arranged(subjects))
         return outline
 
     def grow(self, census: Census, outline: Outline) -> bool:

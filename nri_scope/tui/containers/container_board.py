@@ -5,62 +5,107 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial, partialmethod
+from time import monotonic
 from typing import ClassVar
 
 from textual.binding import BindingType
+from textual.timer import Timer
 
 from nri_scope.filter import Filter
+from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import events_of_container
 
 from ..actions import Scope, bindings
-from ..text.styled_line import StyledLine, TableGrid
+from ..text.styled_line import StyledLine
 from ..widgets.messages import Narrow, OpenEvent, StatusText
+from ..widgets.table_board import SortableBoard
 from .census_board import CensusBoard
 from .outline import Level, Node, Outline
-from .outline_lines import FIELDS, life_of, node_line, node_words, read
+from .outline_lines import FIELDS, life_of, node_line, node_order, node_words, read
+
+_PAUSE_FACTOR = 10
+"""Pause before sorting again, as a multiple of the time that sorting took."""
 
 
-class ContainerBoard(CensusBoard):
-    """Tree of pods and containers. Enter narrows all views to one of them, or opens an event."""
+class ContainerBoard(SortableBoard, CensusBoard):
+    """Tree of pods and containers. Enter narrows all views to one of them, or opens an event.
+
+    If sorted, the order is updated after pauses while the recording grows.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
+    FIELDS = FIELDS
 
     def on_mount(self) -> None:
         """Start empty."""
         self.outline = Outline()
         self._fresh: set[Node] = set()
         """Nodes whose names were read since the recording last grew."""
-        self._grid = TableGrid.of(FIELDS, 80)
+        self._order: tuple[int | None, bool] = None, True
+        """The field that sorts the tree, and whether it is ascending."""
+        self._ordered_until = 0
+        """Number of the newest event when the tree was sorted."""
+        self._next_sort_s = 0.0
+        self._sort_timer: Timer | None = None
         self.body.mark_at = self.marked_at
 
     # -- reading --------------------------------------------------------------------------
 
     async def grown(self, *, anew: bool) -> None:
         """Add new pods and containers to the tree."""
-        await self._grow(anew=anew)
+        await self._show(anew=anew, grown=True)
 
     async def read(self, *, anew: bool, found: bool) -> None:
         """Show the pods and containers that pass the filter."""
-        if self.chosen.where is not None and (anew or found):
-            await self._grow(anew=True)
+        if self.chosen.where is not None:
+            await self._show(anew=anew, grown=found)
         self.explain_empty()
 
-    async def _grow(self, *, anew: bool) -> None:
+    def sort(self) -> None:
+        """Sort the tree in the background."""
+        self.begin("sort", self.update)
+
+    async def _show(self, *, anew: bool, grown: bool) -> None:
         """Update the tree, or build a new one (``anew``); keeps the folding state."""
-        chosen, census, old = self.chosen, self.census, self.outline
-        if anew or not chosen.grow(census, old):
-            outline = await self.store.run(lambda _: chosen.outline(census))
-            for pod in old.folded():
-                if outline.position_of(Node(pod)) is not None:
-                    outline.set_folded(pod, True)
-            opened = [(node, 0) for node, _ in old.opened()]
-            if opened:
-                await self._extend(outline, opened)
-            self.outline = outline
-        else:
-            await self._extend(old, old.opened())
+        if anew or self._order != (self.sorted_by, self.ascending):
+            await self._build()
+        elif not grown:
+            return
+        elif self.sorted_by is None:
+            if not self.chosen.grow(self.census, self.outline):
+                await self._build()
+        elif self._ordered_until != self.census.newest:
+            wait_s = self._next_sort_s - monotonic()
+            if wait_s <= 0:
+                await self._build()
+            elif self._sort_timer is None:
+                self._sort_timer = self.set_timer(wait_s, self._sort_again)
+        await self._extend(self.outline, self.outline.opened())
         self._fresh.clear()
         self._update_cursor()
+
+    async def _sort_again(self) -> None:
+        self._sort_timer = None
+        await self.update()
+
+    async def _build(self) -> None:
+        chosen, census, old, now_ns = self.chosen, self.census, self.outline, self.now_ns
+        field, ascending = order = self.sorted_by, self.ascending
+        newest, began = census.newest, monotonic()
+
+        def build(recording: Recording) -> Outline:
+            if field is None:
+                return chosen.outline(census)
+            by_field = node_order(recording, census, field, ascending=ascending, now_ns=now_ns)
+            return chosen.outline(census, by_field)
+
+        outline = await self.store.run(build)
+        for pod in old.folded():
+            if outline.position_of(Node(pod)) is not None:
+                outline.set_folded(pod, True)
+        await self._extend(outline, [(node, 0) for node, _ in old.opened()])
+        self.outline, self._order, self._ordered_until = outline, order, newest
+        self._next_sort_s = monotonic() + _PAUSE_FACTOR * (monotonic() - began)
 
     async def _extend(self, outline: Outline, opened: list[tuple[Node, int]]) -> None:
         where = self.chosen.where
@@ -108,18 +153,13 @@ class ContainerBoard(CensusBoard):
             return None
         opened = self.outline.is_open(node) if node.level is not Level.EVENT else None
         life = life_of(self.census, node)
-        return node_line(node, subject, life, opened, self._grid, self.now_ns)
+        return node_line(node, subject, life, opened, self.grid, self.now_ns)
 
     def marked_at(self, index: int) -> bool:
         """Return whether a line's event is marked."""
         node = self.node_at(index)
         subject = self.subjects.get(node) if node is not None else None
         return subject is not None and subject.event is not None and self.is_marked(subject.event)
-
-    def resized(self) -> None:
-        """Lay out columns for the current width."""
-        self._grid = TableGrid.of(FIELDS, self.room)
-        self.head.show((self._grid.head(),))
 
     def _missing_nodes(self) -> list[Node]:
         nodes = [self.outline.node_at(index) for index in self.body.visible_lines]

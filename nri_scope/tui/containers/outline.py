@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple
@@ -49,10 +49,59 @@ class Node(NamedTuple):
         return Node(self.pod) if self.container else None
 
 
+class _Ranks:
+    """Positions of keys in an order, from 1. Takes 24 bytes for each key."""
+
+    def __init__(self, ordered: Sequence[int]) -> None:
+        self._ordered = array("q", ordered)
+        by_key = sorted(range(len(ordered)), key=self._ordered.__getitem__)
+        self._keys = array("q", (ordered[at] for at in by_key))
+        self._ranks = array("q", (at + 1 for at in by_key))
+
+    def rank(self, key: int) -> int:
+        """Return the position of a key; `LAST` if it is unknown."""
+        at = bisect_left(self._keys, key)
+        return self._ranks[at] if at < len(self._keys) and self._keys[at] == key else LAST
+
+    def key(self, rank: int) -> int:
+        """Return the key at a position."""
+        return self._ordered[rank - 1]
+
+
+class NodeOrder:
+    """An order of pods, and of the containers in each pod; `NO_POD` is last.
+
+    ``pods``, ``containers``: all keys in this order.
+    """
+
+    def __init__(self, pods: Sequence[int], containers: Sequence[int]) -> None:
+        self._pods, self._containers = _Ranks(pods), _Ranks(containers)
+
+    def ranks(self, pod: int, container: int) -> tuple[int, int]:
+        """Return the positions of a pod, and of a container (0 for none)."""
+        return self._pods.rank(pod), self._containers.rank(container) if container else 0
+
+    def keys(self, pod: int, container: int) -> tuple[int, int]:
+        """Return the keys at these positions."""
+        return (
+            LAST if pod == LAST else self._pods.key(pod),
+            self._containers.key(container) if container else 0,
+        )
+
+    def arranged(self, subjects: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Return pods (each with 0) and containers in this order."""
+        # Both positions in one integer: tuples would take several times the memory.
+        ranks = (self.ranks(*subject) for subject in subjects)
+        for both in sorted(pod << 32 | container for pod, container in ranks):
+            pod, container = self.keys(both >> 32, both & 0xFFFF_FFFF)
+            yield NO_POD if pod == LAST else pod, container
+
+
 class _SortedNodes:
     """Ascending nodes, stored in three arrays and found by binary search."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: NodeOrder | None) -> None:
+        self._order = order
         self._columns = (array("q"), array("q"), array("q"))
 
     def __len__(self) -> int:
@@ -60,6 +109,8 @@ class _SortedNodes:
 
     def __getitem__(self, at: int) -> Node:
         pod, container, event = (column[at] for column in self._columns)
+        if self._order is not None:
+            pod, container = self._order.keys(pod, container)
         return Node(NO_POD if pod == LAST else pod, container, event)
 
     def __iter__(self) -> Iterator[Node]:
@@ -67,7 +118,7 @@ class _SortedNodes:
 
     def find(self, node: Node) -> int:
         """Return the position of a node, or its insertion position."""
-        key, (pods, containers, events) = _sorted_key(node), self._columns
+        key, (pods, containers, events) = self._sorted_key(node), self._columns
         if not pods or key > (pods[-1], containers[-1], events[-1]):
             return len(self)
         return bisect_left(
@@ -76,17 +127,23 @@ class _SortedNodes:
 
     def insert(self, at: int, nodes: Iterable[Node]) -> None:
         """Insert nodes at a position that keeps the order."""
-        keys = [_sorted_key(node) for node in nodes]
+        keys = [self._sorted_key(node) for node in nodes]
         for number, column in enumerate(self._columns):
             column[at:at] = array("q", [key[number] for key in keys])
 
     def cut(self, first: int, last: int) -> _SortedNodes:
         """Remove and return the nodes at ``first`` to ``last`` (exclusive)."""
-        removed = _SortedNodes()
+        removed = _SortedNodes(self._order)
         for column, of_removed in zip(self._columns, removed._columns, strict=True):
             of_removed.extend(column[first:last])
             del column[first:last]
         return removed
+
+    def _sorted_key(self, node: Node) -> tuple[int, int, int]:
+        if self._order is None or node.container == LAST:
+            pod = node.pod if self._order is None else self._order.ranks(node.pod, 0)[0]
+            return _sorted_key(node._replace(pod=pod))
+        return *self._order.ranks(node.pod, node.container), node.event
 
 
 _BATCH = 1_000
@@ -102,10 +159,11 @@ def _sorted_key(node: Node) -> tuple[int, int, int]:
 
 
 class Outline:
-    """The tree, in ascending order of keys. Pods are unfolded at first, containers are not."""
+    """The tree. Pods are unfolded at first, containers are not."""
 
-    def __init__(self) -> None:
-        self._lines = _SortedNodes()
+    def __init__(self, order: NodeOrder | None = None) -> None:
+        """Create an empty tree, in ascending order of keys if there is no ``order``."""
+        self._lines = _SortedNodes(order)
         self._folded: dict[int, _SortedNodes] = {}
         """Hidden nodes of each folded pod."""
         self._opened: set[Node] = set()
@@ -117,7 +175,7 @@ class Outline:
     # -- content --------------------------------------------------------------------------
 
     def add(self, subjects: Iterable[tuple[int, int]]) -> None:
-        """Add pods (each with 0) and containers, in ascending order."""
+        """Add pods (each with 0) and containers, in the order of the tree."""
         every = (Node(pod, container) for pod, container in subjects)
         while nodes := list(islice(every, _BATCH)):
             if self._lines.find(nodes[0]) == len(self._lines) and not self._folded:
@@ -137,7 +195,7 @@ class Outline:
 
     def set_folded(self, pod: int, folded: bool) -> None:
         """Fold or unfold a pod; the state of its containers is kept."""
-        first = self._lines.find(Node(pod, 1))
+        first = self._lines.find(Node(pod)) + 1
         if folded and pod not in self._folded:
             self._folded[pod] = self._lines.cut(first, self._lines.find(Node(pod, LAST)))
         elif not folded and pod in self._folded:

@@ -3,18 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import Any
 
 from nri_scope.events import Container, Event, Pod, Status
 from nri_scope.recording.display import SHORT_ID, clock, duration, moment
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import containers_by_key, owners_of, pods_by_key, state_in
+from nri_scope.recording.subject_queries import (
+    containers_by_key,
+    keys_by_name,
+    owners_by_container,
+    owners_of,
+    pods_by_key,
+    state_in,
+)
 
 from ..store.rows import changed_in_short
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid
 from .census import STATES, Census, Life, Stage, life_words
-from .outline import NO_POD, Level, Node
+from .outline import NO_POD, Level, Node, NodeOrder
 
 _LISTED_STATES = {
     "CONTAINER_CREATED": "created",
@@ -110,12 +120,73 @@ FIELDS = (
     TableField("Errors", 6, right=True, rank=2),
     TableField("Changed by", 12, grows=True, rank=1),
 )
+_NAME, _STATE, _CHANGED_BY = 0, 1, 5
+_STATE_ORDER = ("existed", "creating", "created", "running", "paused", "stopped", "removed")
+_LISTED_MAX = 5_000
+"""Maximum number of containers whose state in Synchronize is read for their order."""
 _OPEN = {True: "▾ ", False: "▸ ", None: "  "}
 _STATE_STYLES = {
     Stage.STARTED: Style.GOOD,
     Stage.STOPPED: Style.WARN,
     Stage.REMOVED: Style.DIM,
 }
+
+
+def node_order(
+    recording: Recording, census: Census, field: int, *, ascending: bool, now_ns: int
+) -> NodeOrder:
+    """Return the order of all pods and containers by one of `FIELDS`; unknown values come last.
+
+    Takes some µs for each. Raises RecordingError.
+    """
+    if field == _NAME:
+        by_name = keys_by_name(recording)
+        return NodeOrder(*(keys if ascending else keys[::-1] for keys in by_name))
+    pods, containers = census.pods, census.containers
+    owners, states = dict[int, tuple[str, ...]](), dict[int, str]()
+    if field == _CHANGED_BY:
+        owners = owners_by_container(recording)
+    elif field == _STATE:
+        listed = (life for life in containers if life.listed and life.stage is Stage.LISTED)
+        states = {
+            life.listed: _listed_state(recording, life) for life in islice(listed, _LISTED_MAX)
+        }
+    of_pods = (_sort_value(field, life, now_ns, "", ()) for life in pods)
+    of_containers = (
+        _sort_value(field, life, now_ns, states.get(life.listed, ""), owners.get(key, ()))
+        for key, life in zip(containers.keys, containers, strict=True)
+    )
+    return NodeOrder(
+        _by_value(pods.keys, of_pods, ascending=ascending),
+        _by_value(containers.keys, of_containers, ascending=ascending),
+    )
+
+
+def _sort_value(
+    field: int, life: Life, now_ns: int, listed_state: str, owners: tuple[str, ...]
+) -> Any:
+    """Return a comparable value of a field; None if it is unknown, or there is no change."""
+    match field:
+        case 1:
+            return _STATE_ORDER.index(listed_state or STATES[life.stage])
+        case 2:
+            return life.age_ns(now_ns) if life.first_ns else None
+        case 3:
+            return life.events
+        case 4:
+            return life.problems
+    return (owners, life.changed) if owners or life.changed else None
+
+
+def _by_value(keys: Sequence[int], values: Iterable[Any], *, ascending: bool) -> list[int]:
+    known, others = list[tuple[Any, int]](), list[int]()
+    for key, value in zip(keys, values, strict=True):
+        if value is None:
+            others.append(key)
+        else:
+            known.append((value, key))
+    known.sort(key=itemgetter(0), reverse=not ascending)
+    return [*(key for _, key in known), *others]
 
 
 def life_of(census: Census, node: Node) -> Life:
@@ -184,10 +255,8 @@ def _age(life: Life, now_ns: int) -> str:
     """Format the age, with ``>`` if its creation was not observed."""
     if not life.first_ns:
         return ""
-    began = life.creating_ns or life.created_ns or life.started_ns
-    ended = life.removed_ns or now_ns
-    age = duration(max(0, ended - (began or life.first_ns)))
-    return age if began else f">{age}"
+    age = duration(life.age_ns(now_ns))
+    return age if life.began_ns else f">{age}"
 
 
 def _changed(life: Life, subject: Subject) -> str:

@@ -22,11 +22,12 @@ from ..actions import DEFAULT, Keymap
 from ..store.reader_thread import CancelFlag
 from ..store.rows import Row
 from ..store.store import Store
-from ..text.styled_line import Style, StyledLine, line
+from ..text.styled_line import EventLine, Style, StyledLine, line
 from ..textual_workarounds import begin
 from ..widgets.bars import TabLine
+from ..widgets.board import GUTTER
 from ..widgets.lines import Lines
-from ..widgets.messages import TabChosen
+from ..widgets.messages import OpenEvent, TabChosen
 from .tab_lines import Tab, TabRequest, detail
 
 _SETTLE_S = 0.06
@@ -47,7 +48,7 @@ class _Body(Lines):
 
     when_resized: Callable[[], None] = lambda: None
     action_full: Callable[[], None] = lambda: None
-    """Toggle between all lines and only changed ones."""
+    """Toggle between all lines and only changed ones, or open the line's event."""
 
     def resized(self) -> None:
         """Lay out lines for another width."""
@@ -91,7 +92,7 @@ class DetailPane(Widget):
         self._keymap = keymap
         self._tab_line = TabLine({tab: tab for tab in Tab}, padded=True)
         self._body = _Body(wrap=True)
-        self._body.when_resized, self._body.action_full = self._fit, self._toggle_full
+        self._body.when_resized, self._body.action_full = self._fit, self._enter
         self._row: Row | None = None
         self._comment = ""
         self._full = False
@@ -101,6 +102,8 @@ class DetailPane(Widget):
         self._read_last: TabRequest | None = None
         """Request whose lines are shown; None if there are none, or "…"."""
         self._reread_timer: Timer | None = None
+        self._opens = False
+        """Whether to open the line under the cursor once the row has been read."""
         self._stop = CancelFlag()
         self.set_class(hidden, "-hidden")
 
@@ -135,7 +138,7 @@ class DetailPane(Widget):
         """Show a row; ``comment``: the user's comment on it."""
         if (row, comment) == (self._row, self._comment):
             return
-        self._row, self._comment = row, comment
+        self._row, self._comment, self._opens = row, comment, False
         self._tab_line.show(self.tab, _title_of(row))
         self._load(_SETTLE_S)
 
@@ -235,10 +238,24 @@ class DetailPane(Widget):
         message.stop()
         self.show_tab(Tab(message.name))
 
-    def _toggle_full(self) -> None:
+    def _enter(self) -> None:
         if self.tab is Tab.BLAME:
             self._full = not self._full
             self._load()
+            return
+        request = self._current_request()
+        if request is not None and request.row.summary is not None and request != self._read_last:
+            self._opens = True
+            return
+        source = self._body.source
+        found = source[self._body.cursor] if self._body.has_cursor and len(source) else None
+        if isinstance(found, EventLine):
+            self.post_message(OpenEvent(found.event))
+
+    @on(Lines.Opened)
+    def _line_opened(self, message: Lines.Opened) -> None:
+        message.stop()
+        self._enter()
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -254,6 +271,8 @@ class DetailPane(Widget):
         full = self._full and self.tab is Tab.BLAME
         shown: list[int | None] = [one.id for one in self._row.events]
         findings = self._store.analysis.titles(*shown or [self._row.event_id])
+        if self._row.summary is not None:
+            width -= GUTTER
         return TabRequest(self._row, self.tab, max(width, 20), full, self._comment, findings)
 
     def _load(self, delay: float = 0.0) -> None:
@@ -280,7 +299,7 @@ class DetailPane(Widget):
         # When lines are only refreshed, the old ones stay until then.
         timer = (
             self.set_timer(_PLACEHOLDER_DELAY_S, show_placeholder)
-            if request != self._read_last
+            if self._read_last is None or not _is_update(self._read_last, request)
             else None
         )
         try:
@@ -297,15 +316,25 @@ class DetailPane(Widget):
             kind = "only changed lines" if request.full else "all lines"
             lines = [*lines, (), line(f"{key} in this pane shows {kind}", Style.DIM)]
         self._read_last = request
-        if before == request and lines == self._body.source:
-            return
-        self._body.show(
-            lines, keep_position=before is not None and _is_same_subject(before, request)
-        )
+        if before != request or lines != self._body.source:
+            self._show_lines(lines, keep=before is not None and _is_same_subject(before, request))
+        if self._opens:
+            self._opens = False
+            self._enter()
+
+    def _show_lines(self, lines: list[StyledLine], *, keep: bool) -> None:
+        """Show lines, with a cursor if some can be opened; ``keep``: keep the position."""
+        first = next((at for at, one in enumerate(lines) if isinstance(one, EventLine)), None)
+        keep = keep and self._body.has_cursor == (first is not None)
+        self._body.has_cursor = first is not None
+        self._body.gutter_width = GUTTER if self._body.has_cursor else 0
+        self._body.show(lines, keep_position=keep)
+        if first is not None and not keep:
+            self._body.cursor = first
 
     def _replace_lines(self, lines: tuple[StyledLine, ...]) -> None:
         self._read_last = None
-        self._body.show(lines)
+        self._show_lines([*lines], keep=False)
 
 
 def _title_of(row: Row | None) -> str:
@@ -317,8 +346,19 @@ def _title_of(row: Row | None) -> str:
     return f"#{event.id} {safe(event.event)} {subject(event)}".rstrip()
 
 
+def _is_update(one: TabRequest, other: TabRequest) -> bool:
+    """Return whether both show the same thing, perhaps with other numbers."""
+    return one == other or (one.tab is other.tab and _plugin_of(one) == _plugin_of(other) != "")
+
+
+def _plugin_of(tab_request: TabRequest) -> str:
+    return tab_request.row.text if tab_request.row.summary is not None else ""
+
+
 def _is_same_subject(one: TabRequest, other: TabRequest) -> bool:
     """Return whether the same scroll position is useful in both."""
+    if _plugin_of(one):
+        return _is_update(one, other)
     if one.tab is not other.tab or one.row.event is None or other.row.event is None:
         return False
     same = one.row.event.container_id == other.row.event.container_id

@@ -41,32 +41,32 @@ def of_event(
     """
     session = _session(recording, event.session)
     by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
-    yield _fact(
+    yield fact(
         "event",
         (event.event, Style.STRONG),
         f"  {event.method}" * (event.method != event.event),
         by,
     )
     if comment:
-        yield _fact("comment", (comment, Style.NOTE))
+        yield fact("comment", (comment, Style.NOTE))
     for title in findings:
-        yield _fact("finding", (title, Style.WARN))
-    yield _fact("number", f"{event.id}, the {_ordinal(event.seq)} of session {event.session}")
-    yield _fact("time", _moment(event.at_ns))
+        yield fact("finding", (title, Style.WARN))
+    yield fact("number", f"{event.id}, the {_ordinal(event.seq)} of session {event.session}")
+    yield fact("time", _moment(event.at_ns))
     yield from _reply(event)
     for known in tapped(recording, [event.id]):
-        yield _fact("tap", duration(known.held_ns), "  in the tap, both directions")
+        yield fact("tap", duration(known.held_ns), "  in the tap, both directions")
         for key, value in known.metadata:
-            yield _fact("metadata", f"{key}: {value}")
+            yield fact("metadata", f"{key}: {value}")
     if event.mark:
-        yield _fact("marked", (mark_words(event.mark), Style.WARN))
+        yield fact("marked", (mark_words(event.mark), Style.WARN))
     yield ()
     yield from _subject(recording, event)
     yield from _changed(event)
     yield ()
-    yield _fact("plugin", event.plugin, _role(session))
-    yield _fact("runtime", event.runtime if session is None else runtime(session))
-    yield _fact("request", size(event.size))
+    yield fact("plugin", event.plugin, _role(session))
+    yield fact("runtime", event.runtime if session is None else runtime(session))
+    yield fact("request", size(event.size))
     yield ()
     yield from _printed(recording, event)
     yield from _neighbours(recording, event)
@@ -81,18 +81,18 @@ def of_operation(
     """
     event = row.event
     assert event is not None
-    yield _fact("operation", (event.event, Style.STRONG))
+    yield fact("operation", (event.event, Style.STRONG))
     if comment:
-        yield _fact("comment", (comment, Style.NOTE))
+        yield fact("comment", (comment, Style.NOTE))
     for title in findings:
-        yield _fact("finding", (title, Style.WARN))
+        yield fact("finding", (title, Style.WARN))
     first, last = row.events[0], row.events[-1]
-    yield _fact("events", f"{first.id} to {last.id}, {len(row.events)} in all")
-    yield _fact("time", _moment(event.at_ns), f"  in the chain for {duration(event.took_ns)}")
+    yield fact("events", f"{first.id} to {last.id}, {len(row.events)} in all")
+    yield fact("time", _moment(event.at_ns), f"  in the chain for {duration(event.took_ns)}")
     status, style = row.cell("status"), _STATUS_STYLES.get(event.status, Style.WARN)
-    yield _fact("result", (status, style if status == event.status else Style.BAD))
+    yield fact("result", (status, style if status == event.status else Style.BAD))
     if row.slowest:
-        yield _fact("slowest", row.slowest)
+        yield fact("slowest", row.slowest)
     yield ()
     yield from _subject(recording, event)
     yield from _changed(event)
@@ -103,25 +103,25 @@ def of_operation(
         state = (one.status, _STATUS_STYLES.get(one.status, Style.WARN))
         took = f" in {duration(one.took_ns)}"
         text = f"+{after:<7} {one.plugin}  "
-        yield _fact(f"#{one.id}", text, state, took, (f"  {name}" if name else "", Style.DIM))
+        yield fact(f"#{one.id}", text, state, took, (f"  {name}" if name else "", Style.DIM))
     yield ()
     yield from _neighbours(recording, event)
 
 
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
     """Yield the facts of a gap. Raises RecordingError."""
-    yield _fact("gap", ("not or only partly observed", Style.STRONG))
-    yield _fact("from", _moment(gap.from_ns))
-    yield _fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
-    yield _fact("reason", (gap.reason or "unknown", Style.WARN))
+    yield fact("gap", ("not or only partly observed", Style.STRONG))
+    yield fact("from", _moment(gap.from_ns))
+    yield fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
+    yield fact("reason", (gap.reason or "unknown", Style.WARN))
     lost = "an unknown number" if gap.lost is None else f"{gap.lost:,}"
     if gap.is_left_out:
-        yield _fact("events", lost)
+        yield fact("events", lost)
     else:
-        yield _fact("events lost", (lost, Style.BAD if gap.lost else Style.PLAIN))
+        yield fact("events lost", (lost, Style.BAD if gap.lost else Style.PLAIN))
     session = None if gap.session is None else _session(recording, gap.session)
     if session is not None:
-        yield _fact("session", f"{session.id}: {session.plugin} of {runtime(session)}")
+        yield fact("session", f"{session.id}: {session.plugin} of {runtime(session)}")
     yield ()
     text = (
         "Events of this interval may be missing: changes in later events may have no visible cause."
@@ -131,32 +131,32 @@ def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
 
 def of_session(session: Session) -> Iterator[StyledLine]:
     """Yield the facts of a session."""
-    yield _fact("session", (str(session.id), Style.STRONG))
-    yield _fact("plugin", session.plugin, _role(session))
-    yield _fact("runtime", runtime(session))
-    yield _fact("started", _moment(session.started_ns))
+    yield fact("session", (str(session.id), Style.STRONG))
+    yield fact("plugin", session.plugin, _role(session))
+    yield fact("runtime", runtime(session))
+    yield fact("started", _moment(session.started_ns))
     if session.ended_ns is None:
-        yield _fact("ended", "not recorded: the session is open, or its recorder was killed")
+        yield fact("ended", "not recorded: the session is open, or its recorder was killed")
     else:
         lasted = duration(max(0, session.ended_ns - session.started_ns))
-        yield _fact("ended", _moment(session.ended_ns), f"  (after {lasted})")
-        yield _fact("reason", session.end_reason or "unknown")
+        yield fact("ended", _moment(session.ended_ns), f"  (after {lasted})")
+        yield fact("reason", session.end_reason or "unknown")
     if not session.is_connection:
         return
-    yield _fact("deadlines", *_deadlines(session))
+    yield fact("deadlines", *_deadlines(session))
     known = events_in(session.mask)
     unknown = session.mask & ~mask_of(known)
     names = [event.name for event in known] + [f"unknown 0x{unknown:x}"] * bool(unknown)
-    yield _fact("events", ", ".join(names) or "all events: the plugin set no mask")
+    yield fact("events", ", ".join(names) or "all events: the plugin set no mask")
 
 
 def _reply(event: Event) -> Iterator[StyledLine]:
     took = f"in {duration(event.took_ns)}"
     style = _STATUS_STYLES.get(event.status, Style.WARN)
     code = f"  {_code(event.status_code)}" if event.status_code else ""
-    yield _fact("reply", (event.status, style), code, f"  {took}{_of_deadline(event)}")
+    yield fact("reply", (event.status, style), code, f"  {took}{_of_deadline(event)}")
     if event.status_message:
-        yield _fact("message", (event.status_message, Style.BAD))
+        yield fact("message", (event.status_message, Style.BAD))
 
 
 def _code(number: int) -> str:
@@ -177,28 +177,28 @@ def _subject(recording: Recording, event: Event) -> Iterator[StyledLine]:
     about = subject(event)
     if not about:
         text = "unknown" if event.mark else "no pod or container"
-        yield _fact("about", (text, Style.DIM))
+        yield fact("about", (text, Style.DIM))
         return
     if event.container or event.container_id:
-        yield _fact("container", (event.container or "(no name)", Style.STRONG))
-        yield _fact("", event.container_id)
+        yield fact("container", (event.container or "(no name)", Style.STRONG))
+        yield fact("", event.container_id)
     if event.pod or event.pod_id:
         name = f"{event.namespace}/{event.pod}" if event.namespace else event.pod
-        yield _fact("pod", (name or "(no name)", Style.STRONG))
-        yield _fact("", event.pod_id)
+        yield fact("pod", (name or "(no name)", Style.STRONG))
+        yield fact("", event.pod_id)
         pod = pod_of_event(recording, event.id)
         if pod is not None and pod.uid not in ("", event.pod_id):
-            yield _fact("uid", pod.uid)
+            yield fact("uid", pod.uid)
 
 
 def _changed(event: Event) -> Iterator[StyledLine]:
     """Yield the changes shown by the event itself; the differ finds more."""
     for at, path in enumerate(event.changed[:_LISTED]):
-        yield _fact("" if at else "changed", (label(path), Style.WARN))
+        yield fact("" if at else "changed", (label(path), Style.WARN))
     if len(event.changed) > _LISTED:
-        yield _fact("", f"… {len(event.changed) - _LISTED:,} more")
+        yield fact("", f"… {len(event.changed) - _LISTED:,} more")
     if event.owners:
-        yield _fact("changed by", ", ".join(event.owners[:_LISTED]))
+        yield fact("changed by", ", ".join(event.owners[:_LISTED]))
 
 
 def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
@@ -210,20 +210,20 @@ def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
     for name, other in beside:
         of_same = " of this container" if name in ("earlier", "later") else ""
         if other is None:
-            yield _fact(name, (f"no event{of_same}", Style.DIM))
+            yield fact(name, (f"no event{of_same}", Style.DIM))
             continue
         apart = abs(other.at_ns - event.at_ns)
         about = of_same or f"  {subject(other)}"
-        yield _fact(name, f"{duration(apart)}: {other.id} {other.event}", (about, Style.DIM))
+        yield fact(name, f"{duration(apart)}: {other.id} {other.event}", (about, Style.DIM))
 
 
 def _printed(recording: Recording, event: Event) -> Iterator[StyledLine]:
     """Yield the plugin's output from this event to its next one."""
     lines, count = printed_by(recording, event, _PRINTED)
     for line in lines:
-        yield _fact(line.stream, line.text)
+        yield fact(line.stream, line.text)
     if count > len(lines):
-        yield _fact("", (f"and {count - len(lines):,} more lines", Style.DIM))
+        yield fact("", (f"and {count - len(lines):,} more lines", Style.DIM))
     if lines:
         yield ()
 
@@ -258,7 +258,8 @@ def _ordinal(number: int) -> str:
     return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
-def _fact(key: str, *values: str | tuple[str, Style]) -> StyledLine:
+def fact(key: str, *values: str | tuple[str, Style]) -> StyledLine:
+    """Return a line of a label and a value, in several parts; long texts are cut."""
     parts = [Span(f"{key:<{INDENT}}", Style.KEY)]
     for one in values:
         text, style = (one, Style.PLAIN) if isinstance(one, str) else one

@@ -76,6 +76,8 @@ def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> l
         return list(_OF_EVENT[tab_request.tab](recording, event, tab_request, stop))
     if tab_request.tab is not Tab.SUMMARY:
         return _note("This tab is only available for events.")
+    if row.summary is not None:
+        return list(row.summary(recording, tab_request.width))
     if row.gap is not None:
         return list(_wrapped(summary.of_gap(recording, row.gap), tab_request))
     if row.session is not None:

@@ -194,6 +194,8 @@ def no_event(row: Row) -> str:
             return "this row cannot be read"
         case RowKind.GONE:
             return "this event was removed from the recording"
+        case RowKind.PLUGIN:
+            return "this row is a plugin, not an event"
 
 
 def no_filter(row: Row, column: str) -> str:

@@ -6,14 +6,16 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from heapq import nlargest
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from nri_scope.events import Container, Event, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.recording.event_scan import Call, EventScan
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import ResponseTimes
+from nri_scope.recording.stats import SLOWEST, ResponseTimes, Slowest
 from nri_scope.recording.timeline import sessions_overlap
 
 if TYPE_CHECKING:
@@ -45,10 +47,11 @@ class SessionCounts:
     changes: Counter[str] = field(default_factory=Counter)
     """Number of events that show a change, by owner (``NN-name``)."""
     times: array[int] = field(default_factory=lambda: array("q"))
+    slowest: Slowest = field(default_factory=Slowest)
 
     def add(self, call: Call) -> None:
         """Count a call."""
-        _, _, took_ns, deadline_ns, ok, owners, own = call
+        number, _, took_ns, deadline_ns, ok, owners, own = call
         self.calls += 1
         self.problems += not ok
         if owners:
@@ -57,10 +60,20 @@ class SessionCounts:
             # A call by the plugin: its time is the runtime's.
             return
         self.times.append(took_ns)
+        if took_ns > self.slowest.least_ns:
+            self.slowest.add(took_ns, number)
         if deadline_ns > 0:
             if deadline_ns < self.deadline_ns or not self.deadline_ns:
                 self.deadline_ns = deadline_ns
             self.over_half += 2 * took_ns > deadline_ns
+
+
+class TimeSample(NamedTuple):
+    """All times of a place in the chain, in ns."""
+
+    times: tuple[array[int], ...]
+    slowest: list[tuple[int, int]]
+    """The longest times and their events, the longest first."""
 
 
 class CallCounts:
@@ -126,6 +139,25 @@ class CallCounts:
         The newest round is included when the next one has begun, or after `finish`.
         """
         return self._latency.result() if self._latency is not None else ()
+
+    def sample(self, plugin: str, ends: tuple[str, str]) -> TimeSample:
+        """Return the times of a plugin or connection, or between two connections (``ends``).
+
+        A plugin's times are those in the chain, as in `times`, if its chain was observed.
+        """
+        after, before = ends
+        key = (after, before, "") if after else ("", "", plugin)
+        found = self._latency.times(*key) if self._latency is not None else None
+        if found is not None:
+            return TimeSample((found.took,), found.slowest.result())
+        if after:
+            return TimeSample((), [])
+        sessions = [session.id for session in self.sessions if session.plugin == plugin]
+        counts = [self.counts[number] for number in sessions if number in self.counts]
+        slowest = (each for one in counts for each in one.slowest.result())
+        return TimeSample(
+            tuple(one.times for one in counts), nlargest(SLOWEST, slowest, key=itemgetter(0))
+        )
 
     @staticmethod
     def took(counts: list[SessionCounts]) -> ResponseTimes | None:

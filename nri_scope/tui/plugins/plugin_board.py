@@ -3,149 +3,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
-from nri_scope.events import Role, Session
 from nri_scope.filter.tree import quote
 from nri_scope.recording.display import duration
 from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.stats import ResponseTimes
 
 from ..actions import Scope, bindings
+from ..store.rows import plugin_row
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
-from ..widgets.messages import OpenEvent, SetFilter
+from ..widgets.messages import OpenEvent, RowChosen, SetFilter
 from ..widgets.table_board import TableBoard
-from .call_counts import CallCounts, SessionCounts, call_counts_of
-
-if TYPE_CHECKING:
-    from nri_scope.differ.latency import TimeIn
-
-
-class ChainPlaceKind(StrEnum):
-    """The kind of a line of the chain."""
-
-    PLUGIN = "plugin"
-    """A plugin whose traffic was observed."""
-    PASSIVE = "passive"
-    """A passive connection of nri-scope: times are its own reply times."""
-    BETWEEN = "between"
-    """The plugins between two observed connections, and the runtime."""
-    OWNER = "owner"
-    """A plugin known only as the owner of changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChainPlace:
-    """One place in the chain."""
-
-    kind: ChainPlaceKind
-    name: str
-    """``NN-name``; between two connections, the possible indices."""
-    calls: int | None
-    """Number of calls; None if unknown."""
-    took: ResponseTimes | None
-    deadline_ns: int
-    """Shortest deadline; 0 if there was none."""
-    over_half: int
-    problems: int | None
-    changes: int | None
-    """Number of events in which it changed something; None if unknown."""
-    between: str = ""
-    """The connections before and after it, for `BETWEEN`."""
-    session: int = 0
-    """Its newest session; 0 if there is none."""
-    first_event: int = 0
-    """First event of its newest session; 0 if there is none."""
-    slowest: int = 0
-    """Event that took longest, for `BETWEEN`."""
-
-
-def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
-    """Return the chain, in call order. Sorts all times, which may take long.
-
-    For a restricted tally, return only places with counted events.
-    """
-    by_plugin: dict[str, list[Session]] = {}
-    for session in tally.sessions:
-        if session.role != Role.CRI:
-            by_plugin.setdefault(session.plugin, []).append(session)
-    times = tally.times()
-    times_in = {str(time.owner): time for time in times if not time.after}
-    changes = _changes_by_owner(tally)
-    found: list[tuple[tuple[str, int, str], ChainPlace]] = []
-    for plugin, sessions in by_plugin.items():
-        place = _connection(plugin, sessions, tally, times_in.get(plugin), changes)
-        found.append(((plugin, 0, ""), place))
-    for time in times:
-        if time.after:
-            found.append(((time.after, 1, time.before), _between(time)))
-    for plugin, count in changes.items():
-        if plugin not in by_plugin:
-            place = ChainPlace(ChainPlaceKind.OWNER, plugin, None, None, 0, 0, None, count)
-            found.append(((plugin, 0, ""), place))
-    chain = (place for _, place in sorted(found, key=lambda entry: entry[0]))
-    return tuple(place for place in chain if not tally.is_narrowed or place.calls or place.changes)
-
-
-def _changes_by_owner(tally: CallCounts) -> Counter[str]:
-    """Count changes by owner, as shown by the requests of other connections."""
-    plugins = {session.id: session.plugin for session in tally.sessions}
-    found: Counter[str] = Counter()
-    for session, counts in list(tally.counts.items()):
-        for owner, count in list(counts.changes.items()):
-            if owner != plugins.get(session):
-                found[owner] += count
-    return found
-
-
-def _connection(
-    plugin: str,
-    sessions: Sequence[Session],
-    tally: CallCounts,
-    time_in: TimeIn | None,
-    changes: Counter[str],
-) -> ChainPlace:
-    counts = [tally.counts.get(session.id, SessionCounts()) for session in sessions]
-    is_passive = all(session.role in (Role.LOGGER, Role.PROBE) for session in sessions)
-    deadlines = [one.deadline_ns for one in counts if one.deadline_ns]
-    own = sum(one.changes[plugin] for one in counts)
-    newest = max(sessions, key=lambda session: session.id)
-    return ChainPlace(
-        ChainPlaceKind.PASSIVE if is_passive else ChainPlaceKind.PLUGIN,
-        plugin,
-        sum(one.calls for one in counts),
-        # A plugin's time is measured in the chain, as in `stats`.
-        time_in.took if time_in is not None else tally.took(counts),
-        time_in.deadline_ns if time_in is not None else min(deadlines, default=0),
-        time_in.over_half if time_in is not None else sum(one.over_half for one in counts),
-        sum(one.problems for one in counts),
-        own or changes[plugin],
-        session=newest.id,
-        first_event=tally.counts.get(newest.id, SessionCounts()).first_event,
-    )
-
-
-def _between(time: TimeIn) -> ChainPlace:
-    return ChainPlace(
-        ChainPlaceKind.BETWEEN,
-        time.owner.place or str(time.owner),
-        time.count,
-        time.took,
-        time.deadline_ns,
-        time.over_half,
-        None,
-        None,
-        between=f"between {time.after} and {time.before}",
-        slowest=time.slowest,
-    )
-
+from .call_counts import CallCounts, call_counts_of
+from .chain_places import ChainPlace, ChainPlaceKind, places
+from .place_summary import PlaceSummary
 
 FIELDS = (
     TableField("Plugin", 18, grows=True, most=40),
@@ -193,16 +68,22 @@ def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
     )
 
 
+def place_title(place: ChainPlace) -> str:
+    """Return the name of a place, with its ends if it is between two connections."""
+    after, before = place.ends
+    return f"{place.name} (between {after} and {before})" if after else place.name
+
+
 def place_words(place: ChainPlace) -> str:
-    """Describe a place in one line."""
+    """Describe how the times of a place were observed."""
     match place.kind:
         case ChainPlaceKind.PASSIVE:
-            return f"{place.name}: passive connection of nri-scope; times are its own reply times"
+            return "passive connection of nri-scope; times are its own reply times"
         case ChainPlaceKind.BETWEEN:
-            return f"{place.name}: {place.between}; times include the runtime"
+            return "between {} and {}; times include the runtime".format(*place.ends)
         case ChainPlaceKind.OWNER:
-            return f"{place.name}: known only from its changes; its reply times were not observed"
-    return f"{place.name}: observed directly; times are from request to reply"
+            return "known only from its changes; its reply times were not observed"
+    return "observed directly; times are from request to reply"
 
 
 def _count(count: int | None) -> str:
@@ -250,7 +131,7 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     def key_of(self, entry: ChainPlace) -> Hashable:
         """Return the identity of a place."""
-        return entry.kind, entry.name, entry.between
+        return entry.kind, entry.name, entry.ends
 
     def sort_values(self, entry: ChainPlace) -> Sequence[Any]:
         """Return the value of each field."""
@@ -319,7 +200,21 @@ class PluginBoard(TableBoard[ChainPlace]):
     def remarks(self) -> Sequence[StyledLine]:
         """Describe the place and the restriction of counted events."""
         note = line(self.restriction_note())
-        return (line(place_words(self.entry)), note) if self.entry is not None else (note,)
+        entry = self.entry
+        if entry is None:
+            return (note,)
+        return line(f"{entry.name}: {place_words(entry)}"), note
+
+    def report_row(self) -> None:
+        """Report the place under the cursor if this view is shown."""
+        entry, tally = self.entry, self._tally
+        if not self.display:
+            return
+        row = None
+        if entry is not None and tally is not None:
+            words, title = place_words(entry), place_title(entry)
+            row = plugin_row(title, PlaceSummary(entry, words, tally, self.store))
+        self.post_message(RowChosen(row))
 
     def open_line(self) -> None:
         """Go to the slowest event, or filter by events of a connection or a plugin's changes."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -28,6 +28,10 @@ from .markers import (
 if TYPE_CHECKING:
     from nri_scope.differ.operations import Operation
 
+if TYPE_CHECKING:
+    from nri_scope.recording.reader import Recording
+    from nri_scope.text.styled_text import StyledLine
+
 
 class RowKind(StrEnum):
     """The kind of a row."""
@@ -42,6 +46,8 @@ class RowKind(StrEnum):
     """An event, or everything after this row, cannot be read."""
     GONE = "gone"
     """An event that has been removed, for example by a ring."""
+    PLUGIN = "plugin"
+    """A place in the chain of plugins; only the detail pane shows it."""
 
 
 class RowStyle(StrEnum):
@@ -113,6 +119,8 @@ class Row:
     """Time and name of the slowest plugin of that operation; "" if no time was observed."""
     below: bool = False
     """Whether the row is below that of its operation."""
+    summary: Callable[[Recording, int], Iterable[StyledLine]] | None = None
+    """Reads the lines of the Summary tab, laid out for a width; only for `RowKind.PLUGIN`."""
 
     @property
     def event_id(self) -> int | None:
@@ -317,6 +325,12 @@ def _only_time(at_ns: int) -> tuple[str, ...]:
 
 def _words(text: str) -> str:
     return _cut(text, _WORDS_WIDTH)
+
+
+def plugin_row(title: str, summary: Callable[[Recording, int], Iterable[StyledLine]]) -> Row:
+    """Return the row of a place in the chain, for the detail pane."""
+    key = Key(0, 0)
+    return Row(RowKind.PLUGIN, key, _NO_CELLS, _words(title), RowStyle.PLAIN, summary=summary)
 
 
 def _cut(text: str, width: int) -> str:

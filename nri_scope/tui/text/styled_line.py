@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Span, Style, StyledLine, text_of
@@ -27,6 +27,19 @@ class Source(Protocol):
 def line(text: str = "", style: Style = Style.PLAIN) -> StyledLine:
     """Return a line of a single span."""
     return (Span(text, style),) if text else ()
+
+
+class EventLine(tuple[Span, ...]):
+    """A line about an event, which can be opened."""
+
+    event: int
+    """The event's number."""
+
+    def __new__(cls, parts: StyledLine, event: int) -> Self:
+        """Return ``parts`` as the line of an event."""
+        made = super().__new__(cls, parts)
+        made.event = event
+        return made
 
 
 GAP = 1

@@ -372,9 +372,9 @@ class Board(Widget, can_focus=False):
         self.report_row()
 
     def report_row(self) -> None:
-        """Report the row for the detail pane if this view has the focus."""
+        """Report the row for the detail pane if this view is shown."""
         number = self.selected_event_id
-        if self.body.has_focus and number != self._reported_event:
+        if self.display and number != self._reported_event:
             self._reported_event = number
             self.begin("row", partial(self._report_row, number))
 

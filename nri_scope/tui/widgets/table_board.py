@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of boards that show a small table."""
+"""Bases of boards with columns, and of boards that show a small table."""
 
 from __future__ import annotations
 
@@ -12,20 +12,64 @@ from .board import Board
 E = TypeVar("E")
 
 
-class TableBoard(Board, Generic[E]):
-    """Board with one line per entry; all entries are in memory. Any field can sort them."""
+class SortableBoard(Board):
+    """Board whose lines can be sorted by any field."""
 
     FIELDS: ClassVar[Sequence[TableField]]
+
+    def on_mount(self) -> None:
+        """Start with the natural order."""
+        self.grid = TableGrid.of(self.FIELDS, 80)
+        self.sorted_by: int | None = None
+        """Index of the field that sorts the lines; None for their natural order."""
+        self.ascending = True
+
+    def sort(self) -> None:
+        """Show the lines in the order of `sorted_by` and `ascending`."""
+        raise NotImplementedError
+
+    def resized(self) -> None:
+        """Lay out columns for the current width."""
+        self.grid = TableGrid.of(self.FIELDS, self.room)
+        self._show_head()
+
+    def action_sort_next(self) -> None:
+        """Sort by the next shown field; after the last one, not at all."""
+        self._sort_by_next(1)
+
+    def action_sort_previous(self) -> None:
+        """Sort by the previous shown field; before the first one, not at all."""
+        self._sort_by_next(-1)
+
+    def action_sort_reverse(self) -> None:
+        """Reverse the order."""
+        if self.sorted_by is not None:
+            self.ascending = not self.ascending
+            self._show_head()
+            self.sort()
+
+    def _sort_by_next(self, step: int) -> None:
+        shown = [None, *(at for at, width in enumerate(self.grid.widths) if width)]
+        at = shown.index(self.sorted_by) if self.sorted_by in shown else 0
+        self.sorted_by = shown[(at + step) % len(shown)]
+        # The largest numbers are of interest, and the first names.
+        self.ascending = self.sorted_by is None or not self.FIELDS[self.sorted_by].right
+        self._show_head()
+        self.sort()
+
+    def _show_head(self) -> None:
+        self.head.show((self.grid.head(self.sorted_by, ascending=self.ascending),))
+
+
+class TableBoard(SortableBoard, Generic[E]):
+    """Board with one line per entry; all entries are in memory."""
+
     FOOT_LINES: ClassVar[int] = 2
 
     def on_mount(self) -> None:
         """Start empty."""
         self.entries: tuple[E, ...] = ()
-        self.grid = TableGrid.of(self.FIELDS, 80)
         self._natural: tuple[E, ...] = ()
-        self._sorted_by: int | None = None
-        """Index of the field that sorts the entries; None for their natural order."""
-        self._ascending = True
 
     def entry_line(self, entry: E) -> StyledLine:
         """Return the line of an entry."""
@@ -65,52 +109,23 @@ class TableBoard(Board, Generic[E]):
             if self.key_of(at) in keys:
                 self.body.go_to(keys.index(self.key_of(at)))
         self.refresh_remarks()
+        self.report_row()
 
-    def resized(self) -> None:
-        """Lay out columns for the current width."""
-        self.grid = TableGrid.of(self.FIELDS, self.room)
-        self._show_head()
-
-    def action_sort_next(self) -> None:
-        """Sort by the next shown field; after the last one, not at all."""
-        self._sort(1)
-
-    def action_sort_previous(self) -> None:
-        """Sort by the previous shown field; before the first one, not at all."""
-        self._sort(-1)
-
-    def action_sort_reverse(self) -> None:
-        """Reverse the order."""
-        if self._sorted_by is not None:
-            self._ascending = not self._ascending
-            self._show_sorted()
-
-    def _sort(self, step: int) -> None:
-        shown = [None, *(at for at, width in enumerate(self.grid.widths) if width)]
-        at = shown.index(self._sorted_by) if self._sorted_by in shown else 0
-        self._sorted_by = shown[(at + step) % len(shown)]
-        # The largest numbers are of interest, and the first names.
-        self._ascending = self._sorted_by is None or not self.FIELDS[self._sorted_by].right
-        self._show_sorted()
-
-    def _show_sorted(self) -> None:
-        self._show_head()
+    def sort(self) -> None:
+        """Show the entries in the chosen order."""
         self.show_entries(self._natural, self.body.empty)
-
-    def _show_head(self) -> None:
-        self.head.show((self.grid.head(self._sorted_by, ascending=self._ascending),))
 
     def _in_order(self, found: tuple[E, ...]) -> tuple[E, ...]:
         """Return the entries in the chosen order; headings and unknown values come last."""
-        if self._sorted_by is None:
+        if self.sorted_by is None:
             return found
         known, others = list[tuple[Any, E]](), list[E]()
         for entry in found:
             values = self.sort_values(entry)
-            value = None if values is None else values[self._sorted_by]
+            value = None if values is None else values[self.sorted_by]
             if value is None:
                 others.append(entry)
             else:
                 known.append((value, entry))
-        known.sort(key=lambda each: each[0], reverse=not self._ascending)
+        known.sort(key=lambda each: each[0], reverse=not self.ascending)
         return (*(entry for _, entry in known), *others)

@@ -13,7 +13,7 @@ from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.census_board import SubjectFilter
-from nri_scope.tui.containers.outline import Level, Node, Outline
+from nri_scope.tui.containers.outline import Level, Node, NodeOrder, Outline
 from nri_scope.tui.containers.outline_lines import read
 from tests.replay.recordings import RECORDING
 
@@ -28,9 +28,15 @@ _STEPS = st.lists(
 )
 
 
-@given(_STEPS)
-def test_positions_and_nodes_correspond_after_any_steps(steps: list[Step]) -> None:
-    outline = Outline()
+_PODS, _CONTAINERS = st.permutations(range(1, 5)), st.permutations(range(1, 41))
+
+
+@given(_STEPS, st.none() | st.tuples(_PODS, _CONTAINERS))
+def test_positions_and_nodes_correspond_after_any_steps(
+    steps: list[Step], order: tuple[list[int], list[int]] | None
+) -> None:
+    outline = Outline(NodeOrder(*order) if order is not None else None)
+    pods_in_order, containers_in_order = order or (list(range(5)), list(range(41)))
     pods: dict[int, list[int]] = {}
     folded: set[int] = set()
     opened: dict[int, list[int]] = {}
@@ -63,9 +69,9 @@ def test_positions_and_nodes_correspond_after_any_steps(steps: list[Step]) -> No
                 if key in opened:
                     opened[key] += events
     expected: list[Node] = []
-    for pod, containers in sorted(pods.items()):
+    for pod in sorted(pods, key=pods_in_order.index):
         expected.append(Node(pod))
-        for key in [] if pod in folded else containers:
+        for key in [] if pod in folded else sorted(pods[pod], key=containers_in_order.index):
             expected += [Node(pod, key), *(Node(pod, key, e) for e in opened.get(key, []))]
     assert [outline.node_at(at) for at in range(len(outline))] == expected
     assert [outline.position_of(node) for node in expected] == list(range(len(expected)))
@@ -88,6 +94,23 @@ def test_positions_and_nodes_correspond_with_100_000_containers() -> None:
     assert len(outline) == 150_000
     for position in (0, 1, 75_000, 149_999):
         assert outline.position_of(outline.node_at(position)) == position
+
+
+@given(_PODS, _CONTAINERS)
+def test_subjects_are_arranged_with_unknown_pods_last(pods: list[int], keys: list[int]) -> None:
+    subjects = [(pod, 0) for pod in (1, 2, 3, 4, 0)]
+    subjects += [(key % 5, key) for key in range(1, 41)]
+    order = NodeOrder(pods, keys)
+    found = list(order.arranged(sorted(subjects)))
+    ordered = [*pods, 0]
+    assert found == sorted(
+        subjects,
+        key=lambda each: (ordered.index(each[0]), keys.index(each[1]) if each[1] else -1),
+    )
+    outline = Outline(order)
+    outline.add(found)
+    assert [tuple(outline.node_at(at))[:2] for at in range(len(outline))] == found
+    assert outline.position_of(Node(7)) is None and outline.position_of(Node(0, 77)) is None
 
 
 @pytest.fixture

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks of someone on call, each with a maximum number of keystrokes from opening the file.
+
+Every key counts as one, also each character of a search.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recording.reader import Recording
+from tests.tui.screen import RECORDINGS, Shown, showing
+from tests.tui.snapshot import assert_snapshot
+
+SIZES = [
+    pytest.param((80, 24), id="80x24"),
+    pytest.param((120, 40), id="120x40"),
+    pytest.param((200, 60), id="200x60"),
+]
+pytestmark = [
+    pytest.mark.usefixtures("fixed_environment"),
+    pytest.mark.parametrize("size", SIZES),
+]
+PROBES = RECORDINGS / "containerd-2.1-normal-life.nriscope.zip"
+SLOW = RECORDINGS / "containerd-2.1-slow-plugin.nriscope.zip"
+
+
+@asynccontextmanager
+async def opened(recording: Path, folder: Path, size: tuple[int, int]) -> AsyncIterator[Shown]:
+    """Open a copy of a recording, and wait until it has been analysed."""
+    path = Path(shutil.copy(recording, folder / "node.nriscope.zip"))
+    async with showing(path, size, surveyed=True) as screen:
+        await screen.until(lambda: screen.app.store.analysis.passes)
+        await screen.hides("analysing")
+        yield screen
+
+
+async def press(screen: Shown, keys: list[str], most: int) -> None:
+    """Press ``keys``, at most ``most``."""
+    assert len(keys) <= most
+    await screen.press(*keys)
+
+
+async def test_who_set_foo(size: tuple[int, int], tmp_path: Path) -> None:
+    async with opened(PROBES, tmp_path, size) as screen:
+        await press(screen, ["/", *"FOO", "enter", "]", "]"], 8)
+        await screen.shows("~ env FOO", "by one of 01–29 (probes)")
+        assert screen.selected == 14
+        await assert_snapshot(screen, "task-who-set-foo")
+
+
+async def test_which_plugin_was_slow_and_when(size: tuple[int, int], tmp_path: Path) -> None:
+    async with opened(SLOW, tmp_path, size) as screen:
+        await press(screen, ["6"], 5)
+        await screen.shows("Plugins at 31–49 (between 30-nri-scope")
+        await press(screen, ["enter"], 5 - 1)
+        await screen.until(lambda: screen.selected == 15)
+        await screen.shows("07:52:04.911")
+        await assert_snapshot(screen, "task-slow-plugin")
+
+
+async def test_which_plugin_was_slow_and_when_by_the_chain(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    async with opened(SLOW, tmp_path, size) as screen:
+        await press(screen, ["4", "down", "down", "down", "enter"], 5)
+        await screen.until(lambda: screen.selected == 15)
+        await screen.shows("07:52:04.911")
+
+
+async def test_compare_two_containers(size: tuple[int, int], tmp_path: Path) -> None:
+    async with opened(PROBES, tmp_path, size) as screen:
+        await press(screen, ["2", "G", "m", "up", "d"], 6)
+        await screen.shows("shop/web/sidecar", "shop/web/app", "16 differences", "env DB_HOST")
+        await assert_snapshot(screen, "task-compare")
+
+
+@pytest.mark.parametrize(
+    ("recording", "jump"), [(PROBES, ")"), (SLOW, "}")], ids=["with-a-change", "with-a-problem"]
+)
+async def test_export_one_pod_redacted(
+    recording: Path,
+    jump: str,
+    size: tuple[int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    async with opened(recording, tmp_path, size) as screen:
+        await press(screen, [jump, "I", "E", "enter"], 4)
+        await screen.shows("Esc closes")
+        await screen.until(lambda: len(list(made.glob("*.nriscope.zip"))) == 1)
+        (bundle,) = made.glob("*.nriscope.zip")
+        await screen.shows(bundle.name)
+    with Recording.open(recording) as whole, Recording.open(bundle) as part:
+        of_pod = [one.event for one in whole.events() if one.pod == "web"]
+        found = list(part.events())
+        assert [one.event for one in found if one.pod == "web"] == of_pod
+        # Configure and Synchronize of each connection remain.
+        assert {one.event for one in found if one.pod != "web"} <= {"Configure", "Synchronize"}
+
+
+async def test_keys_typed_quickly_refer_to_the_narrowed_events(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    async with opened(PROBES, tmp_path, size) as screen:
+        await press(screen, ["2", "end", "I", "E"], 4)
+        await screen.shows("Enter exports 69 shown events")
