@@ -5,34 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from google.protobuf.message import Message
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.nri.merging import NOT_PASSED_ON
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.request_subject import container_of
 from nri_scope.oci import ABSENT, Change, Spec
 from nri_scope.oci.lists import KEYED, key_of
 
 from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
 from .creation import changes_of_chain, not_passed_on
+from .findings import CACHED_LENGTH, decoded, request_of
 from .hidden_changes import is_back, is_hidden, newest_steps
 from .history import History
 from .owner import RUNTIME, UNKNOWN, Owner, OwnerKind
-
-_State = Literal[
-    "labels",
-    "state",
-    "pid",
-    "created_at",
-    "started_at",
-    "finished_at",
-    "exit_code",
-    "status_reason",
-    "status_message",
-]
-_STATE: tuple[_State, ...] = get_args(_State)
-"""Fields that change without a request, and that plugins cannot set."""
+from .rounds import ConnectionPart
 
 _MAY_BE_LEFT_OUT = (
     ("hooks",),
@@ -98,28 +91,48 @@ def may_be_left_out(path: str) -> bool:
     return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
 
 
-def fingerprint(container: api.Container) -> bytes:
-    """Return the serialized container without fields that change by themselves."""
-    plain = api.Container()
-    plain.CopyFrom(container)
-    for name in _STATE:
-        plain.ClearField(name)
-    return plain.SerializeToString(deterministic=True)
+class Shown(NamedTuple):
+    """A container in an event."""
+
+    id: str
+    container: api.Container
+    described: bytes
+    """The container without its state, serialized."""
+    is_told: bool
+    """Whether the message describes the container, and has not only its id."""
+    never_ran: bool
+    """Whether the container has no state and never had a process. containerd sends this while it
+    undoes a creation; some runtimes send it for all containers."""
+
+    @classmethod
+    def of(cls, container: api.Container) -> Shown:
+        """Return the container in a message."""
+        is_told = bool(
+            container.args or container.env or container.mounts or container.HasField("linux")
+        )
+        has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
+        times = container.pid or container.created_at or container.started_at
+        described = oci.without_state(container)
+        return cls(container.id, container, described, is_told, not (has_state or times))
 
 
-def is_told(container: api.Container) -> bool:
-    """Return whether a message describes the container, and has not only its id."""
-    return bool(container.args or container.env or container.mounts or container.HasField("linux"))
+def shown_by(station: ConnectionPart) -> Shown | None:
+    """Return the container in a station's request; None if it has none."""
+    if not station.event.mark and len(station.request) <= CACHED_LENGTH:
+        # Many rounds have the same request.
+        return _shown_by(station.event.method, station.request)
+    return _shown_in(station.event.method, request_of(station))
 
 
-def never_ran(container: api.Container) -> bool:
-    """Return whether a container has no state and never had a process.
+@lru_cache(maxsize=64)
+def _shown_by(method: str, content: bytes) -> Shown | None:
+    known = METHODS.get(method)
+    return None if known is None else _shown_in(method, decoded(known.request, content))
 
-    containerd sends this while it undoes a creation; some runtimes send it for all containers.
-    """
-    has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
-    times = container.pid or container.created_at or container.started_at
-    return not (has_state or times)
+
+def _shown_in(method: str, request: Message | None) -> Shown | None:
+    container = None if request is None else container_of(method, request)
+    return None if container is None else Shown.of(container)
 
 
 @dataclass(slots=True)
@@ -142,7 +155,7 @@ _NAMED_MAX = 8
 
 def drift(
     history: History,
-    container: api.Container,
+    shown_now: Shown,
     tail: Owner | None,
     event: Event,
     rules: oci.RuntimeRules,
@@ -152,7 +165,7 @@ def drift(
     `tail`: the plugins after the last connection that saw the previous event, which may have
     changed the container; None if no such event is open.
     """
-    shown = dict(oci.spec_of(container))
+    shown = dict(oci.spec_of(shown_now.container, known=shown_now.described))
     for path in _MAY_BE_LEFT_OUT:
         _carry_over(history.spec, shown, path)
     found = changes_of_chain(history.spec, shown)

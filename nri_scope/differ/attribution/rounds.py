@@ -155,6 +155,9 @@ class Rounds:
     _newest: dict[int, int] = field(default_factory=dict)
     """Sequence number of the newest event of each session."""
     _presence: Presence = field(default_factory=Presence)
+    _connections_of: tuple[int, int] = (0, 0)
+    """Identity and size of `sessions` at the last count."""
+    _connection_count: int = 0
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Rounds:
@@ -213,6 +216,8 @@ class Rounds:
         They existed during the whole round and had subscribed to the event, but did not see it.
         After an error the chain ends, so later connections miss the event.
         """
+        if len(one.stations) >= self._connections():
+            return ()
         missing = list(self._missing(one))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
         # The last connections show whether the chain reached its end.
@@ -234,6 +239,13 @@ class Rounds:
         self._open.clear()
         self._bytes = 0
         return ended
+
+    def _connections(self) -> int:
+        """Return the number of all sessions that are plugin connections."""
+        if self._connections_of != (id(self.sessions), len(self.sessions)):
+            self._connections_of = id(self.sessions), len(self.sessions)
+            self._connection_count = sum(one.is_connection for one in self.sessions.values())
+        return self._connection_count
 
     def _missing(self, one: Round) -> Iterator[Session]:
         """Yield the sessions of `missed_by` in any order."""
@@ -274,14 +286,15 @@ class Rounds:
         A plugin's error or a conflict ends a chain, and later connections do not see it. The
         evidence is that the runtime sent another event first.
         """
-        by = self._shown_by(one)
+        behind = self._behind(one)
+        by = self._shown_by(one) if behind else None
         if by is None or self._went_on(one, by) or self._runtime(by) != self._runtime(one.first):
             return ""
         if not runtime_rules_of(self._runtime(by)).has_ordered_chain:
             return ""
         unreached = [
             session
-            for session in self._behind(one)
+            for session in behind
             if self._presence.outlasts(session, by, self.gaps)
             and (self.had_its_place or self._presence.had_its_place)(session, one.first)
         ]
@@ -297,8 +310,10 @@ class Rounds:
 
     def left_open(self, one: Round) -> str:
         """Describe a chain that may not have reached its end; "" for other chains."""
+        if not self._behind(one):
+            return ""
         by = self._shown_by(one)
-        if not self._behind(one) or (by and self._went_on(one, by)) or self.ended_early(one):
+        if (by and self._went_on(one, by)) or self.ended_early(one):
             return ""
         return (
             f"nothing was observed after {one.stations[-1].plugin}, "
