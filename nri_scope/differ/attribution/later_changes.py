@@ -27,26 +27,17 @@ from .history import History
 from .owner import RUNTIME, UNKNOWN, Owner, OwnerKind
 from .rounds import ConnectionPart
 
-_MAY_BE_LEFT_OUT = (
-    ("hooks",),
-    ("cdiDevices",),
-    ("process", "rlimits"),
-    ("process", "ioPriority"),
-    ("process", "scheduler"),
-    ("linux", "intelRdt"),
-    ("linux", "memoryPolicy"),
-    ("linux", "netDevices"),
-    ("linux", "seccomp"),
-    ("linux", "sysctl"),
-    ("linux", "resources", "blockIO"),
-    ("linux", "resources", "pids"),
-    ("linux", "resources", "devices"),
-    ("linux", "resources", "hugepageLimits"),
-    ("linux", "resources", "unified"),
-    ("nri",),
+_MAY_BE_LEFT_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    ((), ("hooks", "cdiDevices")),
+    (("process",), ("rlimits", "ioPriority", "scheduler")),
+    (("linux",), ("intelRdt", "memoryPolicy", "netDevices", "seccomp", "sysctl")),
+    (("linux", "resources"), ("blockIO", "pids", "devices", "hugepageLimits", "unified")),
+    ((), ("nri",)),
 )
-"""Fields that some runtimes omit from events of an existing container, or from CreateContainer.
-Their absence is no evidence (containerd before 2.3 omits rlimits, every runtime CDI devices)."""
+"""Fields, after the object that contains them, that some runtimes omit from events of an existing
+container, or from CreateContainer. Their absence is no evidence (containerd before 2.3 omits
+rlimits, every runtime CDI devices)."""
+_LEFT_OUT_PATHS = tuple((*above, name) for above, names in _MAY_BE_LEFT_OUT for name in names)
 
 ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "no request for it was seen: unsolicited, or in a reply to another event"
@@ -88,7 +79,7 @@ UPDATABLE = (
 def may_be_left_out(path: str) -> bool:
     """Return whether some runtime omits `path` from events, even if it has a value."""
     parts = path.split("/")[1:]
-    return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
+    return any(tuple(parts[: len(left_out)]) == left_out for left_out in _LEFT_OUT_PATHS)
 
 
 class Shown(NamedTuple):
@@ -165,17 +156,18 @@ def drift(
     `tail`: the plugins after the last connection that saw the previous event, which may have
     changed the container; None if no such event is open.
     """
-    shown = dict(oci.spec_of(shown_now.container, known=shown_now.described))
-    for path in _MAY_BE_LEFT_OUT:
-        _carry_over(history.spec, shown, path)
+    shown = _with_left_out(
+        oci.spec_of(shown_now.container, known=shown_now.described), history.spec
+    )
     found = changes_of_chain(history.spec, shown)
-    newest = newest_steps(history.steps) if found else {}
+    if not found:
+        return Drift(spec=_in_order(shown, history.spec))
+    newest = newest_steps(history.steps)
     repeated = [one for one in found if _is_repeated(one, history, newest, rules)]
     if repeated:
         shown = dict(oci.apply(shown, [_inverse(one) for one in reversed(repeated)]))
         found = changes_of_chain(history.spec, shown)
-    if shown.get("mounts") != history.spec.get("mounts"):
-        shown = oci.sort_mounts(shown)
+    shown = _in_order(shown, history.spec)
     drifted = Drift(spec=shown)
     members = [_member(change.path) for change in found]
     confused = _confused(zip(found, members, strict=True))
@@ -184,7 +176,7 @@ def drift(
     # Grouped by path: there may be as many requests as changes.
     open_requests: dict[str, list[PluginRequest]] = {}
     resolved_devices: list[str] = []
-    for one in history.asked if found else ():
+    for one in history.asked:
         if one.fate is not RequestFate.RESOLVED:
             open_requests.setdefault(one.path, []).append(one)
         elif one.path.startswith("/cdiDevices/"):
@@ -212,6 +204,11 @@ def drift(
             ChangeStep(history.id, change, by, evidence, event.id, event.at_ns, note=why)
         )
     return drifted
+
+
+def _in_order(shown: Spec, known: Spec) -> Spec:
+    """Return `shown` with its mounts in the order of `changes_of_chain`, if they changed."""
+    return shown if shown.get("mounts") == known.get("mounts") else oci.sort_mounts(shown)
 
 
 def _is_repeated(
@@ -361,17 +358,35 @@ def _device(device: Spec) -> _Device:
     return repr(device.get("type")), repr(device.get("major")), repr(device.get("minor"))
 
 
-def _carry_over(known: Spec, shown: Spec, path: tuple[str, ...]) -> None:
-    """Copy the known value at `path` to `shown` if that has none."""
-    old: oci.Json = known
+def _with_left_out(shown: Spec, known: Spec) -> Spec:
+    """Return `shown` with the known values that runtimes may leave out."""
+    spec = shown
+    for above, names in _MAY_BE_LEFT_OUT:
+        old = _object_at(known, above)
+        if not old:
+            continue
+        new = _object_at(spec, above)
+        missing = [name for name in names if name in old and (new is None or name not in new)]
+        if missing:
+            spec = dict(shown) if spec is shown else spec
+            _set_missing(spec, above, {name: old[name] for name in missing})
+    return spec
+
+
+def _object_at(spec: Spec, path: tuple[str, ...]) -> Spec | None:
     for key in path:
-        if not isinstance(old, dict) or key not in old:
-            return
-        old = old[key]
-    new: Spec = shown
-    for key in path[:-1]:
-        below = new.get(key)
+        below = spec.get(key)
+        if not isinstance(below, dict):
+            return None
+        spec = below
+    return spec
+
+
+def _set_missing(spec: Spec, path: tuple[str, ...], values: Spec) -> None:
+    """Add `values` to the object at `path` in a copy of a spec, unless it is no object."""
+    for key in path:
+        below = spec.get(key)
         if below is not None and not isinstance(below, dict):
             return
-        new[key] = new = dict(below or {})
-    new.setdefault(path[-1], old)
+        spec[key] = spec = dict(below or {})
+    spec.update(values)
