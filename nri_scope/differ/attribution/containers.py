@@ -44,6 +44,8 @@ class Containers:
         self._pods: dict[str, str] = {}
         self._shown: dict[str, tuple[bytes, int]] = {}
         """Fingerprint and number of steps of each container at its newest event."""
+        self._described: dict[str, tuple[bytes, Spec]] = {}
+        """The message that shows a container as created, and its spec, until its first event."""
         self._tails: dict[str, Owner] = {}
         """Plugins that may have changed a container unobserved since its last event."""
         self.is_unheard: Callable[[str], bool] = lambda _: False
@@ -143,13 +145,17 @@ class Containers:
         if len(self._stopped) > GONE_MAX:
             del self._stopped[next(iter(self._stopped))]
 
-    def created(self, history: History, at: Event) -> None:
-        """Start a new container's history. ``at``: the first event of its creation."""
+    def created(self, history: History, at: Event, described: bytes = b"") -> None:
+        """Start a new container's history. ``at``: the first event of its creation.
+
+        ``described``: see `creation.Created`.
+        """
         self._gone.pop(history.id, None)
         self._stopped.pop(history.id, None)
         self.histories[history.id] = history
         self._done_ns[history.id] = at.mono_ns
         self._shown.pop(history.id, None)
+        self._described[history.id] = described, history.spec
         self._tails[history.id] = history.tail
 
     def updated(self, history: History, steps: list[ChangeStep], spec: Spec, tail: Owner) -> None:
@@ -206,9 +212,12 @@ class Containers:
             history.created = True
         history.shown = True
         tail = self._tails.pop(container, None)
+        described, spec = self._described.pop(container, (b"", None))
         if mark == before and tail is None:
             return [], []
-        drift = later_changes.drift(history, shown, tail, event, rules)
+        # Another container's event may have updated this one in the meantime.
+        described = described if spec is history.spec else b""
+        drift = later_changes.drift(history, shown, tail, event, rules, described)
         applied = {id(one) for one in drift.applied}
         history.asked = [one for one in history.asked if id(one) not in applied]
         history.add(drift.steps, drift.spec)
@@ -252,6 +261,7 @@ class Containers:
         for known in (
             self.histories,
             self._shown,
+            self._described,
             self._tails,
             self._names,
             self._doing,

@@ -286,7 +286,7 @@ class Differ:
             doubt=found.doubt,
             remarks=list(found.remarks),
         )
-        self._containers.created(history, whole.first)
+        self._containers.created(history, whole.first, made.described)
         self._beside(wanted, found, whole.stations[0], doubt=doubt)
         self._decide_later(whole, outcome)
         if one is None:

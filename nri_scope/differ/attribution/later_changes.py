@@ -150,16 +150,20 @@ def drift(
     tail: Owner | None,
     event: Event,
     rules: oci.RuntimeRules,
+    described: bytes = b"",
 ) -> Drift:
     """Return the differences between the known state of a container and its state in `event`.
 
     `tail`: the plugins after the last connection that saw the previous event, which may have
-    changed the container; None if no such event is open.
+    changed the container; None if no such event is open. `described`: the message of which the
+    known state is the conversion, see `oci.without_state`; b"" if it has other changes.
     """
-    shown = _with_left_out(
-        oci.spec_of(shown_now.container, known=shown_now.described), history.spec
-    )
-    found = changes_of_chain(history.spec, shown)
+    if described and len(described) + len(shown_now.described) <= CACHED_LENGTH:
+        shown, found = _differences(described, shown_now.described)
+    else:
+        spec = oci.spec_of(shown_now.container, known=shown_now.described)
+        shown = _with_left_out(spec, history.spec)
+        found = changes_of_chain(history.spec, shown)
     if not found:
         return Drift(spec=_in_order(shown, history.spec))
     newest = newest_steps(history.steps)
@@ -204,6 +208,16 @@ def drift(
             ChangeStep(history.id, change, by, evidence, event.id, event.at_ns, note=why)
         )
     return drifted
+
+
+@lru_cache(maxsize=64)
+def _differences(before: bytes, after: bytes) -> tuple[Spec, tuple[Change, ...]]:
+    """Return the state that a message shows, and its differences from that of another message."""
+    known, shown = (
+        oci.spec_of(api.Container.FromString(each), known=each) for each in (before, after)
+    )
+    shown = _with_left_out(shown, known)
+    return shown, changes_of_chain(known, shown)
 
 
 def _in_order(shown: Spec, known: Spec) -> Spec:
