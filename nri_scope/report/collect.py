@@ -110,7 +110,7 @@ class _Finder:
         # The CRI's answers are recorded later, possibly after their container was removed.
         has_cri = any(one.role == Role.CRI for one in self._sessions)
         keep = has_cri and len(recording.containers()) <= TRACKED_MAX
-        self._differ = differ_of(recording, keep=keep)
+        self._differ = differ_of(recording, keep=keep, only_findings=self._needs_only_findings)
         self._diagnosis = Diagnosis(
             RecordingFacts(
                 {one.id: one for one in self._sessions},
@@ -124,6 +124,11 @@ class _Finder:
         self._events = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
+
+    @property
+    def _needs_only_findings(self) -> bool:
+        """Whether rounds without changes, failures and times are not needed."""
+        return self._on_round is None
 
     def read(self, on_progress: Callable[[float], None] | None) -> None:
         """Process all events."""
@@ -221,6 +226,10 @@ class _Collector(_Finder):
         self._troubles_in_all = 0
         self._containers: set[str] = set()
         self._pods: set[str] = set()
+
+    @property
+    def _needs_only_findings(self) -> bool:
+        return False
 
     def _see_wanted(self, event: Event) -> None:
         super()._see_wanted(event)

@@ -87,14 +87,17 @@ class Differ:
         had_joined: Callable[[Session, Event], bool] | None = None,
         outcome: Callable[[Event], Outcome] | None = None,
         unheard: Callable[[str, Event], bool] | None = None,
+        only_findings: bool = False,
     ) -> None:
         """Start without events. ``only``: ids of the containers that matter; of all others only the
         effects on these are examined. ``gaps``, ``follows``, ``had_its_place`` and ``had_joined``:
         see `Rounds`. ``outcome`` returns the outcome of a creation by later events of the
         recording, see `Creations`; without it each creation counts as successful unless an event
         fed shows otherwise. ``unheard`` reports whether a container does not exist, if not all
-        events are fed.
+        events are fed. ``only_findings``: leave out rounds without changes, failures and times, so
+        that they take less time.
         """
+        self._only_findings = only_findings
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
         self._rounds = Rounds.of(sessions)
@@ -412,6 +415,8 @@ class Differ:
             self._containers.removed(first.container_id)
             if not self._keep:
                 self._removed.append(first.container_id)
+        if self._only_findings and found.is_empty and self._rounds.has_no_times(one):
+            return None
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:

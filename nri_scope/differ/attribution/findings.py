@@ -61,6 +61,11 @@ class Findings:
     _requested: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
     """Requested values, by container and path."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no result."""
+        return not (self.steps or self.asked or self.failure or self.doubt or self.remarks)
+
     def note(self, remark: str) -> None:
         """Add a remark, unless it is already present."""
         if remark not in self.remarks:

@@ -223,6 +223,10 @@ class Rounds:
         # The last connections show whether the chain reached its end.
         return tuple(missing[-MISSED_MAX:])
 
+    def has_no_times(self, one: Round) -> bool:
+        """Return whether no plugin was observed: the only connection that exists is passive."""
+        return len(one.stations) == 1 == self._connections() and one.stations[0].is_passive
+
     def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
         """Return whether validators may still receive a creation; `now` as for `goes_on`."""
         return one.name == CREATE and any(
