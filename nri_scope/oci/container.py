@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal, get_args
 
 from nri_scope._gen.nri import api_pb2 as api
 
@@ -16,7 +17,7 @@ _CACHED_LENGTH = 8 << 10
 """Maximum size in bytes of a container whose spec is cached."""
 
 
-_STATE = (
+_State = Literal[
     "labels",
     "state",
     "pid",
@@ -26,12 +27,13 @@ _STATE = (
     "exit_code",
     "status_reason",
     "status_message",
-)
+]
+_STATE: tuple[_State, ...] = get_args(_State)
 """Fields that change without a request, and that plugins cannot set; a spec has none of them."""
 
 
 def without_state(container: api.Container) -> bytes:
-    """Return the serialized container without fields that change by themselves, or have no effect."""
+    """Return the serialized container without its state, and without empty hooks."""
     plain = api.Container()
     plain.CopyFrom(container)
     for name in _STATE:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import cast
 
 from nri_scope import oci
@@ -573,6 +574,7 @@ def not_passed_on(removal: ChangeStep, event: Event) -> PluginRequest:
     return asked._replace(value=f"-{oci.split(asked.path)[-1]}", event=event.id)
 
 
+@lru_cache(maxsize=256)
 def _at_first(owner: Owner) -> Owner:
     """Return the owner of the first state, for the plugins before the first connection."""
     return SPEC if owner == RUNTIME else replace(owner, or_spec=owner.or_runtime)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -303,7 +303,7 @@ class Differ:
 
     def _beside(
         self,
-        wanted: Iterable[Wanted],
+        wanted: Sequence[Wanted],
         found: Findings,
         station: ConnectionPart,
         failed: Iterable[str] = (),
@@ -312,6 +312,8 @@ class Differ:
         """Apply plugins' requests for other containers than the event's."""
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
+        if not wanted:
+            return
         event = station.event
         self._containers.updates_stopped = runtime_rules_of(station).updates_stopped
         self._containers.is_unheard = lambda container: self._is_unheard(container, event)

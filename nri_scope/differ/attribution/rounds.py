@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from nri_scope.events import NO_ID, RUNTIME_CLOSED, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
@@ -102,8 +103,7 @@ def is_ordered(station: ConnectionPart) -> bool:
     return runtime_rules_of(station.session.runtime_name).has_ordered_chain
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """One event on its way through the chain, as seen by at least one connection."""
 
     stations: tuple[ConnectionPart, ...]
