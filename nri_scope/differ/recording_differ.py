@@ -69,9 +69,7 @@ def rounds_of(
     return found
 
 
-def differ_of(
-    recording: Recording, *, keep: bool = True, only_findings: bool = False
-) -> Differ:
+def differ_of(recording: Recording, *, keep: bool = True, only_findings: bool = False) -> Differ:
     """Return a differ for all events of a recording; options as for `Differ`.
 
     Raises RecordingError.
