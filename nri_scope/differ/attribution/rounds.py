@@ -125,7 +125,7 @@ class Round(NamedTuple):
     def stopped_at(self) -> ConnectionPart | None:
         """The connection whose error ended the chain; None for no error."""
         last = self.stations[-1]
-        return last if last in self.failing and is_ordered(last) else None
+        return last if last.is_error and is_ordered(last) else None
 
     @property
     def failing(self) -> tuple[ConnectionPart, ...]:
