@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
@@ -65,6 +66,7 @@ def problem_of(status_code: int, took_ns: int, timeout_ns: int) -> str:
     return Problem.SLOW if 0 < timeout_ns < 2 * took_ns else ""
 
 
+@lru_cache(maxsize=256)
 def plugin_title(index: str, name: str) -> str:
     """Return ``NN-name``, or the name alone for a plugin without an index, outside any chain."""
     return f"{index}-{name}" if index else name

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,7 +17,7 @@ from .output import Output
 from .params import ANY_PATH, FilePath, redact_option, say
 
 if TYPE_CHECKING:
-    from nri_scope.report.report_data import Facts
+    from nri_scope.report.report_data import Diagnosed, Facts
     from nri_scope.share.redaction import Redactor, Rules
 
 _EPILOG = """
@@ -32,6 +32,7 @@ Findings of --diagnose:
   missed-around-synchronize  containers of which a plugin was never notified
   order                      an unusual order of events, or of plugins
 """
+_D = TypeVar("_D", bound="Diagnosed")
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 
@@ -92,10 +93,11 @@ def command(
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
     from nri_scope.recording.records import to_json
     from nri_scope.report import findings_list
+    from nri_scope.report.collect import diagnose
 
     with Output() as output:
         with interrupted_by_signals():
-            facts, _ = _collect(file, what, rules)
+            facts, _ = _read(file, what, rules, diagnose)
         if output_format == "json":
             output.line(to_json(findings_list.document(facts)))
         else:
@@ -107,6 +109,7 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
     from nri_scope.recording.display import many
+    from nri_scope.report.collect import collect
     from nri_scope.report.output_file import write
     from nri_scope.share.output_files import Outputs
 
@@ -114,7 +117,9 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
 
     render = _renderer(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
-        facts, redactor = _collect(file, what, rules)
+        facts, redactor = _read(file, what, rules, collect)
+        if redactor is not None:
+            facts = replace(facts, redacted=True)
         draft = outputs.new(output.suffix)
         size = write(draft, render(facts))
         if redactor is None:
@@ -154,10 +159,10 @@ def _scan_for_leaks(redactor: Redactor, draft: Path, output: Path) -> None:
     scan.name(output.name)
 
 
-def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, Redactor | None]:
-    """Return the facts for a report, and the redactor that was applied to them."""
-    from nri_scope.report.collect import collect
-
+def _read(
+    file: Path, what: str | None, rules: Rules | None, read: Callable[..., _D]
+) -> tuple[_D, Redactor | None]:
+    """Return the result of `diagnose` or `collect`, and the redactor that was applied to it."""
     from .redacted_view import open_view
     from .share_messages import progress
     from .what_argument import find_subject
@@ -165,7 +170,7 @@ def _collect(file: Path, what: str | None, rules: Rules | None) -> tuple[Facts, 
     with open_view(file, rules) as view:
         subject = None if what is None else view.counterpart(find_subject(view.original, what))
         with progress(view.recording, "reading") as on_progress:
-            facts = collect(view.recording, subject, on_progress=on_progress)
+            found = read(view.recording, subject, on_progress=on_progress)
     if view.redactor is not None:
-        facts = replace(facts, file=view.name, redacted=True)
-    return facts, view.redactor
+        found = replace(found, file=view.name)
+    return found, view.redactor

@@ -69,8 +69,11 @@ def rounds_of(
     return found
 
 
-def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
-    """Return a differ for all events of a recording. Raises RecordingError."""
+def differ_of(recording: Recording, *, keep: bool = True, only_findings: bool = False) -> Differ:
+    """Return a differ for all events of a recording; options as for `Differ`.
+
+    Raises RecordingError.
+    """
     return Differ(
         recording.sessions(),
         keep=keep,
@@ -78,6 +81,7 @@ def differ_of(recording: Recording, *, keep: bool = True) -> Differ:
         follows=lookup.predecessor_test(recording),
         outcome=Creations(recording).outcome,
         unheard=absence_test(recording),
+        only_findings=only_findings,
     )
 
 

@@ -14,6 +14,7 @@ from .adjustment import sort_mounts as sort_mounts
 from .apply_changes import apply as apply
 from .apply_update import update as update
 from .container import spec_of as spec_of
+from .container import without_state as without_state
 from .differences import Change as Change
 from .differences import ChangeKind as ChangeKind
 from .differences import changes as changes

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal, get_args
 
 from nri_scope._gen.nri import api_pb2 as api
 
@@ -16,16 +17,47 @@ _CACHED_LENGTH = 8 << 10
 """Maximum size in bytes of a container whose spec is cached."""
 
 
-def spec_of(container: api.Container, pod: api.PodSandbox | None = None) -> Spec:
+_State = Literal[
+    "labels",
+    "state",
+    "pid",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "exit_code",
+    "status_reason",
+    "status_message",
+]
+_STATE: tuple[_State, ...] = get_args(_State)
+"""Fields that change without a request, and that plugins cannot set; a spec has none of them."""
+
+
+def without_state(container: api.Container) -> bytes:
+    """Return the serialized container without its state, and without empty hooks."""
+    plain = api.Container()
+    plain.CopyFrom(container)
+    for name in _STATE:
+        plain.ClearField(name)
+    if not plain.hooks.ByteSize():
+        # containerd sends them in CreateContainer, and not later.
+        plain.ClearField("hooks")
+    return plain.SerializeToString(deterministic=True)
+
+
+def spec_of(
+    container: api.Container, pod: api.PodSandbox | None = None, *, known: bytes | None = None
+) -> Spec:
     """Return the parts of the container's OCI spec that NRI messages contain.
 
     Two keys are not OCI's. ``/cdiDevices`` has only names, as messages do not contain the effects
     of a CDI device. ``/nri`` has values that have no equivalent in a spec: the image, the type of
     the seccomp profile, the runtime handler of `pod`, and raw fields of a newer API.
+
+    ``known``: the result of `without_state`, if it is at hand.
     """
     if pod is None and container.ByteSize() <= _CACHED_LENGTH:
-        # Many events show a container in the same state.
-        return _spec_of_bytes(container.SerializeToString(deterministic=True))
+        # Many events show one container, in different states.
+        return _spec_of_bytes(without_state(container) if known is None else known)
     return _spec_of(container, pod)
 
 

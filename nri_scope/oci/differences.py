@@ -88,9 +88,7 @@ def same(left: _Value, right: _Value) -> bool:
 
 
 def _are_plainly_equal(one: _Value, other: _Value) -> bool:
-    """Return whether a shallow comparison shows equality, which suffices for most values."""
-    if one is other:
-        return True
+    """Return whether a shallow comparison shows the equality of two objects."""
     if type(one) is list:
         return bool(one) and all(type(item) is str for item in one) and one == other
     return type(one) is str and one == other
@@ -129,9 +127,10 @@ def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
     work = _emptied(path, old, new) if path in OPEN else []
     for key, value in before.items():
         other = after.get(key, ABSENT)
-        if not _are_plainly_equal(value, other):
+        if value is not other and not _are_plainly_equal(value, other):
             work.append((pointer(path, key), value, other))
-    work += ((pointer(path, k), ABSENT, value) for k, value in after.items() if k not in before)
+    if len(after) > len(before) or after.keys() - before.keys():
+        work += [(pointer(path, k), ABSENT, value) for k, value in after.items() if k not in before]
     return work
 
 
@@ -150,7 +149,7 @@ def _members(path: str, old: _Value, new: _Value) -> _Work | None:
             if label in moves:
                 work.append(moves[label])
             other = after[label]
-            if not _are_plainly_equal(value, other):
+            if value is not other and not _are_plainly_equal(value, other):
                 work.append((pointer(path, label), value, other))
         else:
             work.append(_whole(pointer(path, label), value, ABSENT))
@@ -177,13 +176,18 @@ def _emptied(path: str, old: _Value, new: _Value) -> _Work:
 
 def _moves(path: str, before: dict[str, Json], after: dict[str, Json]) -> dict[str, Change]:
     """Return the smallest set of moves, by label, for the new order of common members."""
+    if before.keys() == after.keys() and [*before] == [*after]:
+        return {}
     old_positions = {label: position for position, label in enumerate(before)}
     common = [
         (label, old_positions[label], position)
         for position, label in enumerate(after)
         if label in old_positions
     ]
-    stay = _longest_increasing([old for _, old, _ in common])
+    positions = [old for _, old, _ in common]
+    if positions == sorted(positions):
+        return {}
+    stay = _longest_increasing(positions)
     return {
         label: Change(pointer(path, label), old, new, "moved", new)
         for index, (label, old, new) in enumerate(common)

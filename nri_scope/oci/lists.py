@@ -79,9 +79,13 @@ def _itself(item: Json) -> tuple[str, Json] | None:
 
 
 def _by(*names: str) -> Callable[[Json], tuple[str, Json] | None]:
+    first = names[0] if len(names) == 1 else ""
+
     def split(item: Json) -> tuple[str, Json] | None:
         if not isinstance(item, dict):
             return None
+        if first and type(key := item.get(first)) is str:
+            return key, item
         parts = tuple(_scalars(item, names))
         return (":".join(parts), item) if len(parts) == len(names) else None
 

@@ -335,8 +335,9 @@ class Recording:
         if event.method == _SYNCHRONIZE:
             allowance.spend_message(kind_of_request(event.method, event.mark), request, -event.id)
             return
-        for number, kind_of in zip(parts, _KINDS, strict=True):
+        for position, number in enumerate(parts):
             if number is not None and not allowance.spend_again(number):
+                kind_of = _KINDS[position]
                 kind = kind_of(event.method, event.mark)
                 allowance.spend_message(kind, self._objects.get(number)[1], number)
 
@@ -481,16 +482,18 @@ class Recording:
         """Return the parts of the ascending ``events`` by event id, without removed events."""
         if not events:
             return {}
-        numbers = [event.id for event in events]
+        first, last = events[0].id, events[-1].id
+        is_range = last - first == len(events) - 1
+        which = f"id BETWEEN {first} AND {last}"
 
         def read() -> dict[int, _Parts]:
             rows = self._connection.execute(
                 "SELECT id, pod_object, container_object, request, reply FROM event "
-                f"WHERE {_among(numbers)} ORDER BY id"
+                f"WHERE {which if is_range else _among([one.id for one in events])} ORDER BY id"
             )
             return {
-                number_of(row[:1]): cast("_Parts", optional_numbers_of(row[1:]))
-                for row in ascending(rows, (events[0].id - 1,))
+                row[0]: cast("_Parts", optional_numbers_of(row)[1:])
+                for row in ascending(rows, (first - 1,))
             }
 
         return self._read(read, lambda: f"from event {events[0].id} on")
@@ -499,8 +502,10 @@ class Recording:
         return self._read(lambda: self._assembled(event, parts), lambda: f"at event {event.id}")
 
     def _assembled(self, event: Event, parts: _Request) -> bytes:
-        pod, container, rest = map(self._objects.content, parts)
-        rest = self._bounded(kind_of_request(event.method, event.mark), rest or b"")
+        content = self._objects.content
+        pod, container, rest = content(parts[0]), content(parts[1]), content(parts[2]) or b""
+        if len(rest) > UNCUT_BYTES:
+            rest = self._bounded(kind_of_request(event.method, event.mark), rest)
         if not has_parts(event):
             return rest
         pod = pod and self._bounded(PodSandbox, pod)
@@ -520,6 +525,8 @@ class Recording:
 
     def _reply(self, event: Event, number: int | None) -> bytes:
         content = self._objects.content(number) or b""
+        if len(content) <= UNCUT_BYTES:
+            return content
         return self._bounded(kind_of_reply(event.method, event.mark), content)
 
     def _bounded(self, kind: type[Message] | None, content: bytes) -> bytes:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 
 from nri_scope import __version__
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
@@ -35,7 +36,7 @@ from .limits import (
     TROUBLES_MAX,
     WORDS_MAX,
 )
-from .report_data import Facts, LeftOut, Mark, ProblemEvent
+from .report_data import Diagnosed, Facts, LeftOut, Mark, ProblemEvent
 
 _BY_EVENT_MAX = 40
 
@@ -45,15 +46,31 @@ def collect(
     thing: lookup.Found | None = None,
     *,
     on_progress: Callable[[float], None] | None = None,
-    on_round: Callable[[RoundDiff], None] | None = None,
 ) -> Facts:
     """Collect the facts of a recording, or of one subject in it.
 
     All events are read, as events of other subjects also serve as evidence. ``on_progress`` is
-    called every 2,000 events with the completed share, from 0 to 1, ``on_round`` for each round.
-    Raises RecordingError.
+    called every 2,000 events with the completed share, from 0 to 1. Raises RecordingError.
     """
-    return _Collector(recording, thing, on_round).collect(on_progress)
+    collector = _Collector(recording, thing)
+    collector.read(on_progress)
+    return collector.facts()
+
+
+def diagnose(
+    recording: Recording,
+    thing: lookup.Found | None = None,
+    *,
+    on_progress: Callable[[float], None] | None = None,
+    on_round: Callable[[RoundDiff], None] | None = None,
+) -> Diagnosed:
+    """Collect the findings alone, which takes less time than `collect`.
+
+    ``on_round`` is called for each round; see `collect` for the others. Raises RecordingError.
+    """
+    finder = _Finder(recording, thing, on_round)
+    finder.read(on_progress)
+    return finder.diagnosed()
 
 
 class _Names(Latest[str, str]):
@@ -73,12 +90,14 @@ class _Names(Latest[str, str]):
             self[thing] = name
 
 
-class _Collector:
+class _Finder:
+    """Collector of the findings."""
+
     def __init__(
         self,
         recording: Recording,
         thing: lookup.Found | None,
-        on_round: Callable[[RoundDiff], None] | None,
+        on_round: Callable[[RoundDiff], None] | None = None,
     ) -> None:
         self._on_round = on_round
         self._recording = recording
@@ -87,16 +106,11 @@ class _Collector:
         self._ids = _ids_of(recording, thing)
         self._sessions = recording.sessions()
         self._gaps = recording.gaps()
-        about = thing if isinstance(thing, Pod | Container) else None
-        first, last = time_range(recording, about)
         self._names = _Names()
         # The CRI's answers are recorded later, possibly after their container was removed.
         has_cri = any(one.role == Role.CRI for one in self._sessions)
         keep = has_cri and len(recording.containers()) <= TRACKED_MAX
-        self._differ = differ_of(recording, keep=keep)
-        self._lanes = Lanes(first, last)
-        self._links = Links(self._sessions)
-        self._changes = Changes(self._name_of)
+        self._differ = differ_of(recording, keep=keep, only_findings=self._needs_only_findings)
         self._diagnosis = Diagnosis(
             RecordingFacts(
                 {one.id: one for one in self._sessions},
@@ -110,13 +124,14 @@ class _Collector:
         self._events = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
-        self._by_event: dict[str, list[int]] = {}
-        self._troubles: list[ProblemEvent] = []
-        self._troubles_in_all = 0
-        self._containers: set[str] = set()
-        self._pods: set[str] = set()
 
-    def collect(self, on_progress: Callable[[float], None] | None) -> Facts:
+    @property
+    def _needs_only_findings(self) -> bool:
+        """Whether rounds without changes, failures and times are not needed."""
+        return self._on_round is None
+
+    def read(self, on_progress: Callable[[float], None] | None) -> None:
+        """Process all events."""
         first, last = lookup.event_range(self._recording)
         allowance = self._recording.allowance()
         for event, request, reply in self._recording.exchanges(allowance=allowance):
@@ -130,18 +145,97 @@ class _Collector:
                 on_progress((event.id - first) / max(1, last - first))
         for diff in self._differ.flush():
             self._round(diff)
-        return self._facts()
+
+    def diagnosed(self) -> Diagnosed:
+        """Return the findings, after all events were read."""
+        return Diagnosed(
+            file=clipped(self._recording.path.name, WORDS_MAX),
+            about=_about(self._thing),
+            sessions=tuple(self._sessions[:SESSIONS_MAX]),
+            gaps=tuple(self._gaps[:GAPS_MAX]),
+            first_ns=self._first_ns,
+            last_ns=self._last_ns,
+            events=self._events,
+            findings=self._diagnosis.findings(),
+        )
 
     def _see(self, event: Event) -> None:
         self._diagnosis.see(event)
-        if not self._wanted(event):
-            return
-        self._links.see(event)
+        if self._wanted(event):
+            self._see_wanted(event)
+
+    def _see_wanted(self, event: Event) -> None:
         if is_container_status(event):
             return
         self._events += 1
         self._first_ns = event.at_ns if self._first_ns is None else self._first_ns
         self._last_ns = event.at_ns
+
+    def _round(self, diff: RoundDiff) -> None:
+        if self._on_round is not None:
+            self._on_round(diff)
+        part = diff if self._choice is None else self._choice.part_of(diff)
+        self._diagnosis.round(diff if part is None else part, wanted=part is not None)
+        if part is not None:
+            # A partial round is about another container; only its side effects concern the subject.
+            self._round_of(part, is_whole=part is diff)
+
+    def _round_of(self, part: RoundDiff, *, is_whole: bool) -> None:
+        """Process a round about the subject."""
+
+    # -- callbacks for other classes ----------------------------------------------------------
+
+    def _wanted(self, event: Event) -> bool:
+        if self._ids is None:
+            return True
+        if isinstance(self._thing, Event):
+            return event.id in self._ids or self._is_same(event, self._thing)
+        return event.container_id in self._ids or event.pod_id in self._ids
+
+    def _is_same(self, event: Event, thing: Event) -> bool:
+        """Return whether this may be the same event at another connection."""
+        return (
+            event.event == thing.event
+            and event.container_id == thing.container_id
+            and event.pod_id == thing.pod_id
+            and bool(event.container_id or event.pod_id)
+        )
+
+    def _name_of(self, thing: str) -> str:
+        return self._names.get(thing) or clipped(self._differ.name_of(thing), NAME_MAX)
+
+    def _spec_of(self, container: str) -> Spec:
+        history = self._differ.histories.get(container)
+        return {} if history is None else history.spec
+
+    def _existed(self, session: int) -> frozenset[str]:
+        return lookup.containers_at_start(self._recording, session)
+
+
+class _Collector(_Finder):
+    """Collector of everything in a report."""
+
+    def __init__(self, recording: Recording, thing: lookup.Found | None) -> None:
+        super().__init__(recording, thing)
+        about = thing if isinstance(thing, Pod | Container) else None
+        self._lanes = Lanes(*time_range(recording, about))
+        self._links = Links(self._sessions)
+        self._changes = Changes(self._name_of)
+        self._by_event: dict[str, list[int]] = {}
+        self._troubles: list[ProblemEvent] = []
+        self._troubles_in_all = 0
+        self._containers: set[str] = set()
+        self._pods: set[str] = set()
+
+    @property
+    def _needs_only_findings(self) -> bool:
+        return False
+
+    def _see_wanted(self, event: Event) -> None:
+        super()._see_wanted(event)
+        self._links.see(event)
+        if is_container_status(event):
+            return
         if event.event in self._by_event or len(self._by_event) < _BY_EVENT_MAX:
             tally = self._by_event.setdefault(event.event, [0, 0])
             tally[0] += 1
@@ -152,16 +246,9 @@ class _Collector:
             self._pods.add(event.pod_id)
         self._lanes.see(event)
 
-    def _round(self, diff: RoundDiff) -> None:
-        if self._on_round is not None:
-            self._on_round(diff)
-        part = diff if self._choice is None else self._choice.part_of(diff)
-        self._diagnosis.round(diff if part is None else part, wanted=part is not None)
-        if part is None:
-            return
+    def _round_of(self, part: RoundDiff, *, is_whole: bool) -> None:
         self._changes.round(part)
-        if part is not diff:
-            # The round is about another container; only its side effects concern the subject.
+        if not is_whole:
             return
         self._links.round(part)
         slow = [wording.slow_span(one) for one in part.spans if wording.slow(one)]
@@ -193,34 +280,6 @@ class _Collector:
                 )
             )
 
-    # -- callbacks for other classes ----------------------------------------------------------
-
-    def _wanted(self, event: Event) -> bool:
-        if self._ids is None:
-            return True
-        if isinstance(self._thing, Event):
-            return event.id in self._ids or self._is_same(event, self._thing)
-        return event.container_id in self._ids or event.pod_id in self._ids
-
-    def _is_same(self, event: Event, thing: Event) -> bool:
-        """Return whether this may be the same event at another connection."""
-        return (
-            event.event == thing.event
-            and event.container_id == thing.container_id
-            and event.pod_id == thing.pod_id
-            and bool(event.container_id or event.pod_id)
-        )
-
-    def _name_of(self, thing: str) -> str:
-        return self._names.get(thing) or clipped(self._differ.name_of(thing), NAME_MAX)
-
-    def _spec_of(self, container: str) -> Spec:
-        history = self._differ.histories.get(container)
-        return {} if history is None else history.spec
-
-    def _existed(self, session: int) -> frozenset[str]:
-        return lookup.containers_at_start(self._recording, session)
-
     def _drawn_gaps(self) -> list[Gap]:
         """Return the gaps for the timeline, without those outside the time of the subject."""
         first, last = self._lanes.first_ns, self._lanes.last_ns
@@ -228,9 +287,9 @@ class _Collector:
             return self._gaps
         return [gap for gap in self._gaps if gap.to_ns >= first and gap.from_ns <= last]
 
-    # -- the end ------------------------------------------------------------------------------
-
-    def _facts(self) -> Facts:
+    def facts(self) -> Facts:
+        """Return the facts, after all events were read."""
+        found = self.diagnosed()
         notes = self._recording.notes()
         plugins = [one for one in self._sessions if one.role != Role.CRI]
         runtimes = [*dict.fromkeys(map(runtime, plugins))]
@@ -251,17 +310,11 @@ class _Collector:
             LeftOut("pods and containers in the timeline", lanes, self._lanes.seen),
         )
         return Facts(
-            file=clipped(self._recording.path.name, WORDS_MAX),
-            about=_about(self._thing),
+            **{one.name: getattr(found, one.name) for one in fields(found)},
             tool=f"nri-scope {__version__}",
             runtimes=tuple(clipped(one, WORDS_MAX) for one in runtimes[:SESSIONS_MAX]),
-            sessions=tuple(self._sessions[:SESSIONS_MAX]),
-            gaps=tuple(self._gaps[:GAPS_MAX]),
             lost=sum(gap.lost or 0 for gap in self._gaps if not gap.is_left_out),
             notes=tuple(notes[:NOTES_MAX]),
-            first_ns=self._first_ns,
-            last_ns=self._last_ns,
-            events=self._events,
             pods=len(self._pods),
             containers=len(self._containers),
             by_event=tuple(
@@ -274,7 +327,6 @@ class _Collector:
             changed=self._changes.result(),
             legend=self._changes.legend(),
             troubles=tuple(self._troubles),
-            findings=self._diagnosis.findings(),
             timeline=timeline,
             left_out=tuple(one for one in left_out if one.kept < one.all),
             measured=tuple(measured[:PLUGINS_MAX]),

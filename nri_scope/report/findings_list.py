@@ -14,12 +14,12 @@ from nri_scope.text.styled_text import Style
 
 from . import wording
 from .finding import Finding, Level
-from .report_data import Facts
+from .report_data import Diagnosed
 
 _STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Style.NOTE}
 
 
-def text(facts: Facts, *, width: int | None) -> Iterator[str]:
+def text(facts: Diagnosed, *, width: int | None) -> Iterator[str]:
     """Yield the lines of all findings, the runtimes without rules here, and a summary."""
     layout = Layout(width)
     for finding in facts.findings:
@@ -45,7 +45,7 @@ def _finding(one: Finding, layout: Layout) -> Iterator[str]:
     yield from layout.sentence(f"→ {one.advice}", 2, Style.DIM)
 
 
-def _summary(facts: Facts) -> str:
+def _summary(facts: Diagnosed) -> str:
     prefix = f"{facts.about or facts.file}: "
     events = many(facts.events, "event")
     if not facts.findings:
@@ -55,7 +55,7 @@ def _summary(facts: Facts) -> str:
     return f"{prefix}{counts} in {events}"
 
 
-def document(facts: Facts) -> dict[str, Plain]:
+def document(facts: Diagnosed) -> dict[str, Plain]:
     """Return the findings as plain values for JSON."""
     return {
         "schema_version": SCHEMA_VERSION,

@@ -147,24 +147,31 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """The whole content of a report."""
+class Diagnosed:
+    """The findings, and what they are about."""
 
     file: str
     """The file's name without its folders, whose names may reveal the author."""
     about: str
     """The report's subject in words; "" for the whole recording."""
-    tool: str
-    runtimes: tuple[str, ...]
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
-    lost: int
-    """Number of events lost in gaps, without gaps of unknown size."""
-    notes: tuple[Note, ...]
     first_ns: int | None
     last_ns: int | None
     events: int
     """Number of events that the report covers."""
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts(Diagnosed):
+    """The whole content of a report."""
+
+    tool: str
+    runtimes: tuple[str, ...]
+    lost: int
+    """Number of events lost in gaps, without gaps of unknown size."""
+    notes: tuple[Note, ...]
     pods: int
     containers: int
     by_event: tuple[tuple[str, int, int], ...]
@@ -174,7 +181,6 @@ class Facts:
     legend: tuple[str, ...]
     """Explanations of the owners and evidence in use."""
     troubles: tuple[ProblemEvent, ...]
-    findings: tuple[Finding, ...]
     timeline: Timeline | None
     """The timeline; None without events."""
     left_out: tuple[LeftOut, ...]

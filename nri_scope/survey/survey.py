@@ -17,7 +17,7 @@ from nri_scope.events import Problem
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile
 from nri_scope.recording.reader import Recording
-from nri_scope.report.collect import collect
+from nri_scope.report.collect import diagnose
 from nri_scope.report.finding import Finding
 
 _COMMIT_S = 0.5
@@ -57,7 +57,7 @@ def survey(
                 on_progress(share, writer.until)
 
             _, newest = lookup.event_range(recording)
-            facts = collect(recording, on_progress=progress, on_round=writer.add)
+            found = diagnose(recording, on_progress=progress, on_round=writer.add)
             cut = str(cuts[0].message).removeprefix(f"{path}: ") if cuts else ""
             if writer.is_full:
                 cut = cut or _FULL
@@ -67,7 +67,7 @@ def survey(
         finally:
             writer.close()
     on_progress(1.0, writer.until)
-    return Survey(facts.findings, writer.until, cut)
+    return Survey(found.findings, writer.until, cut)
 
 
 class _Writer:

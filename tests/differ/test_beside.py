@@ -290,3 +290,26 @@ def test_reordered_members_with_equal_keys_keep_their_owner() -> None:
     (history,) = chain.differ.histories.values()
     (line,) = (one for one in blame.lines(history) if one.value == "/by-20")
     assert str(line.owner) in ("unknown", "one of 01–49")
+
+
+@pytest.mark.parametrize("is_updated", [False, True])
+def test_an_update_between_creation_and_first_event_is_known(is_updated: bool) -> None:
+    chain = traffic(p00_a=Role.PROBE, p50_b=Role.TAP)
+    for connection in ("00-a", "50-b"):
+        chain.send(
+            connection,
+            "CreateContainer",
+            api.CreateContainerRequest(pod=POD, container=container()),
+        )
+    other = api.Container(id="other-id", name="other", args=["run"])
+    request = api.CreateContainerRequest(pod=POD, container=other)
+    chain.send("00-a", "CreateContainer", request)
+    update = api.ContainerUpdate(container_id="app-id")
+    update.linux.resources.cpu.shares.value = NEW
+    updates = [update] if is_updated else []
+    chain.send("50-b", "CreateContainer", request, api.CreateContainerResponse(update=updates))
+    after = api.StateChangeEvent(event=api.POST_CREATE_CONTAINER, pod=POD, container=container(NEW))
+    for connection in ("00-a", "50-b"):
+        chain.send(connection, "StateChange", after, event="PostCreateContainer")
+    owner = "50-b" if is_updated else "one of 00–99, or the runtime"
+    assert [who for value, who in changes(chain.end()) if value == NEW] == [owner]

@@ -5,7 +5,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.oci import spec_of
+from nri_scope.oci import spec_of, without_state
 from tests.nri.captures import NAMES, exchanges
 
 from .examples import CONTAINER, CONTAINER_SPEC, unset_fields, without_each_field
@@ -49,6 +49,17 @@ def test_removing_any_field_changes_the_spec() -> None:
     }
     # An explicit CLOS overrides the class.
     assert hidden == {"linux.resources.rdt_class", "linux.resources.rdt_class.value"}
+
+
+def test_the_state_of_a_container_changes_neither_its_spec_nor_its_description() -> None:
+    created = api.Container(id="app-id", args=["run"], hooks=api.Hooks())
+    running = api.Container(
+        id="app-id", args=["run"], state=api.CONTAINER_RUNNING, pid=7, labels={"a": "b"}
+    )
+    assert without_state(created) == without_state(running)
+    assert spec_of(created) == spec_of(running) == {"process": {"args": ["run"]}}
+    with_hook = api.Container(id="app-id", args=["run"], hooks=api.Hooks(poststop=[api.Hook()]))
+    assert without_state(created) != without_state(with_hook)
 
 
 def test_an_empty_container_is_an_empty_spec() -> None:

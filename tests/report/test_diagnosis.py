@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
-from nri_scope.report.collect import collect
+from nri_scope.report.collect import collect, diagnose
 from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
+from nri_scope.report.report_data import Diagnosed
 from nri_scope.share.extract import Selection, extract
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
 
@@ -26,7 +28,13 @@ Make = Callable[[Path], Path]
 def found(path: Path, reference: str | None = None) -> tuple[Finding, ...]:
     with Recording.open(path) as recording:
         subject = None if reference is None else lookup.find(recording, reference)
-        return collect(recording, subject).findings
+        everything = collect(recording, subject)
+        # `report --diagnose` reads less.
+        findings = diagnose(recording, subject)
+        assert findings == Diagnosed(
+            **{one.name: getattr(everything, one.name) for one in fields(Diagnosed)}
+        )
+        return findings.findings
 
 
 NOT_CREATED = "CreateContainer was not followed by PostCreateContainer"

@@ -6,12 +6,14 @@ Without an order of calls, as in iSulad, these can be any plugins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from nri_scope.oci.runtime_rules import runtime_rules_of
+
 from .owner import UNKNOWN, Owner, OwnerKind, one_of
-from .rounds import ConnectionPart, is_ordered
+from .rounds import ConnectionPart
 
 LOWEST, HIGHEST = "00", "99"
 
@@ -28,11 +30,10 @@ class Chain:
     """Whether plugins are called in the order of their indices."""
 
     @classmethod
-    def of(cls, stations: Iterable[ConnectionPart], plugins: Iterable[str] = ()) -> Chain:
+    def of(cls, stations: Iterable[ConnectionPart], plugins: Sequence[str] = ()) -> Chain:
         """Return the chain of one round."""
-        stations = tuple(stations)
-        seen = frozenset(station.plugin for station in stations)
-        return cls(tuple(plugins), seen, all(map(is_ordered, stations)))
+        seen = _seen(tuple([(each.plugin, each.session.runtime_name) for each in stations]))
+        return seen if not plugins else replace(seen, plugins=tuple(plugins))
 
     def between(
         self,
@@ -66,6 +67,13 @@ class Chain:
         except ValueError:
             return None
         return tuple(name for name in self.plugins[start:end] if name not in self.seen)
+
+
+@lru_cache(maxsize=256)
+def _seen(connections: tuple[tuple[str, str], ...]) -> Chain:
+    """Return the chain of observed connections, by the names of plugins and runtimes."""
+    ordered = all(runtime_rules_of(runtime).has_ordered_chain for _, runtime in connections)
+    return Chain((), frozenset(plugin for plugin, _ in connections), ordered)
 
 
 def _by_index(

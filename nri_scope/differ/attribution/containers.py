@@ -16,6 +16,7 @@ from nri_scope.recording.display import SHORT_ID
 from . import applied_spec, later_changes
 from .attributed_changes import ChangeStep, PluginRequest, RequestFate
 from .history import History
+from .later_changes import Shown
 from .owner import UNKNOWN, Owner
 from .rounds import CREATE, UNDOING, UPDATE, Round
 
@@ -43,6 +44,8 @@ class Containers:
         self._pods: dict[str, str] = {}
         self._shown: dict[str, tuple[bytes, int]] = {}
         """Fingerprint and number of steps of each container at its newest event."""
+        self._described: dict[str, tuple[bytes, Spec]] = {}
+        """The message that shows a container as created, and its spec, until its first event."""
         self._tails: dict[str, Owner] = {}
         """Plugins that may have changed a container unobserved since its last event."""
         self.is_unheard: Callable[[str], bool] = lambda _: False
@@ -90,7 +93,7 @@ class Containers:
             history.shown = True
             history.add_remark("the container is older than the recording")
             self.histories[container.id] = history
-            self._shown[container.id] = later_changes.fingerprint(container), 0
+            self._shown[container.id] = oci.without_state(container), 0
         return history
 
     def history(self, container_id: str) -> History:
@@ -142,13 +145,17 @@ class Containers:
         if len(self._stopped) > GONE_MAX:
             del self._stopped[next(iter(self._stopped))]
 
-    def created(self, history: History, at: Event) -> None:
-        """Start a new container's history. ``at``: the first event of its creation."""
+    def created(self, history: History, at: Event, described: bytes = b"") -> None:
+        """Start a new container's history. ``at``: the first event of its creation.
+
+        ``described``: see `creation.Created`.
+        """
         self._gone.pop(history.id, None)
         self._stopped.pop(history.id, None)
         self.histories[history.id] = history
         self._done_ns[history.id] = at.mono_ns
         self._shown.pop(history.id, None)
+        self._described[history.id] = described, history.spec
         self._tails[history.id] = history.tail
 
     def updated(self, history: History, steps: list[ChangeStep], spec: Spec, tail: Owner) -> None:
@@ -166,21 +173,22 @@ class Containers:
         self._doing.setdefault(container_id, False)
 
     def compare(
-        self, container: api.Container, event: Event, rules: oci.RuntimeRules
+        self, shown: Shown, event: Event, rules: oci.RuntimeRules
     ) -> tuple[list[ChangeStep], list[PluginRequest]]:
         """Return the changes that only this event shows, and the requests it shows as not applied.
 
         The changes are added to the container's history.
         """
-        if not later_changes.is_told(container):
+        if not shown.is_told:
             return [], []
-        if event.event == UPDATE and self._doing.get(container.id):
+        container = shown.id
+        if event.event == UPDATE and self._doing.get(container):
             # Another connection may show the container before the same update.
             return [], []
-        history = self.histories.get(container.id)
+        history = self.histories.get(container)
         if history is not None and event.event in UNDOING:
             # For a failed creation, containerd sends the container's state before the chain.
-            unsure = not history.created and later_changes.never_ran(container)
+            unsure = not history.created and shown.never_ran
             if history.failure or unsure:
                 return [], []
         if history is not None and history.failure:
@@ -192,27 +200,30 @@ class Containers:
             return [], []
         # An unchanged state is new evidence if steps were added since the last event.
         done = 0 if history is None else len(history.steps)
-        mark = later_changes.fingerprint(container), done
-        before = self._shown.get(container.id)
-        self._shown[container.id] = mark
+        mark = shown.described, done
+        before = self._shown.get(container)
+        self._shown[container] = mark
         if history is None:
-            known = self.know(container)
-            if event.event in UNDOING and later_changes.never_ran(container):
+            known = self.know(shown.container)
+            if event.event in UNDOING and shown.never_ran:
                 known.created = False
             return [], []
         if event.event not in UNDOING:
             history.created = True
         history.shown = True
-        tail = self._tails.pop(container.id, None)
+        tail = self._tails.pop(container, None)
+        described, spec = self._described.pop(container, (b"", None))
         if mark == before and tail is None:
             return [], []
-        drift = later_changes.drift(history, container, tail, event, rules)
+        # Another container's event may have updated this one in the meantime.
+        described = described if spec is history.spec else b""
+        drift = later_changes.drift(history, shown, tail, event, rules, described)
         applied = {id(one) for one in drift.applied}
         history.asked = [one for one in history.asked if id(one) not in applied]
         history.add(drift.steps, drift.spec)
         if drift.steps:
-            self.done(container.id, event.mono_ns)
-        self._shown[container.id] = mark[0], len(history.steps)
+            self.done(container, event.mono_ns)
+        self._shown[container] = mark[0], len(history.steps)
         return drift.steps, drift.asked
 
     # -- updates that the runtime has applied --------------------------------------------------
@@ -250,6 +261,7 @@ class Containers:
         for known in (
             self.histories,
             self._shown,
+            self._described,
             self._tails,
             self._names,
             self._doing,

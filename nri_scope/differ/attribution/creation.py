@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import cast
 
 from nri_scope import oci
@@ -67,6 +68,9 @@ class Created:
     tail: Owner
     """Plugins that may have changed the container after the last observed connection; RUNTIME for
     none."""
+    described: bytes = b""
+    """The message of which `spec` is the conversion, see `oci.without_state`; b"" if it has other
+    changes."""
 
 
 def creation(
@@ -123,7 +127,8 @@ class _Creation:
                     "are not told apart from the pod spec"
                 )
         self.id = container.id
-        self.base = base = spec = {} if self.for_others else oci.spec_of(container)
+        described = b"" if self.for_others else oci.without_state(container)
+        self.base = base = spec = oci.spec_of(container, known=described) if described else {}
         self.hidden = Hidden(base)
         self.expected = container
         before_this: ConnectionPart | None = None
@@ -148,7 +153,8 @@ class _Creation:
             spec = self._back(spec, last)
         if spec.get("mounts") != base.get("mounts"):
             spec = oci.sort_mounts(spec)
-        return Created(container, self.chain, base, base_owner, spec, self.found, tail)
+        described = described if spec is base else b""
+        return Created(container, self.chain, base, base_owner, spec, self.found, tail, described)
 
     def _look_unordered(
         self, pairs: Sequence[tuple[ConnectionPart, api.CreateContainerRequest]]
@@ -568,6 +574,7 @@ def not_passed_on(removal: ChangeStep, event: Event) -> PluginRequest:
     return asked._replace(value=f"-{oci.split(asked.path)[-1]}", event=event.id)
 
 
+@lru_cache(maxsize=256)
 def _at_first(owner: Owner) -> Owner:
     """Return the owner of the first state, for the plugins before the first connection."""
     return SPEC if owner == RUNTIME else replace(owner, or_spec=owner.or_runtime)

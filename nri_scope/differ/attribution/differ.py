@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Gap, Session
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.request_subject import container_of
 from nri_scope.recording.creation_outcomes import UNKNOWN, CreationFate, Outcome
 from nri_scope.recording.display import duration
 
@@ -29,6 +28,7 @@ from .findings import (
     version_of,
 )
 from .history import History
+from .later_changes import Shown, shown_by
 from .owner import plugin
 from .rounds import (
     ASIDE,
@@ -59,6 +59,8 @@ WAITING_BYTES_MAX = 16 << 20
 """Maximum size in bytes of the events that wait for the end of a round."""
 UNDECIDED_MAX = 10_000
 """Maximum number of creations with an unknown outcome that are stored."""
+_SET_UP = frozenset({"RegisterPlugin", "Configure", "Shutdown"})
+"""Events that show nothing about containers."""
 NOT_KNOWN = "it is not known whether the container was created"
 UPDATES_OF_FAILED = "it was requested in a creation that failed"
 UPDATES_OF_OPEN = "it was requested in a creation whose outcome is unknown"
@@ -85,14 +87,17 @@ class Differ:
         had_joined: Callable[[Session, Event], bool] | None = None,
         outcome: Callable[[Event], Outcome] | None = None,
         unheard: Callable[[str, Event], bool] | None = None,
+        only_findings: bool = False,
     ) -> None:
         """Start without events. ``only``: ids of the containers that matter; of all others only the
         effects on these are examined. ``gaps``, ``follows``, ``had_its_place`` and ``had_joined``:
         see `Rounds`. ``outcome`` returns the outcome of a creation by later events of the
         recording, see `Creations`; without it each creation counts as successful unless an event
         fed shows otherwise. ``unheard`` reports whether a container does not exist, if not all
-        events are fed.
+        events are fed. ``only_findings``: leave out rounds without changes, failures and times, so
+        that they take less time.
         """
+        self._only_findings = only_findings
         self._only = None if only is None else frozenset(only)
         self._containers = Containers()
         self._rounds = Rounds.of(sessions)
@@ -284,7 +289,7 @@ class Differ:
             doubt=found.doubt,
             remarks=list(found.remarks),
         )
-        self._containers.created(history, whole.first)
+        self._containers.created(history, whole.first, made.described)
         self._beside(wanted, found, whole.stations[0], doubt=doubt)
         self._decide_later(whole, outcome)
         if one is None:
@@ -298,7 +303,7 @@ class Differ:
 
     def _beside(
         self,
-        wanted: Iterable[Wanted],
+        wanted: Sequence[Wanted],
         found: Findings,
         station: ConnectionPart,
         failed: Iterable[str] = (),
@@ -307,6 +312,8 @@ class Differ:
         """Apply plugins' requests for other containers than the event's."""
         if self._only is not None:
             wanted = [one for one in wanted if one.update.container_id in self._only]
+        if not wanted:
+            return
         event = station.event
         self._containers.updates_stopped = runtime_rules_of(station).updates_stopped
         self._containers.is_unheard = lambda container: self._is_unheard(container, event)
@@ -369,21 +376,22 @@ class Differ:
             history.failure = _confirmed(history.failure, words)
 
     def _other(self, one: Round) -> RoundDiff | None:
-        match one.name:
-            case "RegisterPlugin" | "Configure" | "Shutdown":
-                return None
-            case _ if one.first.method == CONTAINER_STATUS:
-                return self._status(one)
-            case _ if one.name == UNSOLICITED:
-                return self._out_of_turn(one)
-            case _ if one.name == SYNCHRONIZE:
-                return self._synchronized(one)
+        first = one.first
+        name = first.event
+        if name in _SET_UP:
+            return None
+        if first.method == CONTAINER_STATUS:
+            return self._status(one)
+        if name == UNSOLICITED:
+            return self._out_of_turn(one)
+        if name == SYNCHRONIZE:
+            return self._synchronized(one)
         found = Findings()
         self._decide(one, found)
-        if self._only is None or one.first.container_id in self._only:
+        if self._only is None or first.container_id in self._only:
             self._look_at(one, found)
-        if one.name == UPDATE:
-            history = self._containers.history(one.first.container_id)
+        if name == UPDATE:
+            history = self._containers.history(first.container_id)
             chain = Chain.of(one.stations)
             seen, spec = updates.updating(
                 one, chain, history.spec, failure=self._rounds.ended_early(one)
@@ -394,8 +402,8 @@ class Differ:
             self._note_left_open(one, found)
             self._beside(seen.updates, found, one.stations[0])
             found.asked += other_evidence.evictions_of_replies(one.stations)
-        elif one.name == STOP:
-            self._containers.stopped(one.first.container_id)
+        elif name == STOP:
+            self._containers.stopped(first.container_id)
             found.fail(updates.stop_refusal(one.stations))
             wanted = other_evidence.updates_of_replies(one.stations)
             self._beside(wanted, found, one.stations[0])
@@ -405,22 +413,23 @@ class Differ:
         if not is_ordered(one.stations[0]):
             for failing in one.failing:
                 found.note(f"{error_text(failing)}; {CONTINUED}")
-        if one.name == "RemoveContainer":
-            self._containers.removed(one.first.container_id)
+        if name == "RemoveContainer":
+            self._containers.removed(first.container_id)
             if not self._keep:
-                self._removed.append(one.first.container_id)
+                self._removed.append(first.container_id)
+        if self._only_findings and found.is_empty and self._rounds.has_no_times(one):
+            return None
         return self._plain(one, found)
 
     def _look_at(self, one: Round, found: Findings) -> None:
         """Compare the container in an event with its known state."""
         station = one.stations[0]
-        request = request_of(station)
-        container = None if request is None else container_of(station.event.method, request)
-        if container is not None:
-            self._compare(container, station, found)
+        shown = shown_by(station)
+        if shown is not None:
+            self._compare(shown, station, found)
 
-    def _compare(self, container: api.Container, station: ConnectionPart, found: Findings) -> None:
-        steps, asked = self._containers.compare(container, station.event, runtime_rules_of(station))
+    def _compare(self, shown: Shown, station: ConnectionPart, found: Findings) -> None:
+        steps, asked = self._containers.compare(shown, station.event, runtime_rules_of(station))
         found.steps += steps
         found.asked += asked
 
@@ -453,7 +462,7 @@ class Differ:
                     continue
                 if container.id in self.histories:
                     # The container may have changed while no connection observed it.
-                    self._compare(container, station, found)
+                    self._compare(Shown.of(container), station, found)
                 else:
                     self.know(container)
             self._synchronized_with.add(station.session.id)

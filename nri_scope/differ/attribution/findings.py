@@ -61,6 +61,11 @@ class Findings:
     _requested: dict[tuple[str, str], list[Json]] = field(default_factory=dict)
     """Requested values, by container and path."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no result."""
+        return not (self.steps or self.asked or self.failure or self.doubt or self.remarks)
+
     def note(self, remark: str) -> None:
         """Add a remark, unless it is already present."""
         if remark not in self.remarks:
@@ -109,7 +114,7 @@ def evidence_of(station: ConnectionPart) -> Evidence:
     return Evidence.REPLAY if station.session.role == Role.REPLAY else Evidence.TAP
 
 
-_CACHED_LENGTH = 8 << 10
+CACHED_LENGTH = 8 << 10
 """Maximum size in bytes of a message that is cached decoded."""
 
 
@@ -142,17 +147,20 @@ def reply_of(station: ConnectionPart) -> Message | None:
 
 def _decode(kind: type[Message], content: bytes) -> Message | None:
     # The connections of a round receive the same message, and many rounds are alike.
-    if len(content) <= _CACHED_LENGTH:
+    if len(content) <= CACHED_LENGTH:
         return _decoded(cast("Hashable", kind), content)
-    return _decoded.__wrapped__(kind, content)
+    return decoded(kind, content)
 
 
-@lru_cache(maxsize=64)
-def _decoded(kind: type[Message], content: bytes) -> Message | None:
+def decoded(kind: type[Message], content: bytes) -> Message | None:
+    """Return a decoded message; None if it is malformed."""
     try:
         return kind.FromString(content)
     except DecodeError:
         return None
+
+
+_decoded = lru_cache(maxsize=64)(decoded)
 
 
 BY_POLICY = "which fails the request by its failure policy"

@@ -5,55 +5,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from google.protobuf.message import Message
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.nri.merging import NOT_PASSED_ON
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.request_subject import container_of
 from nri_scope.oci import ABSENT, Change, Spec
 from nri_scope.oci.lists import KEYED, key_of
 
 from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
 from .creation import changes_of_chain, not_passed_on
+from .findings import CACHED_LENGTH, decoded, request_of
 from .hidden_changes import is_back, is_hidden, newest_steps
 from .history import History
 from .owner import RUNTIME, UNKNOWN, Owner, OwnerKind
+from .rounds import ConnectionPart
 
-_State = Literal[
-    "labels",
-    "state",
-    "pid",
-    "created_at",
-    "started_at",
-    "finished_at",
-    "exit_code",
-    "status_reason",
-    "status_message",
-]
-_STATE: tuple[_State, ...] = get_args(_State)
-"""Fields that change without a request, and that plugins cannot set."""
-
-_MAY_BE_LEFT_OUT = (
-    ("hooks",),
-    ("cdiDevices",),
-    ("process", "rlimits"),
-    ("process", "ioPriority"),
-    ("process", "scheduler"),
-    ("linux", "intelRdt"),
-    ("linux", "memoryPolicy"),
-    ("linux", "netDevices"),
-    ("linux", "seccomp"),
-    ("linux", "sysctl"),
-    ("linux", "resources", "blockIO"),
-    ("linux", "resources", "pids"),
-    ("linux", "resources", "devices"),
-    ("linux", "resources", "hugepageLimits"),
-    ("linux", "resources", "unified"),
-    ("nri",),
+_MAY_BE_LEFT_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    ((), ("hooks", "cdiDevices")),
+    (("process",), ("rlimits", "ioPriority", "scheduler")),
+    (("linux",), ("intelRdt", "memoryPolicy", "netDevices", "seccomp", "sysctl")),
+    (("linux", "resources"), ("blockIO", "pids", "devices", "hugepageLimits", "unified")),
+    ((), ("nri",)),
 )
-"""Fields that some runtimes omit from events of an existing container, or from CreateContainer.
-Their absence is no evidence (containerd before 2.3 omits rlimits, every runtime CDI devices)."""
+"""Fields, after the object that contains them, that some runtimes omit from events of an existing
+container, or from CreateContainer. Their absence is no evidence (containerd before 2.3 omits
+rlimits, every runtime CDI devices)."""
+_LEFT_OUT_PATHS = tuple((*above, name) for above, names in _MAY_BE_LEFT_OUT for name in names)
 
 ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "no request for it was seen: unsolicited, or in a reply to another event"
@@ -95,31 +79,51 @@ UPDATABLE = (
 def may_be_left_out(path: str) -> bool:
     """Return whether some runtime omits `path` from events, even if it has a value."""
     parts = path.split("/")[1:]
-    return any(tuple(parts[: len(left_out)]) == left_out for left_out in _MAY_BE_LEFT_OUT)
+    return any(tuple(parts[: len(left_out)]) == left_out for left_out in _LEFT_OUT_PATHS)
 
 
-def fingerprint(container: api.Container) -> bytes:
-    """Return the serialized container without fields that change by themselves."""
-    plain = api.Container()
-    plain.CopyFrom(container)
-    for name in _STATE:
-        plain.ClearField(name)
-    return plain.SerializeToString(deterministic=True)
+class Shown(NamedTuple):
+    """A container in an event."""
+
+    id: str
+    container: api.Container
+    described: bytes
+    """The container without its state, serialized."""
+    is_told: bool
+    """Whether the message describes the container, and has not only its id."""
+    never_ran: bool
+    """Whether the container has no state and never had a process. containerd sends this while it
+    undoes a creation; some runtimes send it for all containers."""
+
+    @classmethod
+    def of(cls, container: api.Container) -> Shown:
+        """Return the container in a message."""
+        is_told = bool(
+            container.args or container.env or container.mounts or container.HasField("linux")
+        )
+        has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
+        times = container.pid or container.created_at or container.started_at
+        described = oci.without_state(container)
+        return cls(container.id, container, described, is_told, not (has_state or times))
 
 
-def is_told(container: api.Container) -> bool:
-    """Return whether a message describes the container, and has not only its id."""
-    return bool(container.args or container.env or container.mounts or container.HasField("linux"))
+def shown_by(station: ConnectionPart) -> Shown | None:
+    """Return the container in a station's request; None if it has none."""
+    if not station.event.mark and len(station.request) <= CACHED_LENGTH:
+        # Many rounds have the same request.
+        return _shown_by(station.event.method, station.request)
+    return _shown_in(station.event.method, request_of(station))
 
 
-def never_ran(container: api.Container) -> bool:
-    """Return whether a container has no state and never had a process.
+@lru_cache(maxsize=64)
+def _shown_by(method: str, content: bytes) -> Shown | None:
+    known = METHODS.get(method)
+    return None if known is None else _shown_in(method, decoded(known.request, content))
 
-    containerd sends this while it undoes a creation; some runtimes send it for all containers.
-    """
-    has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
-    times = container.pid or container.created_at or container.started_at
-    return not (has_state or times)
+
+def _shown_in(method: str, request: Message | None) -> Shown | None:
+    container = None if request is None else container_of(method, request)
+    return None if container is None else Shown.of(container)
 
 
 @dataclass(slots=True)
@@ -142,27 +146,32 @@ _NAMED_MAX = 8
 
 def drift(
     history: History,
-    container: api.Container,
+    shown_now: Shown,
     tail: Owner | None,
     event: Event,
     rules: oci.RuntimeRules,
+    described: bytes = b"",
 ) -> Drift:
     """Return the differences between the known state of a container and its state in `event`.
 
     `tail`: the plugins after the last connection that saw the previous event, which may have
-    changed the container; None if no such event is open.
+    changed the container; None if no such event is open. `described`: the message of which the
+    known state is the conversion, see `oci.without_state`; b"" if it has other changes.
     """
-    shown = dict(oci.spec_of(container))
-    for path in _MAY_BE_LEFT_OUT:
-        _carry_over(history.spec, shown, path)
-    found = changes_of_chain(history.spec, shown)
-    newest = newest_steps(history.steps) if found else {}
+    if described and len(described) + len(shown_now.described) <= CACHED_LENGTH:
+        shown, found = _differences(described, shown_now.described)
+    else:
+        spec = oci.spec_of(shown_now.container, known=shown_now.described)
+        shown = _with_left_out(spec, history.spec)
+        found = changes_of_chain(history.spec, shown)
+    if not found:
+        return Drift(spec=_in_order(shown, history.spec))
+    newest = newest_steps(history.steps)
     repeated = [one for one in found if _is_repeated(one, history, newest, rules)]
     if repeated:
         shown = dict(oci.apply(shown, [_inverse(one) for one in reversed(repeated)]))
         found = changes_of_chain(history.spec, shown)
-    if shown.get("mounts") != history.spec.get("mounts"):
-        shown = oci.sort_mounts(shown)
+    shown = _in_order(shown, history.spec)
     drifted = Drift(spec=shown)
     members = [_member(change.path) for change in found]
     confused = _confused(zip(found, members, strict=True))
@@ -171,7 +180,7 @@ def drift(
     # Grouped by path: there may be as many requests as changes.
     open_requests: dict[str, list[PluginRequest]] = {}
     resolved_devices: list[str] = []
-    for one in history.asked if found else ():
+    for one in history.asked:
         if one.fate is not RequestFate.RESOLVED:
             open_requests.setdefault(one.path, []).append(one)
         elif one.path.startswith("/cdiDevices/"):
@@ -199,6 +208,21 @@ def drift(
             ChangeStep(history.id, change, by, evidence, event.id, event.at_ns, note=why)
         )
     return drifted
+
+
+@lru_cache(maxsize=64)
+def _differences(before: bytes, after: bytes) -> tuple[Spec, tuple[Change, ...]]:
+    """Return the state that a message shows, and its differences from that of another message."""
+    known, shown = (
+        oci.spec_of(api.Container.FromString(each), known=each) for each in (before, after)
+    )
+    shown = _with_left_out(shown, known)
+    return shown, changes_of_chain(known, shown)
+
+
+def _in_order(shown: Spec, known: Spec) -> Spec:
+    """Return `shown` with its mounts in the order of `changes_of_chain`, if they changed."""
+    return shown if shown.get("mounts") == known.get("mounts") else oci.sort_mounts(shown)
 
 
 def _is_repeated(
@@ -348,17 +372,35 @@ def _device(device: Spec) -> _Device:
     return repr(device.get("type")), repr(device.get("major")), repr(device.get("minor"))
 
 
-def _carry_over(known: Spec, shown: Spec, path: tuple[str, ...]) -> None:
-    """Copy the known value at `path` to `shown` if that has none."""
-    old: oci.Json = known
+def _with_left_out(shown: Spec, known: Spec) -> Spec:
+    """Return `shown` with the known values that runtimes may leave out."""
+    spec = shown
+    for above, names in _MAY_BE_LEFT_OUT:
+        old = _object_at(known, above)
+        if not old:
+            continue
+        new = _object_at(spec, above)
+        missing = [name for name in names if name in old and (new is None or name not in new)]
+        if missing:
+            spec = dict(shown) if spec is shown else spec
+            _set_missing(spec, above, {name: old[name] for name in missing})
+    return spec
+
+
+def _object_at(spec: Spec, path: tuple[str, ...]) -> Spec | None:
     for key in path:
-        if not isinstance(old, dict) or key not in old:
-            return
-        old = old[key]
-    new: Spec = shown
-    for key in path[:-1]:
-        below = new.get(key)
+        below = spec.get(key)
+        if not isinstance(below, dict):
+            return None
+        spec = below
+    return spec
+
+
+def _set_missing(spec: Spec, path: tuple[str, ...], values: Spec) -> None:
+    """Add `values` to the object at `path` in a copy of a spec, unless it is no object."""
+    for key in path:
+        below = spec.get(key)
         if below is not None and not isinstance(below, dict):
             return
-        new[key] = new = dict(below or {})
-    new.setdefault(path[-1], old)
+        spec[key] = spec = dict(below or {})
+    spec.update(values)

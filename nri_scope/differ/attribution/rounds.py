@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from nri_scope.events import NO_ID, RUNTIME_CLOSED, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
@@ -102,8 +103,7 @@ def is_ordered(station: ConnectionPart) -> bool:
     return runtime_rules_of(station.session.runtime_name).has_ordered_chain
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """One event on its way through the chain, as seen by at least one connection."""
 
     stations: tuple[ConnectionPart, ...]
@@ -125,7 +125,7 @@ class Round:
     def stopped_at(self) -> ConnectionPart | None:
         """The connection whose error ended the chain; None for no error."""
         last = self.stations[-1]
-        return last if last in self.failing and is_ordered(last) else None
+        return last if last.is_error and is_ordered(last) else None
 
     @property
     def failing(self) -> tuple[ConnectionPart, ...]:
@@ -155,6 +155,9 @@ class Rounds:
     _newest: dict[int, int] = field(default_factory=dict)
     """Sequence number of the newest event of each session."""
     _presence: Presence = field(default_factory=Presence)
+    _connections_of: tuple[int, int] = (0, 0)
+    """Identity and size of `sessions` at the last count."""
+    _connection_count: int = 0
 
     @classmethod
     def of(cls, sessions: Iterable[Session]) -> Rounds:
@@ -213,10 +216,16 @@ class Rounds:
         They existed during the whole round and had subscribed to the event, but did not see it.
         After an error the chain ends, so later connections miss the event.
         """
+        if len(one.stations) >= self._connections():
+            return ()
         missing = list(self._missing(one))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
         # The last connections show whether the chain reached its end.
         return tuple(missing[-MISSED_MAX:])
+
+    def has_no_times(self, one: Round) -> bool:
+        """Return whether no plugin was observed: the only connection that exists is passive."""
+        return len(one.stations) == 1 == self._connections() and one.stations[0].is_passive
 
     def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
         """Return whether validators may still receive a creation; `now` as for `goes_on`."""
@@ -234,6 +243,13 @@ class Rounds:
         self._open.clear()
         self._bytes = 0
         return ended
+
+    def _connections(self) -> int:
+        """Return the number of all sessions that are plugin connections."""
+        if self._connections_of != (id(self.sessions), len(self.sessions)):
+            self._connections_of = id(self.sessions), len(self.sessions)
+            self._connection_count = sum(one.is_connection for one in self.sessions.values())
+        return self._connection_count
 
     def _missing(self, one: Round) -> Iterator[Session]:
         """Yield the sessions of `missed_by` in any order."""
@@ -274,14 +290,15 @@ class Rounds:
         A plugin's error or a conflict ends a chain, and later connections do not see it. The
         evidence is that the runtime sent another event first.
         """
-        by = self._shown_by(one)
+        behind = self._behind(one)
+        by = self._shown_by(one) if behind else None
         if by is None or self._went_on(one, by) or self._runtime(by) != self._runtime(one.first):
             return ""
         if not runtime_rules_of(self._runtime(by)).has_ordered_chain:
             return ""
         unreached = [
             session
-            for session in self._behind(one)
+            for session in behind
             if self._presence.outlasts(session, by, self.gaps)
             and (self.had_its_place or self._presence.had_its_place)(session, one.first)
         ]
@@ -297,8 +314,10 @@ class Rounds:
 
     def left_open(self, one: Round) -> str:
         """Describe a chain that may not have reached its end; "" for other chains."""
+        if not self._behind(one):
+            return ""
         by = self._shown_by(one)
-        if not self._behind(one) or (by and self._went_on(one, by)) or self.ended_early(one):
+        if (by and self._went_on(one, by)) or self.ended_early(one):
             return ""
         return (
             f"nothing was observed after {one.stations[-1].plugin}, "

@@ -26,7 +26,7 @@ _ADVICE = (
     "and the settings of v1 (cpu, memory, pids) on other nodes; or move the node to cgroup v2."
 )
 _STARTS = ("StartContainer", "PostStartContainer")
-_ENDS = ("StopContainer", "RemoveContainer")
+_BOTH = frozenset({*_STARTS, "StopContainer", "RemoveContainer"})
 
 
 class Unified(Detector):
@@ -43,12 +43,15 @@ class Unified(Detector):
 
     def see(self, event: Event) -> None:
         """Check whether a container is started, or ends without a start."""
+        if event.event not in _BOTH:
+            return
         key = 0, event.container_id
         if event.event in _STARTS:
             # Rounds arrive late: this event may precede the round of the container's creation.
-            self._started[key] = True
+            if key not in self._started:
+                self._started[key] = True
             self._waiting.pop(key, None)
-        elif event.event in _ENDS and (waiting := self._waiting.pop(key, None)) is not None:
+        elif (waiting := self._waiting.pop(key, None)) is not None:
             number, owner, name = waiting
             if self._scene.wanted(event):
                 self._shown.setdefault(owner, Shown()).add(number, event.id, container=name)

@@ -61,15 +61,14 @@ class Times(Detector):
 
     def see(self, event: Event) -> None:
         """Check the time of one connection."""
+        late = event.status_code == Code.DEADLINE_EXCEEDED
+        if event.timeout_ns <= 0 or not (late or 2 * event.took_ns > event.timeout_ns):
+            return
         session = self._scene.sessions.get(event.session)
         if session is None or not session.is_connection or not self._scene.wanted(event):
             return
         # Set-up requests and a plugin's own calls have other deadlines.
-        own = is_plugins_call(event.method, event.mark)
-        if event.timeout_ns <= 0 or own or event.method == "Configure":
-            return
-        late = event.status_code == Code.DEADLINE_EXCEEDED
-        if not late and 2 * event.took_ns <= event.timeout_ns:
+        if is_plugins_call(event.method, event.mark) or event.method == "Configure":
             return
         ours = self._scene.is_passive(event.session)
         title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin

@@ -29,11 +29,11 @@ class FailedCalls(Detector):
 
     def see(self, event: Event) -> None:
         """Check the status of a call."""
-        session = self._scene.sessions.get(event.session)
-        if session is None or session.role != Role.V01 or not self._scene.wanted(event):
-            return
         # After data loss, the outcome is not known.
         if event.status_code in (0, Code.DATA_LOSS):
+            return
+        session = self._scene.sessions.get(event.session)
+        if session is None or session.role != Role.V01 or not self._scene.wanted(event):
             return
         # The same failure of many calls is one finding.
         words = clipped(event.status_message or "unknown reason", WORDS_MAX)

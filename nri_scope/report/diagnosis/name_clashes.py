@@ -40,11 +40,10 @@ class Names(Detector):
 
     def see(self, event: Event) -> None:
         """Check whether events of two connections with the same name alternate."""
-        session = self._scene.sessions.get(event.session)
-        if session is None or not session.is_connection:
-            return
-        newest = self._newest.get(event.plugin)
-        if newest != event.session:
+        if self._newest.get(event.plugin) != event.session:
+            session = self._scene.sessions.get(event.session)
+            if session is None or not session.is_connection:
+                return
             if event.session in self._seen_sessions:
                 self._coexisting.setdefault(event.plugin, Shown()).add(event.id)
             self._seen_sessions.add(event.session)
