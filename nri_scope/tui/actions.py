@@ -239,6 +239,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("export_bundle", ("E",), "export the shown or the marked events as a bundle", _APP),
     Action("replay_shown", ("r",), "replay the shown or the marked events to a plugin", _APP),
     Action("theme", ("T",), "next theme", _APP),
+    Action("redraw", ("ctrl+l",), "redraw the screen", _APP),
+    Action("suspend", ("ctrl+z",), "suspend; the command fg of the shell returns", _APP),
     # -- text input
     Action("accept", ("enter",), "accept the input", _FILTER, False),
     Action("complete", ("tab",), "complete a field name or value", _FILTER, False),

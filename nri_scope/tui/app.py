@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -422,6 +424,20 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         else:
             self.finder.rest()
             self.frame.status.clear_message()
+
+    def action_redraw(self) -> None:
+        """Redraw the screen."""
+        self.redraw()
+
+    def action_suspend(self) -> None:
+        """Stop this program, as ^Z does elsewhere, until the shell continues it."""
+        if os.getsid(0) == os.getpgrp():
+            # No shell would notice, and the terminal would hang.
+            self.frame.say("cannot suspend: not started from a shell with job control")
+            return
+        self._suspend_signal()
+        # With programs that wait for this one, such as `sh -c`. Helpers have their own groups.
+        os.killpg(0, signal.SIGTSTP)
 
     def action_theme(self) -> None:
         """Switch to the next theme."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import deque
 
 from textual import events, on
-from textual.app import App
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -15,7 +14,7 @@ from .commands.filter import Narrower
 from .frame import Frame
 from .list.event_list import EventList
 from .terminal import TerminalDriver
-from .textual_workarounds import do_bound
+from .textual_workarounds import TerminalApp, do_bound
 from .views import Views
 from .widgets import messages
 from .widgets.board import Board, BoardLines
@@ -35,7 +34,7 @@ _OPENING = (
 """Actions that open a screen or an input, so that the following keys may be text."""
 
 
-class KeyOrderApp(App[None], inherit_bindings=False):
+class KeyOrderApp(TerminalApp, inherit_bindings=False):
     """App that handles keys in order, even if many arrive together after a stalled connection."""
 
     keymap: Keymap
@@ -51,7 +50,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
 
     def available(self) -> frozenset[str]:
         """Return the names of all currently available actions."""
-        parts: tuple[Widget | App[None], ...] = (self, *self.screen_stack[0].query(Widget))
+        parts: tuple[Widget | TerminalApp, ...] = (self, *self.screen_stack[0].query(Widget))
         return frozenset(
             action.name
             for action in self.keymap

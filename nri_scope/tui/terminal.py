@@ -14,10 +14,13 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
 from nri_scope.process.signals import END_SIGNALS, stop_signals
+
+from .sent_screen import SentScreen
 
 
 def is_gone() -> bool:
@@ -32,6 +35,16 @@ class TerminalDriver(LinuxDriver):
     Textual's writer thread ends after the first failed write, but Textual continues to fill its
     queue of 30 writes, and then blocks forever.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.sent = SentScreen()
+        """The cells of the screen."""
+
+    def start_application_mode(self) -> None:
+        """Take over the terminal."""
+        self.sent.forget()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def write(self, data: str) -> None:
         """Write, unless the terminal has disappeared."""

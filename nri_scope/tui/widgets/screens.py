@@ -21,11 +21,13 @@ MIN_COLUMNS, MIN_LINES = 40, 10
 """Minimum size of the screen; on a smaller one, no useful row fits."""
 _SMALL = "-small"
 CSS = f"""
+ModalScreen, CommandPalette {{ background: transparent; }}
 MainScreen > #small {{ display: none; }}
 App.{_SMALL} Screen > *, App.{_SMALL} CommandPalette > * {{ display: none !important; }}
 App.{_SMALL} MainScreen > #small {{ display: block !important; }}
 """
-"""Style sheet of the app: on a screen that is too small, hides everything, including modal screens,
+"""Style sheet of the app. The screen below a modal one is not dimmed, as the terminal would receive
+all of it again. On a screen that is too small, hides everything, including modal screens,
 except the size message."""
 
 
