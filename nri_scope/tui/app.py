@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -46,7 +44,7 @@ from .polling import Poller, RecorderStatus
 from .store.context import Context
 from .store.rows import Row
 from .store.store import Store
-from .terminal import EndSignals
+from .terminal import EndSignals, TerminalDriver
 from .textual_workarounds import begin
 from .theme import DEFAULT as DEFAULT_THEME
 from .theme import THEMES, next_theme
@@ -431,13 +429,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     def action_suspend(self) -> None:
         """Stop this program, as ^Z does elsewhere, until the shell continues it."""
-        if os.getsid(0) == os.getpgrp():
-            # No shell would notice, and the terminal would hang.
+        if not (isinstance(self._driver, TerminalDriver) and self._driver.suspend()):
             self.frame.say("cannot suspend: not started from a shell with job control")
             return
-        self._suspend_signal()
-        # With programs that wait for this one, such as `sh -c`. Helpers have their own groups.
-        os.killpg(0, signal.SIGTSTP)
+        self.redraw()
 
     def action_theme(self) -> None:
         """Switch to the next theme."""

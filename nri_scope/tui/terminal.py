@@ -46,6 +46,20 @@ class TerminalDriver(LinuxDriver):
         self.sent.forget()
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
+    def suspend(self) -> bool:
+        """Stop the process group and return True once continued; False if no shell would notice.
+
+        Programs that wait for this one, such as ``sh -c``, are of the group; helpers are not. The
+        terminal is restored first, because the shell uses it as soon as one of them has stopped.
+        """
+        if os.getsid(0) == os.getpgrp():
+            return False
+        self.suspend_application_mode()
+        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.killpg(0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, handler)
+        return True
+
     def write(self, data: str) -> None:
         """Write, unless the terminal has disappeared."""
         if not is_gone():
