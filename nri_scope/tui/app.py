@@ -47,7 +47,7 @@ from .store.store import Store
 from .terminal import EndSignals, TerminalDriver
 from .textual_workarounds import begin
 from .theme import DEFAULT as DEFAULT_THEME
-from .theme import THEMES, next_theme
+from .theme import next_theme, themes_of
 from .views import DETAIL_FROM, SCOPES, Views
 from .widgets import messages, screens
 from .widgets.filter_bar import Choice, Field, FilterBar, Purpose
@@ -72,6 +72,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         where: Filter | None = None,
         keymap: Keymap = DEFAULT,
         theme: str = "",
+        colors: str = "truecolor",
         recorder: RecorderStatus | None = None,
         badge: str = "",
         store: Store | None = None,
@@ -80,15 +81,17 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     ) -> None:
         """Create the app. ``live``: this program records the file; ``recorder`` is its recorder.
 
-        ``badge``: a word that the title always shows. ``store``: the recording if already open;
-        the app closes it in any case. ``warning``: a message shown at the start. ``surveyed``:
-        whether to survey the recording in the background.
+        ``colors``: the terminal's colours, see `theme.color_system`; with too few for ``theme``,
+        ``ansi`` is used. ``badge``: a word that the title always shows. ``store``: the recording
+        if already open; the app closes it in any case. ``warning``: a message shown at the start.
+        ``surveyed``: whether to survey the recording in the background.
         """
         super().__init__()
         self._without_color = NoColor()
-        for each in THEMES:
+        self._themes = themes_of(colors)
+        for each in self._themes.values():
             self.register_theme(each)
-        self.theme = theme or DEFAULT_THEME
+        self.theme = theme if theme in self._themes else "ansi" if theme else DEFAULT_THEME
         self.keymap = keymap
         self.set_keymap(as_keymap(keymap))
         self.path = path
@@ -436,6 +439,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     def action_theme(self) -> None:
         """Switch to the next theme."""
-        self.theme = next_theme(self.theme)
+        self.theme = next_theme(self.theme, self._themes)
         self.views.events.restyle()
         self.frame.say(f"theme: {self.theme}")

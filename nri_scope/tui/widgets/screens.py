@@ -21,6 +21,7 @@ MIN_COLUMNS, MIN_LINES = 40, 10
 """Minimum size of the screen; on a smaller one, no useful row fits."""
 _SMALL = "-small"
 CSS = f"""
+App:ansi, MainScreen:ansi {{ background: $background; color: $foreground; }}
 ModalScreen, CommandPalette {{ background: transparent; }}
 MainScreen > #small {{ display: none; }}
 App.{_SMALL} Screen > *, App.{_SMALL} CommandPalette > * {{ display: none !important; }}
