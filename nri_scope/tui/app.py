@@ -35,6 +35,7 @@ from .commands.mark import Marker
 from .commands.replay import Replayer
 from .commands.save import Saver
 from .detail.detail_pane import DetailPane
+from .detail.tab_lines import Tab
 from .findings.surveyor import Surveyor
 from .frame import Frame
 from .key_order import KeyOrderApp
@@ -166,6 +167,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         await self.query_one("#body").mount(self.views)
         self._make_commands()
         self.views.switched = self._switched
+        self.watch(self.screen, "focused", self._focus_moved, init=False)
         self.views.focus_view()
         self.frame.show(self.store, self.views, lambda: len(self._marks))
         if self.context.where() is not None:
@@ -197,6 +199,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         narrower, finder, detail = self.narrower, self.finder, views.detail
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
+            "blame": partial(views.open_tab, Tab.BLAME),
             "toggle_detail": detail.action_toggle_detail,
             "maximise_detail": detail.action_maximise_detail,
             "move_detail": detail.action_move_detail,
@@ -265,6 +268,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.frame.status.clear_message(unless_fresh=True)
         self.frame.show_status()
 
+    def _focus_moved(self) -> None:
+        self.frame.show_keys(in_input=isinstance(self.focused, Input))
+
     def _switched(self) -> None:
         self.poller.hurry()
         self.frame.show_facts()
@@ -276,6 +282,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     @on(messages.RowChosen)
     def _row_chosen(self, event: messages.RowChosen) -> None:
         self._show_detail(event.row)
+        self._focus_moved()
 
     @on(messages.RowOpened)
     def _row_opened(self, event: messages.RowOpened) -> None:

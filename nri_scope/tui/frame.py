@@ -11,7 +11,8 @@ from nri_scope.errors import RecordingError
 from nri_scope.recording.display import many
 from nri_scope.text.escape import safe
 
-from .actions import Keymap
+from .actions import Keymap, Scope
+from .footer import Situation
 from .store.context import Context
 from .store.markers import GapMarker
 from .store.store import Facts, Store
@@ -136,6 +137,7 @@ class Frame:
         self.work = WorkState()
         self.trouble = ""
         """Why the recording cannot be read."""
+        self._in_input = False
         self._keymap = keymap
         self._context = context
         self._shown: tuple[Store, Views, Callable[[], int]] | None = None
@@ -187,8 +189,30 @@ class Frame:
             self.work,
             marked(),
         )
+        self.show_keys(in_input=self._in_input)
         if self.trouble:
             self.say(self.trouble, problem=True)
+
+    def show_keys(self, *, in_input: bool) -> None:
+        """Update the footer. ``in_input``: whether the filter bar has the focus."""
+        self._in_input = in_input
+        if self._shown is None:
+            return
+        _, views, marked = self._shown
+        row = views.events.selected_row if views.mode == EVENTS else None
+        event = row.event if row is not None else None
+        work, place = self.work, Scope.DETAIL if views.in_detail else views.scope
+        self.keys.show(
+            Situation(
+                Scope.FILTER if in_input else place,
+                min(marked(), 3),
+                is_event=event is not None,
+                is_changed=event is not None and bool(event.changed),
+                is_narrowed=bool(self._context.description()),
+                grows=views.events.grows(),
+                is_busy=bool(work.searching or work.busy) or work.filtered is not None,
+            )
+        )
 
 
 def tabs_of(keymap: Keymap) -> dict[str, str]:

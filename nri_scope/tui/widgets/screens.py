@@ -13,7 +13,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ..actions import Keymap, Scope
+from ..actions import Keymap, Scope, groups
 from ..text.styled_line import Span, Style, StyledLine, line
 from .lines import Lines
 
@@ -84,16 +84,19 @@ def help_lines(
     width = max((len(keymap.shown(action.name)) for action in keymap), default=0)
     lines: list[StyledLine] = []
     for scope in scopes:
-        lines += [line(scope.value, Style.STRONG)]
-        lines += [
-            (
-                Span(f"  {keymap.shown(action.name):<{width}}  ", Style.KEY),
-                Span(action.help),
-            )
-            for action in keymap.of(scope)
-            if action.keys and action.name in available
-        ]
-        lines.append(line())
+        shown = [one for one in keymap.of(scope) if one.keys and one.name in available]
+        # Most keys are those of the app.
+        parts = groups(shown) if scope is Scope.APP else {scope.value: shown}
+        for title, actions in parts.items():
+            lines += [line(title, Style.STRONG)]
+            lines += [
+                (
+                    Span(f"  {keymap.shown(action.name):<{width}}  ", Style.KEY),
+                    Span(action.help),
+                )
+                for action in actions
+            ]
+            lines.append(line())
     return [*lines, *(line(text, Style.DIM) for text in _NOTES)]
 
 
