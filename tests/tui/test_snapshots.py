@@ -19,9 +19,7 @@ from tests.tui.screen import RECORDING, RECORDINGS, showing
 from tests.tui.snapshot import assert_snapshot
 from tests.tui.test_following import FixedStatus, LiveRecording
 
-SIZES = [
-    pytest.param(size, id="{}x{}".format(*size)) for size in ((80, 24), (120, 40), (200, 60))
-]
+SIZES = [pytest.param(size, id="{}x{}".format(*size)) for size in ((80, 24), (120, 40), (200, 60))]
 NAME = "node.nriscope.db"
 
 
