@@ -137,6 +137,7 @@ class Frame:
         self.work = WorkState()
         self.trouble = ""
         """Why the recording cannot be read."""
+        self._empty_lines: tuple[str, ...] = ()
         self._in_input = False
         self._keymap = keymap
         self._context = context
@@ -177,7 +178,9 @@ class Frame:
         store, views, marked = self._shown
         events, narrowed, in_list = views.events, self._context.description(), views.mode == EVENTS
         lines = empty_list_lines(store.facts, events.view, narrowed, self.work, self._keymap)
-        if lines:
+        if lines and lines != self._empty_lines:
+            # Not for each poll: the terminal would receive it again.
+            self._empty_lines = lines
             views.nothing.update("\n\n".join(safe(each) for each in lines if each))
         events.set_class(bool(lines), "-nothing")
         views.nothing.set_class(bool(lines), "-shown")
