@@ -16,11 +16,19 @@ _BOOL = (False, True)
 
 def test_keys_of_each_situation_work_there() -> None:
     places = [place for place in Scope if place not in (Scope.APP, Scope.COMPARE)]
-    for place, marked, event, changed, narrowed, grows, busy in product(
-        places, (0, 1, 2, 3), *[_BOOL] * 5
-    ):
-        for name, _ in footer(Situation(place, marked, event, changed, narrowed, grows, busy)):
-            assert {place, Scope.APP} & set(DEFAULT[name].scopes), (place, name)
+    for place, marked in product(places, (0, 1, 2, 3)):
+        for event, changed, narrowed, grows, busy in product(_BOOL, repeat=5):
+            now = Situation(
+                place,
+                marked,
+                is_event=event,
+                is_changed=changed,
+                is_narrowed=narrowed,
+                grows=grows,
+                is_busy=busy,
+            )
+            for name, _ in footer(now):
+                assert {place, Scope.APP} & set(DEFAULT[name].scopes), (place, name)
 
 
 async def test_footer_follows_selection_filter_and_focus(tmp_path: Path) -> None:
