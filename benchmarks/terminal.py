@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pseudo-terminal of any size that sends keys to a program and times its output."""
+"""Emulated terminal of any size that sends keys to a program and times its output."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from tests.tui.emulator import Emulator
+
 _TIMEOUT_S = 120.0
 _CHUNK = 1 << 16
-_MAX_MATCH_BYTES = 200
-"""Longest match of a pattern."""
 
 
 class Terminal:
     """A program in a pseudo-terminal, and its output since the last key."""
 
-    def __init__(self, process: Process, descriptor: int, began: float) -> None:
+    def __init__(
+        self, process: Process, descriptor: int, began: float, size: tuple[int, int]
+    ) -> None:
         """Use `start`."""
         self.process = process
+        self.screen = Emulator(*size)
         self._descriptor = descriptor
         self._began = began
         self._last = began
@@ -65,7 +68,7 @@ class Terminal:
             start_new_session=True,
         )
         os.close(terminal)
-        return cls(process, controller, began)
+        return cls(process, controller, began, size)
 
     def press(self, keys: str) -> None:
         """Write the input for a key press, and restart the timer."""
@@ -75,24 +78,23 @@ class Terminal:
     def forget(self) -> None:
         """Discard the output so far, and restart the timer."""
         self._written.clear()
+        self.screen.written.clear()
         self._began = self._last = time.perf_counter()
 
     async def shows(self, pattern: str, *, times: int = 1) -> float:
-        """Wait for ``times`` matches of a pattern; return the seconds since the timer started."""
-        expression = re.compile(pattern.encode())
-        found = begin = 0
+        """Wait for ``times`` lines that match a pattern, of those with output since the timer
+        started; return the seconds since then.
+        """
+        expression = re.compile(pattern)
         async with asyncio.timeout(_TIMEOUT_S):
             while True:
-                for match in expression.finditer(self._written, begin):
-                    found, begin = found + 1, match.end()
-                if found >= times:
+                lines = map(self.screen.line, self.screen.written)
+                if sum(map(bool, map(expression.search, lines))) >= times:
                     break
                 if self.process.returncode is not None:
                     raise RuntimeError(
                         f"the program ended with {self.process.returncode}: {self.tail()}"
                     )
-                # Search only the new output, and a match that began before it.
-                begin = max(begin, len(self._written) - _MAX_MATCH_BYTES)
                 self._has_output.clear()
                 await self._has_output.wait()
         return self._last - self._began
@@ -124,6 +126,7 @@ class Terminal:
             asyncio.get_running_loop().remove_reader(self._descriptor)
         self._last = time.perf_counter()
         self._written += chunk
+        self.screen.feed(chunk)
         self.written += len(chunk)
         self._has_output.set()
 

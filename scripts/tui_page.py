@@ -123,7 +123,9 @@ quit = ["q", "ctrl+x"]
 theme = []                       # no key; the palette still has the action
 ```
 
-`NO_COLOR` is respected: no information is shown by colour alone.
+`NO_COLOR` is respected: no information is shown by colour alone. Without `COLORTERM=truecolor`, as
+with `sudo` and ssh, the themes have palettes of 256 colours if `TERM` ends in `256color`, otherwise
+of eight, of which there is no light one: `ansi` is used instead.
 """
 
 

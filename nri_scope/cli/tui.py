@@ -208,6 +208,7 @@ def make_app(
 ) -> ScopeApp:
     """Return the interface for ``file``, with the user's keys and theme; see `ScopeApp`."""
     from nri_scope.tui.app import ScopeApp
+    from nri_scope.tui.theme import color_system
 
     if not os.environ.get("NO_COLOR", "-"):
         # https://no-color.org: set and not empty. Textual checks only whether it is set.
@@ -218,6 +219,7 @@ def make_app(
         where=where,
         keymap=config.keymap,
         theme=theme or config.theme,
+        colors=color_system(),
         recorder=recorder,
         badge=badge,
         store=store,

@@ -6,10 +6,11 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import Container, Event, Gap, Pod, Session
+from nri_scope.events import Container, Event, Gap, Pod, Role, Session
 from nri_scope.filter import Filter
 
 from .opening import is_settled
@@ -51,6 +52,28 @@ class SessionTables:
         """Gaps, ordered by start; the same object until a table changes."""
         self._session_rows: _TableRows | None = None
         self._gap_rows: _TableRows | None = None
+        self._counted = (0, 0, 0)
+        """Oldest event, newest counted event, and number of CRI answers up to it."""
+
+    def cri_answers(self, recording: Recording, oldest: int, newest: int) -> int:
+        """Return the number of events that are CRI answers; several calls count them all."""
+        sessions = [str(one.id) for one in self.sessions if one.role == Role.CRI]
+        first, last, count = self._counted
+        if not sessions or first != oldest:
+            # A recorder has removed old events.
+            last = count = 0
+        until = min(newest, max(last, oldest - 1) + _MOST)
+        if sessions and until > last:
+            # The list of events shows what cannot be read.
+            with suppress(RecordingError):
+                ((more,),) = query_numbers(
+                    recording,
+                    f"SELECT count(*) FROM event WHERE id > {last} AND id <= {until} "
+                    f"AND session IN ({', '.join(sessions)})",
+                )
+                last, count = until, count + more
+        self._counted = (oldest, last, count)
+        return count
 
     def read(self, recording: Recording) -> None:
         """Update sessions and gaps if the tables have changed. Raises RecordingError."""
@@ -80,6 +103,8 @@ class RecordingState:
     """Id of the oldest event; 0 if there is none."""
     newest: int
     """Id of the newest event; 0 if there is none, or it cannot be read."""
+    cri_answers: int
+    """Number of events that are answers of the CRI; more may be found later."""
     first_ns: int
     last_ns: int
     growing: bool
@@ -93,11 +118,13 @@ def look(recording: Recording, tables: SessionTables) -> RecordingState:
     tables.read(recording)
     oldest, first_ns = _end(recording, "ASC")
     newest, last_ns = _end(recording, "DESC")
+    cri_answers = tables.cri_answers(recording, oldest, newest)
     return RecordingState(
         sessions=tables.sessions,
         gaps=tables.gaps,
         oldest=oldest,
         newest=newest,
+        cri_answers=cri_answers,
         first_ns=first_ns,
         last_ns=last_ns,
         growing=_is_growing(recording, tables.sessions),

@@ -41,8 +41,6 @@ class Action:
     scopes: tuple[Scope, ...]
     in_palette: bool = True
     """Whether the palette lists the action; False if it only makes sense as a key."""
-    in_footer: str = ""
-    """Label in the footer; "" if not shown there."""
 
 
 _KEY_NAMES = {
@@ -154,9 +152,9 @@ _TABLES = (Scope.CONTAINERS, Scope.PLUGINS, Scope.SESSIONS, Scope.FINDINGS)
 _FILTER = (Scope.FILTER,)
 
 ACTIONS: tuple[Action, ...] = (
-    Action("quit", ("q", "ctrl+q", "ctrl+c"), "quit", _APP, in_footer="quit"),
-    Action("help", ("?", "f1"), "show the keys of this screen", _APP, in_footer="help"),
-    Action("command_palette", ("ctrl+p",), "find an action by name", _APP, False, "actions"),
+    Action("quit", ("q", "ctrl+q", "ctrl+c"), "quit", _APP),
+    Action("help", ("?", "f1"), "show the keys of this screen", _APP),
+    Action("command_palette", ("ctrl+p",), "find an action by name", _APP, False),
     Action("mode_events", ("1",), "show the events", _APP),
     Action("mode_containers", ("2",), "show pods and containers", _APP),
     Action("mode_timeline", ("3",), "show the timeline", _APP),
@@ -165,14 +163,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("mode_findings", ("6",), "show findings: problems, warnings and notes", _APP),
     Action("focus_other", ("tab",), "switch between view and details", _APP, False),
     # -- filter and search
-    Action("filter", ("f",), "filter", _APP, in_footer="filter"),
+    Action("filter", ("f",), "filter", _APP),
     Action("clear_filter", ("x",), "clear the filter, the container and the search", _APP),
     Action("view_errors", ("e",), "only failed events (toggle)", _APP),
     Action("view_changed", ("c",), "only events with changes (toggle)", _APP),
     Action("view_slow", ("s",), "only slow events (toggle)", _APP),
     Action("view_marked", ("*",), "only marked events (toggle)", _APP),
     Action("stop", ("escape",), "stop running work; leave the details", _APP, False),
-    Action("search", ("/",), "search", _APP, in_footer="search"),
+    Action("search", ("/",), "search", _APP),
     Action("search_next", ("n",), "next match", _APP),
     Action("search_previous", ("N",), "previous match", _APP),
     Action("go_to", (":",), "go to an event or a time", _APP),
@@ -209,7 +207,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("clear_marks", ("U",), "remove all marks", _APP),
     Action("compare", ("d",), "compare two marked events", _APP),
     # -- detail pane
-    Action("toggle_detail", ("p",), "show or hide the details", _APP, in_footer="details"),
+    Action("blame", ("b",), "show who set what in the container", _APP),
+    Action("toggle_detail", ("p",), "show or hide the details", _APP),
     Action("maximise_detail", ("z",), "maximise the details (toggle)", _APP),
     Action("move_detail", ("|",), "move the details below or beside the view", _APP),
     Action("next_tab", ("]",), "next tab of the details", _APP),
@@ -247,6 +246,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("export_bundle", ("E",), "export the shown or the marked events as a bundle", _APP),
     Action("replay_shown", ("r",), "replay the shown or the marked events to a plugin", _APP),
     Action("theme", ("T",), "next theme", _APP),
+    Action("redraw", ("ctrl+l",), "redraw the screen", _APP),
+    Action("suspend", ("ctrl+z",), "suspend; the command fg of the shell returns", _APP),
     # -- text input
     Action("accept", ("enter",), "accept the input", _FILTER, False),
     Action("complete", ("tab",), "complete a field name or value", _FILTER, False),
@@ -254,6 +255,33 @@ ACTIONS: tuple[Action, ...] = (
     Action("newer", ("down",), "next input", _FILTER, False),
     Action("cancel", ("escape",), "cancel the input", _FILTER, False),
 )
+
+_GROUPS = {
+    "quit": "General",
+    "mode_events": "Views",
+    "filter": "Filter and search",
+    "next_problem": "Jumps",
+    "back": "Filter and search",
+    "up": "Lines",
+    "mark": "Marks",
+    "blame": "Detail pane",
+    "copy": "Copy, save, replay",
+    "theme": "General",
+}
+"""Group in the help of each action from the named one to the next named."""
+
+
+def groups(actions: Iterable[Action]) -> dict[str, list[Action]]:
+    """Return ``actions`` by group, in table order."""
+    found: dict[str, list[Action]] = {}
+    wanted = {action.name: action for action in actions}
+    group = ""
+    for name in (action.name for action in ACTIONS):
+        group = _GROUPS.get(name, group)
+        if name in wanted:
+            found.setdefault(group, []).append(wanted[name])
+    return found
+
 
 DEFAULT = Keymap(ACTIONS)
 """The default keys."""

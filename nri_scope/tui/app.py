@@ -35,6 +35,7 @@ from .commands.mark import Marker
 from .commands.replay import Replayer
 from .commands.save import Saver
 from .detail.detail_pane import DetailPane
+from .detail.tab_lines import Tab
 from .findings.surveyor import Surveyor
 from .frame import Frame
 from .key_order import KeyOrderApp
@@ -44,10 +45,10 @@ from .polling import Poller, RecorderStatus
 from .store.context import Context
 from .store.rows import Row
 from .store.store import Store
-from .terminal import EndSignals
+from .terminal import EndSignals, TerminalDriver
 from .textual_workarounds import begin
 from .theme import DEFAULT as DEFAULT_THEME
-from .theme import THEMES, next_theme
+from .theme import next_theme, themes_of
 from .views import DETAIL_FROM, SCOPES, Views
 from .widgets import messages, screens
 from .widgets.filter_bar import Choice, Field, FilterBar, Purpose
@@ -72,6 +73,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         where: Filter | None = None,
         keymap: Keymap = DEFAULT,
         theme: str = "",
+        colors: str = "truecolor",
         recorder: RecorderStatus | None = None,
         badge: str = "",
         store: Store | None = None,
@@ -80,15 +82,17 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     ) -> None:
         """Create the app. ``live``: this program records the file; ``recorder`` is its recorder.
 
-        ``badge``: a word that the title always shows. ``store``: the recording if already open;
-        the app closes it in any case. ``warning``: a message shown at the start. ``surveyed``:
-        whether to survey the recording in the background.
+        ``colors``: the terminal's colours, see `theme.color_system`; with too few for ``theme``,
+        ``ansi`` is used. ``badge``: a word that the title always shows. ``store``: the recording
+        if already open; the app closes it in any case. ``warning``: a message shown at the start.
+        ``surveyed``: whether to survey the recording in the background.
         """
         super().__init__()
         self._without_color = NoColor()
-        for each in THEMES:
+        self._themes = themes_of(colors)
+        for each in self._themes.values():
             self.register_theme(each)
-        self.theme = theme or DEFAULT_THEME
+        self.theme = theme if theme in self._themes else "ansi" if theme else DEFAULT_THEME
         self.keymap = keymap
         self.set_keymap(as_keymap(keymap))
         self.path = path
@@ -165,6 +169,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         await self.query_one("#body").mount(self.views)
         self._make_commands()
         self.views.switched = self._switched
+        self.watch(self.screen, "focused", self._focus_moved, init=False)
         self.views.focus_view()
         self.frame.show(self.store, self.views, lambda: len(self._marks))
         if self.context.where() is not None:
@@ -197,6 +202,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         narrower, finder, detail = self.narrower, self.finder, views.detail
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
+            "blame": partial(views.open_tab, Tab.BLAME),
             "toggle_detail": detail.action_toggle_detail,
             "maximise_detail": detail.action_maximise_detail,
             "move_detail": detail.action_move_detail,
@@ -268,6 +274,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.frame.status.clear_message(unless_fresh=True)
         self.frame.show_status()
 
+    def _focus_moved(self) -> None:
+        self.frame.show_keys(in_input=isinstance(self.focused, Input))
+
     def _switched(self) -> None:
         self.poller.hurry()
         self.frame.show_facts()
@@ -279,6 +288,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     @on(messages.RowChosen)
     def _row_chosen(self, event: messages.RowChosen) -> None:
         self._show_detail(event.row)
+        self._focus_moved()
 
     @on(messages.RowOpened)
     def _row_opened(self, event: messages.RowOpened) -> None:
@@ -439,8 +449,19 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             self.finder.rest()
             self.frame.status.clear_message()
 
+    def action_redraw(self) -> None:
+        """Redraw the screen."""
+        self.redraw()
+
+    def action_suspend(self) -> None:
+        """Stop this program, as ^Z does elsewhere, until the shell continues it."""
+        if not (isinstance(self._driver, TerminalDriver) and self._driver.suspend()):
+            self.frame.say("cannot suspend: not started from a shell with job control")
+            return
+        self.redraw()
+
     def action_theme(self) -> None:
         """Switch to the next theme."""
-        self.theme = next_theme(self.theme)
+        self.theme = next_theme(self.theme, self._themes)
         self.views.events.restyle()
         self.frame.say(f"theme: {self.theme}")

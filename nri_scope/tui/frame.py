@@ -12,7 +12,8 @@ from nri_scope.recording.display import many
 from nri_scope.recording.event_times import span_words
 from nri_scope.text.escape import safe
 
-from .actions import Keymap
+from .actions import Keymap, Scope
+from .footer import Situation
 from .store.context import Context
 from .store.markers import GapMarker
 from .store.store import Facts, Store
@@ -146,6 +147,8 @@ class Frame:
         self.work = WorkState()
         self.trouble = ""
         """Why the recording cannot be read."""
+        self._empty_lines: tuple[str, ...] = ()
+        self._in_input = False
         self._keymap = keymap
         self._context = context
         self._shown: tuple[Store, Views, Callable[[], int]] | None = None
@@ -185,7 +188,9 @@ class Frame:
         store, views, marked = self._shown
         events, narrowed, in_list = views.events, self._context.description(), views.mode == EVENTS
         lines = empty_list_lines(store.facts, events.view, narrowed, self.work, self._keymap)
-        if lines:
+        if lines and lines != self._empty_lines:
+            # Not for each poll: the terminal would receive it again.
+            self._empty_lines = lines
             views.nothing.update("\n\n".join(safe(each) for each in lines if each))
         events.set_class(bool(lines), "-nothing")
         views.nothing.set_class(bool(lines), "-shown")
@@ -198,8 +203,31 @@ class Frame:
             marked(),
             store.grouped,
         )
+        self.show_keys(in_input=self._in_input)
         if self.trouble:
             self.say(self.trouble, problem=True)
+
+    def show_keys(self, *, in_input: bool) -> None:
+        """Update the footer. ``in_input``: whether the filter bar has the focus."""
+        self._in_input = in_input
+        if self._shown is None:
+            return
+        _, views, marked = self._shown
+        row = views.events.selected_row if views.mode == EVENTS else None
+        event = row.event if row is not None else None
+        work, place = self.work, Scope.DETAIL if views.in_detail else views.scope
+        self.keys.show(
+            Situation(
+                Scope.FILTER if in_input else place,
+                min(marked(), 3),
+                is_event=event is not None,
+                is_operation=row is not None and bool(row.events),
+                is_changed=event is not None and bool(event.changed),
+                is_narrowed=bool(self._context.description()),
+                grows=views.events.grows(),
+                is_busy=bool(work.searching or work.busy) or work.filtered is not None,
+            )
+        )
 
 
 def tabs_of(keymap: Keymap) -> dict[str, str]:

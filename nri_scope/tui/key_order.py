@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import deque
 
 from textual import events, on
-from textual.app import App
 from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
@@ -17,7 +16,7 @@ from .commands.jump import GROUP as JUMP_GROUP
 from .frame import Frame
 from .list.event_list import EventList
 from .terminal import TerminalDriver
-from .textual_workarounds import do_bound
+from .textual_workarounds import TerminalApp, do_bound
 from .views import Views
 from .widgets import messages
 from .widgets.board import Board, BoardLines
@@ -41,7 +40,7 @@ _GROUPS = (JUMP_GROUP, NARROW_GROUP)
 """Groups of work that selects other events, to which the following keys refer."""
 
 
-class KeyOrderApp(App[None], inherit_bindings=False):
+class KeyOrderApp(TerminalApp, inherit_bindings=False):
     """App that handles keys in order, even if many arrive together after a stalled connection."""
 
     keymap: Keymap
@@ -57,7 +56,7 @@ class KeyOrderApp(App[None], inherit_bindings=False):
 
     def available(self) -> frozenset[str]:
         """Return the names of all currently available actions."""
-        parts: tuple[Widget | App[None], ...] = (self, *self.screen_stack[0].query(Widget))
+        parts: tuple[Widget | TerminalApp, ...] = (self, *self.screen_stack[0].query(Widget))
         return frozenset(
             action.name
             for action in self.keymap

@@ -14,6 +14,36 @@ from .key_order import KeyOrderApp
 from .views import SCOPES
 from .widgets.board import Board
 
+_WORDS = {
+    "mode_events": "log list",
+    "mode_containers": "containers tree",
+    "mode_plugins": "stats chain latency",
+    "mode_sessions": "runtimes gaps",
+    "mode_findings": "diagnose diagnosis report",
+    "filter": "where query",
+    "clear_filter": "reset all",
+    "view_errors": "errors failures",
+    "view_changed": "changes adjustments",
+    "view_slow": "slow timeouts",
+    "search": "find grep",
+    "narrow_container": "container",
+    "narrow_pod": "pod",
+    "follow": "tail live",
+    "comment": "note annotate",
+    "compare": "diff difference",
+    "blame": "owner who",
+    "toggle_detail": "show details",
+    "copy": "clipboard yank",
+    "copy_command": "cli shell",
+    "save_text": "write yaml",
+    "save_recording": "extract",
+    "export_bundle": "export share zip redact redaction",
+    "replay_shown": "replay test",
+    "theme": "colors",
+    "suspend": "background",
+}
+"""Other words that people type to find an action, such as names of commands."""
+
 
 class PaletteActions(Provider):
     """Provider of the actions of the app and all views.
@@ -31,8 +61,12 @@ class PaletteActions(Provider):
         matcher = self.matcher(query)
         for action, label in self._labels():
             # Also match the name used in the configuration.
-            score = max(matcher.match(label), matcher.match(action.name.replace("_", " ")))
+            words = _WORDS.get(action.name, "").split()
+            names = (label, action.name.replace("_", " "), *words)
+            score = max(map(matcher.match, names))
             if score > 0:
+                # An exact word is meant, not a part of another one.
+                score += query.strip().lower() in (*words, action.name)
                 yield Hit(score, matcher.highlight(label), partial(self._run, action), label)
 
     @property

@@ -14,10 +14,13 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
 from nri_scope.process.signals import END_SIGNALS, stop_signals
+
+from .sent_screen import SentScreen
 
 
 def is_gone() -> bool:
@@ -32,6 +35,30 @@ class TerminalDriver(LinuxDriver):
     Textual's writer thread ends after the first failed write, but Textual continues to fill its
     queue of 30 writes, and then blocks forever.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.sent = SentScreen()
+        """The cells of the screen."""
+
+    def start_application_mode(self) -> None:
+        """Take over the terminal."""
+        self.sent.forget()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+
+    def suspend(self) -> bool:
+        """Stop the process group and return True once continued; False if no shell would notice.
+
+        Programs that wait for this one, such as ``sh -c``, are of the group; helpers are not. The
+        terminal is restored first, because the shell uses it as soon as one of them has stopped.
+        """
+        if os.getsid(0) == os.getpgrp():
+            return False
+        self.suspend_application_mode()
+        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.killpg(0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, handler)
+        return True
 
     def write(self, data: str) -> None:
         """Write, unless the terminal has disappeared."""

@@ -7,17 +7,70 @@ Each private part has a test that fails if a version of Textual drops it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, cast
 
+from rich.console import COLOR_SYSTEMS, Console, RenderableType
 from rich.text import Text
+from textual import events, on
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.app import App
 from textual.dom import DOMNode
+from textual.driver import Driver
 from textual.geometry import Region, Size
+from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Input
 from textual.worker import Worker
+
+from .sent_screen import SentScreen
+from .terminal import TerminalDriver
+
+
+class TerminalApp(App[None], inherit_bindings=False):
+    """App that sends a terminal only the cells that differ from its screen."""
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        if isinstance(self._driver, TerminalDriver) and isinstance(
+            renderable, ChopsUpdate | LayoutUpdate
+        ):
+            renderable = cast("RenderableType", _CellUpdate(renderable, self._driver.sent))
+        super()._display(screen, renderable)
+
+    @on(events.Resize)
+    @on(Driver.SignalResume)
+    def redraw(self) -> None:
+        """Send the whole screen, because the terminal may show something else."""
+        if isinstance(self._driver, TerminalDriver) and self.screen_stack:
+            self._driver.sent.forget()
+            self.screen.refresh()
+
+
+class _CellUpdate(CompositorUpdate):
+    """An update of the cells that differ. They are compared when it is sent, if it is at all."""
+
+    def __init__(self, update: ChopsUpdate | LayoutUpdate, sent: SentScreen) -> None:
+        self._update = update
+        self._sent = sent
+
+    def render_segments(self, console: Console) -> str:
+        """Return the control sequences and the text."""
+        colors = COLOR_SYSTEMS[console.color_system or "truecolor"]
+        return self._sent.update(_pieces(self._update), colors)
+
+
+def _pieces(update: ChopsUpdate | LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
+    """Yield row, column and content of all parts of an update."""
+    if isinstance(update, LayoutUpdate):
+        for y, strips in enumerate(update.strips, update.region.y):
+            yield y, update.region.x, Strip.join(list(strips))
+        return
+    for y, left, right in update.spans:
+        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+            if strip is not None and x <= right and end > left:
+                whole = left <= x < right and end <= right
+                yield y, x, strip if whole else strip.crop(0, min(end, right) - x)
 
 
 async def do_bound(app: App[Any], key: str) -> bool:

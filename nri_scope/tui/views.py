@@ -16,6 +16,7 @@ from nri_scope.events import Event
 from .actions import Keymap, Scope
 from .containers.container_board import ContainerBoard
 from .detail.detail_pane import DetailPane
+from .detail.tab_lines import Tab
 from .findings.finding_board import FindingBoard
 from .list.event_list import EventList
 from .list.row_painter import EventHeader
@@ -177,6 +178,11 @@ class Views(Container):
         if self.detail.is_hidden:
             self.detail.action_toggle_detail()
         self.focus_view(detail=True)
+
+    def open_tab(self, tab: Tab) -> None:
+        """Show and focus a tab of the detail pane."""
+        self.open_detail()
+        self.detail.show_tab(tab)
 
     async def update(self) -> None:
         """Update the current view if it is a board."""

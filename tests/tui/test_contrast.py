@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from rich.color import Color as RichColor
+from rich.console import COLOR_SYSTEMS
+from rich.terminal_theme import TerminalTheme
 from textual.color import Color
 
 from nri_scope.tui.widgets.lines import Lines
@@ -20,24 +22,47 @@ MIN_CONTRAST = 3.0
 _BORDERS = " │─╭╮╰╯▁▂▃▄▅▆▇█▏"
 """Borders and scroll bars."""
 
+_CONSOLE = TerminalTheme(
+    (0, 0, 0),
+    (170, 170, 170),
+    [
+        *((0, 0, 0), (170, 0, 0), (0, 170, 0), (170, 85, 0)),
+        *((0, 0, 170), (170, 0, 170), (0, 170, 170), (170, 170, 170)),
+    ],
+    [
+        *((85, 85, 85), (255, 85, 85), (85, 255, 85), (255, 255, 85)),
+        *((85, 85, 255), (255, 85, 255), (85, 255, 255), (255, 255, 255)),
+    ],
+)
+"""The colours of the Linux console."""
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
+
+@pytest.mark.parametrize(
+    ("colors", "theme"),
+    [
+        ("truecolor", "dark"),
+        ("truecolor", "light"),
+        ("256", "dark"),
+        ("256", "light"),
+        ("standard", "dark"),
+    ],
+)
 async def test_all_text_contrasts_with_its_background(
-    theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    colors: str, theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     path = of_capture("containerd-2.1.9", tmp_path / "a.nriscope.db")
-    async with showing(path, size=(110, 34), theme=theme) as screen:
+    async with showing(path, size=(110, 34), theme=theme, colors=colors) as screen:
         await screen.press("c")
         await screen.shows("6 matches")
         await screen.go_to(20)
         for words in ("reply", "image", "seen by 00-probe-a", "# was bar", "request:"):
             await screen.shows(words)
-            _assert_readable(screen, words)
+            _assert_readable(screen, colors, words)
             await screen.press("]")
         await screen.press("m", "down", "d")
         await screen.shows("ids, random names")
-        _assert_readable(screen, "compare")
+        _assert_readable(screen, colors, "compare")
         await screen.press("escape", "p", "x")
         for key, words in {
             "2": "jobs/batch",
@@ -47,23 +72,28 @@ async def test_all_text_contrasts_with_its_background(
         }.items():
             await screen.press(key)
             await screen.shows(words)
-            _assert_readable(screen, words)
+            _assert_readable(screen, colors, words)
         await screen.press("question_mark")
         await screen.shows("Esc closes")
-        _assert_readable(screen, "help")
+        _assert_readable(screen, colors, "help")
 
 
-def _assert_readable(screen: Shown, context: str) -> None:
+def _assert_readable(screen: Shown, colors: str, context: str) -> None:
     # Text behind a modal screen is dimmed on purpose.
     top = screen.app.screen
     region = top.query_one(Lines).region if top.is_modal else top.region
     for strip in strips_of(screen.app)[region.y : region.bottom]:
         for text, style, _ in strip.crop(region.x, region.right):
             if text.strip(_BORDERS) and style and style.color and style.bgcolor:
-                ratio = _contrast(style.color, style.bgcolor)
+                ratio = _contrast(*(_shown(one, colors) for one in (style.color, style.bgcolor)))
                 assert ratio >= MIN_CONTRAST, (
                     f"{context}: {text!r} is {style}, a contrast of {ratio:.1f}"
                 )
+
+
+def _shown(color: RichColor, colors: str) -> RichColor:
+    """Return a colour as a terminal shows it."""
+    return RichColor.from_triplet(color.downgrade(COLOR_SYSTEMS[colors]).get_truecolor(_CONSOLE))
 
 
 def _contrast(color: RichColor, other: RichColor) -> float:

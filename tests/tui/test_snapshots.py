@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots of the screens, on a small and on a large terminal.
+"""Snapshots of the screens, on a small, a medium and a large terminal.
 
 `tests.tui.snapshot` explains how to rewrite them.
 """
@@ -13,11 +13,11 @@ import pytest
 from textual.widgets import Input
 
 from tests.replay.recordings import of_capture
-from tests.tui.screen import RECORDING, showing
+from tests.tui.screen import RECORDING, RECORDINGS, showing
 from tests.tui.snapshot import assert_snapshot
 from tests.tui.test_following import FixedStatus, LiveRecording
 
-SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((160, 50), id="160x50")]
+SIZES = [pytest.param(size, id="{}x{}".format(*size)) for size in ((80, 24), (120, 40), (200, 60))]
 NAME = "node.nriscope.db"
 pytestmark = pytest.mark.usefixtures("fixed_environment")
 
@@ -66,6 +66,18 @@ async def test_views_of_a_plugin_chain(size: tuple[int, int], tmp_path: Path, ch
         await assert_snapshot(screen, "compare")
         await screen.press("escape", "p", "4", "down", "down", "down")
         await assert_snapshot(screen, "plugins")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_findings_of_a_conflict(size: tuple[int, int], tmp_path: Path) -> None:
+    # Findings are stored beside the recording.
+    path = shutil.copy(RECORDINGS / "containerd-2.1-conflict.nriscope.zip", tmp_path)
+    async with showing(Path(path), size=size, surveyed=True) as screen:
+        await screen.shows("1 problem")
+        await screen.press("6")
+        await assert_snapshot(screen, "findings")
+        await screen.press("enter")
+        await assert_snapshot(screen, "finding-event")
 
 
 @pytest.mark.parametrize("size", SIZES)

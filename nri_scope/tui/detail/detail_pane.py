@@ -68,7 +68,9 @@ class DetailPane(Widget):
     DetailPane.-beside {
         dock: right; width: 50%; height: 100%; border-top: none; border-left: solid $panel;
     }
-    DetailPane.-alone { width: 100%; height: 100%; border: none; }
+    DetailPane:ansi { border-top: solid $primary; }
+    DetailPane.-beside:ansi { border-top: none; border-left: solid $primary; }
+    DetailPane.-alone, DetailPane.-alone:ansi { width: 100%; height: 100%; border: none; }
     DetailPane.-hidden { display: none; }
     DetailPane > Lines { height: 1fr; }
     """

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nri_scope.events import Event
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import Matches, quote
+from nri_scope.nri.methods import METHODS
 from nri_scope.oci import label
 from nri_scope.recording import display
 from nri_scope.text.escape import columns, safe
@@ -20,6 +21,9 @@ from ..text.styled_line import GAP, fitted
 
 _TOOK = 6
 """Width of a duration."""
+_PLUGIN, _LONGEST_PLUGIN = 13, 40
+"""Width of a plugin's index and name, and its maximum on a wide screen."""
+_LONGEST_EVENT = max(map(len, METHODS))
 ROOM_FOR_WORDS = 10
 """Minimum columns for words; in less, only a count or an index is useful."""
 
@@ -46,15 +50,21 @@ class PlacedColumn:
 
 
 def place(
-    width: int, *, digits: int = 3, plugins: bool = True, grouped: bool = False
+    width: int,
+    *,
+    digits: int = 3,
+    plugins: bool = True,
+    longest_plugin: int = 13,
+    grouped: bool = False,
 ) -> tuple[PlacedColumn, ...]:
     """Return the columns that fit into ``width``, from left to right.
 
     ``digits``: length of the longest event number. ``plugins``: whether to show the column of
-    plugins, which is useful if there are several. ``grouped``: whether rows are operations.
+    plugins, which is useful if there are several. ``longest_plugin``: columns of the longest name.
+    ``grouped``: whether rows are operations.
     """
     widths: dict[str, int] = {}
-    for name, least in _column_widths(digits, several=plugins, grouped=grouped):
+    for name, least in _column_widths(digits, longest_plugin, several=plugins, grouped=grouped):
         more = widths | {name: least}
         if name == "deadline":
             more["took"] = _TOOK
@@ -69,7 +79,15 @@ def place(
     return tuple(_placed(widths, width))
 
 
-def _column_widths(digits: int, *, several: bool, grouped: bool) -> Iterator[tuple[str, int]]:
+def longest(plugins: Iterable[str]) -> int:
+    """Return the columns of the longest name, at most those of the column on a wide screen."""
+    names = (safe(each[:_LONGEST_PLUGIN], _LONGEST_PLUGIN) for each in plugins)
+    return max(map(columns, names), default=0)
+
+
+def _column_widths(
+    digits: int, longest_plugin: int, *, several: bool, grouped: bool
+) -> Iterator[tuple[str, int]]:
     """Yield columns with minimum widths in order of importance; repeated columns get wider."""
     yield "event", 12
     yield "subject", 12
@@ -90,7 +108,7 @@ def _column_widths(digits: int, *, several: bool, grouped: bool) -> Iterator[tup
     yield "subject", 22
     if grouped:
         yield "changed", 24
-    yield "plugin", 16 if grouped else 13
+    yield "plugin", 16 if grouped else _PLUGIN
     yield "delta", 7
     yield "subject", 24
     yield "changed", 24
@@ -99,6 +117,11 @@ def _column_widths(digits: int, *, several: bool, grouped: bool) -> Iterator[tup
     # Enough for most changes with their owner.
     yield "changed", 33
     yield "elapsed", 9
+    if longest_plugin > _PLUGIN or grouped:
+        # The name of an operation's slowest plugin is after its time.
+        yield "plugin", longest_plugin + _TOOK + 1 if grouped else longest_plugin
+    yield "changed", 32
+    yield "event", _LONGEST_EVENT + 2 if grouped else _LONGEST_EVENT
 
 
 def _total_width(widths: Mapping[str, int]) -> int:

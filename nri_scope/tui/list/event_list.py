@@ -304,11 +304,12 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     def _place_columns(self) -> None:
         width = self.scrollable_content_region.width - GUTTER
-        several = len({session.plugin for session in self.store.sessions}) > 1
+        plugins = {session.plugin for session in self.store.sessions}
         self._painter.placed = place(
             max(1, width),
             digits=max(3, self._widest_id),
-            plugins=several,
+            plugins=len(plugins) > 1,
+            longest_plugin=columns.longest(plugins),
             grouped=self.view.groups is not None,
         )
         self._strips.clear()

@@ -105,7 +105,7 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
         runtime=safe(runtime[: 4 * _RUNTIME_COLUMNS], _RUNTIME_COLUMNS),
         sessions=len(sessions),
         connected=sum(session.ended_ns is None for session in sessions),
-        events=events,
+        events=max(0, events - look.cri_answers),
         first_ns=look.first_ns,
         last_ns=look.last_ns,
         gaps=len(gaps),

@@ -201,7 +201,7 @@ class TimelineBoard(CensusBoard):
     @property
     def margin(self) -> int:
         """Width of the names in columns."""
-        return min(36, max(10, self.room // 4)) + 1
+        return min(48, max(10, self.room // 4)) + 1
 
     @property
     def width(self) -> int:

@@ -16,6 +16,7 @@ from nri_scope.recording.display import many
 from nri_scope.text.escape import columns, safe
 
 from ..actions import Keymap
+from ..footer import Situation, footer
 from ..store.store import Facts
 from ..text.styled_line import line, text_of
 from ..text.wrapping import folded
@@ -252,7 +253,7 @@ class StatusLine(Widget):
 
 
 class KeyLine(Widget):
-    """The footer: the most important keys."""
+    """The footer: the keys worth showing now."""
 
     DEFAULT_CSS = """
     KeyLine { height: 1; background: $background; color: $text-muted; padding: 0 1; }
@@ -261,16 +262,23 @@ class KeyLine(Widget):
     def __init__(self, keymap: Keymap) -> None:
         super().__init__()
         self._keymap = keymap
+        self._now = Situation()
+
+    def show(self, now: Situation) -> None:
+        """Show the keys for a situation."""
+        if now != self._now:
+            self._now = now
+            self.refresh()
 
     def render(self) -> Text:
         """Draw as many keys as fit."""
         text = Text(no_wrap=True, end="")
-        for action in self._keymap:
-            if not action.in_footer or not action.keys:
+        for name, label in dict(footer(self._now)).items():
+            key = self._keymap.first(name)
+            if not key:
                 continue
-            key = self._keymap.first(action.name)
-            if columns(text.plain) + columns(f"{key} {action.in_footer}") > self.size.width:
+            if columns(text.plain) + columns(f"{key} {label}") > self.size.width:
                 break
             text.append(key, style="bold")
-            text.append(f" {action.in_footer}   ")
+            text.append(f" {label}  ")
         return text

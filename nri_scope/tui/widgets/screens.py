@@ -13,7 +13,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ..actions import Keymap, Scope
+from ..actions import Keymap, Scope, groups
 from ..text.styled_line import Span, Style, StyledLine, line
 from .lines import Lines
 
@@ -21,11 +21,14 @@ MIN_COLUMNS, MIN_LINES = 40, 10
 """Minimum size of the screen; on a smaller one, no useful row fits."""
 _SMALL = "-small"
 CSS = f"""
+App:ansi, MainScreen:ansi {{ background: $background; color: $foreground; }}
+ModalScreen, CommandPalette {{ background: transparent; }}
 MainScreen > #small {{ display: none; }}
 App.{_SMALL} Screen > *, App.{_SMALL} CommandPalette > * {{ display: none !important; }}
 App.{_SMALL} MainScreen > #small {{ display: block !important; }}
 """
-"""Style sheet of the app: on a screen that is too small, hides everything, including modal screens,
+"""Style sheet of the app. The screen below a modal one is not dimmed, as the terminal would receive
+all of it again. On a screen that is too small, hides everything, including modal screens,
 except the size message."""
 
 
@@ -81,16 +84,19 @@ def help_lines(
     width = max((len(keymap.shown(action.name)) for action in keymap), default=0)
     lines: list[StyledLine] = []
     for scope in scopes:
-        lines += [line(scope.value, Style.STRONG)]
-        lines += [
-            (
-                Span(f"  {keymap.shown(action.name):<{width}}  ", Style.KEY),
-                Span(action.help),
-            )
-            for action in keymap.of(scope)
-            if action.keys and action.name in available
-        ]
-        lines.append(line())
+        shown = [one for one in keymap.of(scope) if one.keys and one.name in available]
+        # Most keys are those of the app.
+        parts = groups(shown) if scope is Scope.APP else {scope.value: shown}
+        for title, actions in parts.items():
+            lines += [line(title, Style.STRONG)]
+            lines += [
+                (
+                    Span(f"  {keymap.shown(action.name):<{width}}  ", Style.KEY),
+                    Span(action.help),
+                )
+                for action in actions
+            ]
+            lines.append(line())
     return [*lines, *(line(text, Style.DIM) for text in _NOTES)]
 
 

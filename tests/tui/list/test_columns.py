@@ -52,6 +52,13 @@ def test_titles_fit_their_columns(width: int, titles: str) -> None:
     assert "|".join(each.title for each in place(width)) == titles
 
 
+def test_wide_lists_show_whole_names_of_plugins_and_events() -> None:
+    widths = {each.column.name: each.width for each in place(197, longest_plugin=24)}
+    assert widths["plugin"] == 24
+    assert widths["event"] == len("ValidateContainerAdjustment")
+    assert widths["subject"] >= 45
+
+
 @given(st.integers(1, 400), st.booleans())
 def test_wider_list_loses_no_column(width: int, plugins: bool) -> None:
     fewer, more = ({one.at for one in place(each, plugins=plugins)} for each in (width, width + 1))

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The header counts as `nri-scope stats` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import summarise
+from nri_scope.tui.store.store import Store
+from tests.tui.screen import RECORDINGS
+
+
+@pytest.mark.parametrize(
+    "path", sorted(RECORDINGS.glob("*.nriscope.*")), ids=lambda path: path.name
+)
+async def test_header_counts_as_stats_does(path: Path) -> None:
+    store = await Store.open(path)
+    facts = store.facts
+    await store.close()
+    with Recording(path) as recording:
+        found = summarise(recording)
+    expected = found.stats.count, len(found.sessions), len(found.gaps)
+    assert (facts.events, facts.sessions, facts.gaps) == expected
