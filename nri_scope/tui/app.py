@@ -275,7 +275,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.frame.show_status()
 
     def _focus_moved(self) -> None:
-        self.frame.show_keys(in_input=isinstance(self.focused, Input))
+        # The focus also moves when the app is ending, and has no screen.
+        if self.screen_stack:
+            self.frame.show_keys(in_input=isinstance(self.focused, Input))
 
     def _switched(self) -> None:
         self.poller.hurry()

@@ -98,13 +98,14 @@ class SizedView(ScrollView, inherit_bindings=False):
 
     def on_resize(self) -> None:
         """Handle Textual's notification."""
-        self._drawn_size = self.size
+        self._drawn_size = self.scrollable_content_region.size
         self.resized()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Draw rows of the screen, after a check of the size."""
-        if self.size != self._drawn_size:
-            self._drawn_size = self.size
+        # The size without scroll bars, which appear and disappear.
+        if (size := self.scrollable_content_region.size) != self._drawn_size:
+            self._drawn_size = size
             self.call_later(self.resized)
         return super().render_lines(crop)
 

@@ -224,7 +224,7 @@ class ScrollState:
 
     def _find_anchor(self) -> None:
         if self._anchor is not None:
-            position = self.view.before(self._anchor)
+            position = self.view.before(self.view.current_key(self._anchor))
             self._top += position - self._cursor
             self._cursor = position
 

@@ -277,6 +277,13 @@ class View:
         is_open = first in self._open and first != event_id
         return Key.of_connection(event_id) if is_open else Key.of_event(first)
 
+    def current_key(self, key: Key) -> Key:
+        """Return the key that the row of ``key`` has now: its event may be part of an operation."""
+        is_below = key.is_event > 1 and self.number_of(key.event) in self._open
+        if self.groups is None or not key.is_event or is_below:
+            return key
+        return self.key_of(key.event)
+
     def position_of(self, event_id: int) -> int:
         """Return the position of an event, or of the next row if the view does not have it.
 

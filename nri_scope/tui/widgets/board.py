@@ -384,4 +384,6 @@ class Board(Widget, can_focus=False):
             view = self.store.all
             rows = await self.store.rows(view, view.position_of(number), 1)
             row = rows[0] if rows and rows[0].event_id == number else None
-        self.post_message(RowChosen(row))
+        if self.display:
+            # Another view may have been shown, and have reported its own row, since then.
+            self.post_message(RowChosen(row))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.differ.operations import Grouped
+from nri_scope.tui.list.scroll_state import ScrollState
 from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.operations import Operations
 from nri_scope.tui.store.view import NumberRanges, View
@@ -106,3 +107,27 @@ def test_an_open_operation_has_a_row_for_each_event(
     for at in opened & set(range(len(groups))):
         view.toggle(groups[at][0])
     assert view.length == len(groups)
+
+
+def test_the_cursor_stays_on_an_event_that_becomes_part_of_an_operation() -> None:
+    groups = [[1, 2, 3, 4], [5, 6, 7, 8], [9]]
+    _, operations = _made(groups, upto=0)
+    view = View(operations, groups=operations, looked_at=9)
+    view.settle(())
+    listing = ScrollState(view, 3, follows=False)
+    listing.go_to(6)
+    assert listing.selected == Key.of_event(7)
+    for group in groups[:2]:
+        rest = array("q", group[1:])
+        operations.add(Grouped(rest, array("q", [group[0]] * 3), group[-1]))
+    view.settle((), moved=True)
+    listing.grow()
+    assert listing.selected == Key.of_event(5)
+    view.toggle(5)
+    listing.go_to(view.position_of(5) + 1)
+    assert listing.selected == Key.of_connection(5)
+    listing.show(view)
+    assert listing.selected == Key.of_connection(5)
+    view.toggle(5)
+    listing.grow()
+    assert listing.selected == Key.of_event(5)
