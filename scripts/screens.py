@@ -43,9 +43,6 @@ class Screen:
         )
 
 
-_SECOND = ("down",)
-"""Keys from the first listed change to the second change of the container `app`."""
-
 FIRST = Screen(
     "who-set-foo",
     "The spec of a new container, line by line, with the plugin that set each line: "
@@ -53,9 +50,8 @@ FIRST = Screen(
     (
         "c",
         Shows("matches: changed"),
-        "down",
-        "enter",
-        *("]", "]", "]", "z"),
+        "b",
+        "z",
         Shows("was bar"),
     ),
     (92, 18),
@@ -69,12 +65,9 @@ CHANGES = Screen(
     (
         "c",
         Shows("matches: changed"),
-        *_SECOND,
-        "enter",
         "]",
         "]",
         Shows("by 60-cpu-policy"),
-        "escape",
     ),
 )
 SCREENS = (
@@ -82,7 +75,7 @@ SCREENS = (
     Screen(
         "blame",
         "A container's spec line by line, with each line's plugin and previous value",
-        ("c", Shows("matches: changed"), *_SECOND, "enter", "]", "]", "]", "z", Shows("was bar")),
+        ("c", Shows("matches: changed"), "b", "z", Shows("was bar")),
     ),
     Screen(
         "containers",
@@ -108,10 +101,8 @@ SCREENS = (
         (
             "c",
             Shows("matches: changed"),
-            *_SECOND,
             "m",
             Shows("is marked"),
-            "down",
             "down",
             "d",
             Shows("differences"),

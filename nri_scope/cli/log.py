@@ -85,13 +85,15 @@ def command(
         log = Log(
             recording,
             where=None if operations else where,
-            since_ns=since_ns,
-            until_ns=until_ns,
+            since_ns=None if operations else since_ns,
+            until_ns=None if operations else until_ns,
             last=None if operations else last,
             printed=printed,
         )
         printer = LogPrinter(output, jsonl=output_format == "jsonl", operations=operations)
-        merger = OperationMerger(recording, where, last) if operations else None
+        merger = None
+        if operations:
+            merger = OperationMerger(recording, where, last, (since_ns, until_ns))
         events = 0
 
         def show(*, ended: bool = False) -> None:

@@ -201,6 +201,26 @@ def test_operations_are_selected_by_any_of_their_events() -> None:
     assert numbers("--last", "2") == [58, 62]
 
 
+def test_a_time_selects_whole_operations() -> None:
+    lines = log(
+        CONFLICT, "--operations", "--where", "time:2026-11-21T07:51:56.917Z..07:51:56.9225Z"
+    )
+    assert [line.split()[0] for line in lines if "Container " in line] == ["29", "31"]
+    (creation,) = (line for line in lines if line.split()[0] == "29")
+    assert "events 29 to 30" in creation
+    assert (
+        log(
+            CONFLICT,
+            "--operations",
+            "--since",
+            "2026-11-21T07:51:56.917Z",
+            "--until",
+            "2026-11-21T07:51:56.9225Z",
+        )
+        == lines
+    )
+
+
 def test_follow_prints_an_operation_when_no_more_event_can_follow(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     recorder = Recorder.open(path)
@@ -212,6 +232,8 @@ def test_follow_prints_an_operation_when_no_more_event_can_follow(tmp_path: Path
         for plugin, call in found:
             recorder.capture(begun[plugin], call)
             count += 1
+        for session in begun.values():
+            recorder.end_session(session, "interrupted", found[-1][1].wall_ns + 1)
         recorder.close()
         seen: set[int] = set()
         while len(seen) < count:
