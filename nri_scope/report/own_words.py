@@ -37,9 +37,9 @@ message method metrics missed missed- mounts namespace namespaces narrows needed
 netDevices network newest nothing notice nri-scope nri_plugin_request_timeout number object
 oci-runtime operation operations options original others otherwise outcome outside oversized owners
 pageSize passive period personal pinning places plugin plugins policy poststart poststop present
-prestart prevents prints probably probes problem process purpose random realtime reason receive
-received reconnect reconnected recorded recorder recording redact redacted redaction refuse refused
-refuses rejected rejects release remarks removal remove removed removes repeat repeats replace
+prestart prevents prints probably probes problem problems process purpose random realtime reason
+receive received reconnect reconnected recorded recorder recording redact redacted redaction refuse
+refused refuses rejected rejects release remarks removal remove removed removes repeat repeats replace
 replaced replay replayed replies report reported request requested required reservation resolved
 resource resources restart restarts return returned rlimit rlimits rshared rslave runtime
 runtimeSpec runtimes scheduler schemata seccomp second secrets section service session sessions

@@ -17,7 +17,7 @@ from tests.runtime_emulation.captures import NAMES
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
 
-CHAINS = ("conflict", "normal-life", "slow-plugin", "containerd-2.4", "cri-o", "isulad")
+CHAINS = ("demo", "conflict", "normal-life", "slow-plugin", "containerd-2.4", "cri-o", "isulad")
 """Recordings of several connections at the same time."""
 
 

@@ -56,7 +56,7 @@ async def test_all_text_contrasts_with_its_background(
         await screen.press("c")
         await screen.shows("6 matches")
         await screen.go_to(20)
-        for words in ("reply", "image", "seen by 00-probe-a", "# was bar", "request:"):
+        for words in ("slowest", "image", "seen by 00-probe-a", "# was bar", "request:"):
             await screen.shows(words)
             _assert_readable(screen, colors, words)
             await screen.press("]")

@@ -10,7 +10,7 @@ from tests.tui.screen import showing
 
 ACTIONS = {
     "log": "show the events",
-    "show": "show or hide the detail pane",
+    "show": "show or hide the details",
     "stats": "show the chain of plugins",
     "diff": "compare two marked events",
     "blame": "show who set what",

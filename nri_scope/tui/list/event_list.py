@@ -310,7 +310,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
             digits=max(3, self._widest_id),
             plugins=len(plugins) > 1,
             longest_plugin=columns.longest(plugins),
-            grouped=self.view.groups is not None,
+            grouped=self.view.noun == "operation",
         )
         self._strips.clear()
         names = [each.column.name for each in self._painter.placed]
