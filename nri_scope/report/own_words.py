@@ -39,9 +39,9 @@ oci-runtime operation operations options original others otherwise outcome outsi
 pageSize passive period personal pinning places plugin plugins policy poststart poststop present
 prestart prevents prints probably probes problem problems process purpose random realtime reason
 receive received reconnect reconnected recorded recorder recording redact redacted redaction refuse
-refused refuses rejected rejects release remarks removal remove removed removes repeat repeats replace
-replaced replay replayed replies report reported request requested required reservation resolved
-resource resources restart restarts return returned rlimit rlimits rshared rslave runtime
+refused refuses rejected rejects release remarks removal remove removed removes repeat repeats
+replace replaced replay replayed replies report reported request requested required reservation
+resolved resource resources restart restarts return returned rlimit rlimits rshared rslave runtime
 runtimeSpec runtimes scheduler schemata seccomp second secrets section service session sessions
 settings several shared shares should something source stands startContainer started starts states
 status stopped style-src subscribed summary supports swappiness synchronized sysctl tapped though
