@@ -94,3 +94,13 @@ def test_a_rounds_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     found = chain.end()
     assert len(found) > 1
     assert [plugin for one in found for plugin in one.seen_by] == list(chain.sessions)
+
+
+def test_the_number_of_connections_of_a_round_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "CONNECTIONS_MAX", 8)
+    chain = Traffic(Differ())
+    for number in range(20):
+        chain.connect(f"{number:02}-p")
+    for plugin in chain.sessions:
+        chain.send(plugin, "StopPodSandbox", api.StopPodSandboxRequest(pod=POD))
+    assert [len(one.seen_by) for one in chain.end()] == [8, 8, 4]

@@ -40,6 +40,8 @@ ENDED = "the chain ended"
 ROUND_MAX = 256 << 20
 """Maximum size of one round's messages, in bytes. Sixteen probes with a runtime's largest message
 use a quarter."""
+CONNECTIONS_MAX = 1_000
+"""Maximum number of connections in one round; more begin another one. Runtimes have 100 indices."""
 MISSED_MAX = 100
 """Maximum number of reported connections that missed one event."""
 
@@ -363,6 +365,7 @@ class Rounds:
         event, before = new.event, first.event
         return (
             _is_same(event, before)
+            and len(self._open) < CONNECTIONS_MAX
             # A session sees each round once; CRI-O, for example, repeats an event on a retry.
             and all(station.session.id != event.session for station in self._open)
             # Indices ascend within one chain. Validators are asked in parallel.
