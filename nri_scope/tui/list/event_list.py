@@ -99,6 +99,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_CACHED_STRIPS)
         self._reported: tuple[Key | None, Row | None] | None = None
         self._widest_id = 0
+        self._placed_for = ""
+        """`View.noun` for which the columns were placed."""
         self._delayed_draw: Timer | None = None
 
     # -- for other widgets --------------------------------------------------------------------
@@ -160,6 +162,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         """
         for number in self.view.groups.take_touched() if self.view.groups is not None else ():
             self._rows.outdate_event(number)
+        if self.view.noun != self._placed_for:
+            self._place_columns()
         if between or events:
             self._rows.outdate(events=events)
             self._strips.clear()
@@ -312,6 +316,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
             longest_plugin=columns.longest(plugins),
             grouped=self.view.noun == "operation",
         )
+        self._placed_for = self.view.noun
         self._strips.clear()
         names = [each.column.name for each in self._painter.placed]
         if self._painter.field not in names:
