@@ -95,6 +95,7 @@ HEADS = {
     "Delta": "time since the event before in the list, as filtered",
     "Elapsed": "time since the first event of the recording",
     "Changed, Δ": "changes by plugins in this event; in a narrow column their number: `Δ4`",
+    "Status": "ok, or what went wrong; `↑slow`: plugins before this connection were slow",
     "Plugin, Pl": "plugin that received the event; in a narrow column its index; of an operation, "
     "its slowest plugin",
     "Took, Took/of": "time until the reply, and the deadline",

@@ -200,7 +200,7 @@ async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
             await screen.shows(", the newest of this container, is marked")
             await screen.press("x")
         await screen.press("d")
-        await screen.shows("A  #23 RemoveContainer shop/web/sidecar", "B  #26 RemoveContainer")
+        await screen.shows("A  shop/web/sidecar", "B  shop/web/app")
         await screen.press("escape")
         await screen.press("right")
         await screen.until(lambda: "*" in screen.line("22:17:22.011")[:3])

@@ -120,9 +120,9 @@ async def test_a_comparison_is_of_the_containers_as_the_last_connection_saw_them
         await screen.go_to(17)
         await screen.press("m")
         await screen.shows("event 17 is marked")
-        await screen.go_to(35)
+        await screen.go_to(53)
         await screen.press("d")
-        await screen.shows("#21 CreateContainer shop/web/app", "#39 CreateContainer shop/web/sid")
+        await screen.shows("#21 CreateContainer shop/web/app", "#56 UpdateContainer shop/web/app")
 
 
 async def test_copied_yaml_has_all_events_of_the_operation() -> None:

@@ -88,7 +88,7 @@ async def test_what_happened_to_a_pod_between_two_times(
 async def test_compare_two_containers(size: tuple[int, int], tmp_path: Path) -> None:
     async with opened(PROBES, tmp_path, size) as screen:
         await press(screen, ["2", "G", "m", "up", "d"], 6)
-        await screen.shows("shop/web/sidecar", "shop/web/app", "16 differences", "env DB_HOST")
+        await screen.shows("shop/web/sidecar", "shop/web/app", "17 differences", "env DB_HOST")
         await assert_snapshot(screen, "task-compare")
 
 

@@ -65,7 +65,7 @@ def _text(a: str, b: str, found: Comparison, layout: Layout) -> Iterator[str]:
         for line in _failures(pair):
             yield from layout.sentence(f"! {line}", 2, Style.BAD)
         for difference in pair.differences:
-            yield from change_lines(layout, difference.change, _by(difference))
+            yield from change_lines(layout, difference.change, owners_of(difference))
     yield ""
     yield from layout.sentence(_tally(found), 0, Style.STRONG)
     for line in _legend(found):
@@ -81,8 +81,8 @@ def _legend(found: Comparison) -> list[str]:
     return legend.lines()
 
 
-def _by(one: Difference) -> str:
-    """Return the owner in recording A, and the one in B if it differs."""
+def owners_of(one: Difference) -> str:
+    """Return the owner in A, and the one in B if it differs: ``by 10-x → by 20-y``."""
     owner_a, owner_b = _side(one.a), _side(one.b)
     if not owner_a or owner_a == owner_b:
         return owner_b

@@ -262,6 +262,8 @@ class Marker:
         selected = self.views.current.selected_event_id
         about: Container | None = None
         found = await self.marked()
+        # Other marks, for example of pods, must not be in the way.
+        found = [event for event in found if event.container_id] or found
         if selected is not None:
             at = selected
             about = await self.store.run(lambda recording: container_of_event(recording, at))

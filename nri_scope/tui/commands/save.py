@@ -168,14 +168,16 @@ class Saver:
 
     def _show_form(self, suffix: str, rules: str, verb: str, work: _Work, marked: bool) -> None:
         view, numbers = self.views.events.view, self.marker.numbers()
-        count = len(numbers) if marked else view.events
+        count = events = len(numbers) if marked else view.events
         try:
             if not count:
                 raise UsageError("no event is shown", "change the filter")
             if not marked:
                 numbers = list(view.numbers_between(0, view.length if count == 1 else 0))
+            if view.noun == "operation" and not marked:
+                events = len(view.all_events())
             # The name contains the number of a single event, else the count.
-            name = shown_path(new_path(numbers if count == 1 else range(count), suffix))
+            name = shown_path(new_path(numbers if events == 1 else range(events), suffix))
         except UsageError as error:
             self.frame.say(str(error), problem=True)
             return

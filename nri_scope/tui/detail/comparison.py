@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,10 +12,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
+from nri_scope.differ.comparison import compare_containers
 from nri_scope.differ.generated_values import Generated
+from nri_scope.differ.render.comparison import owners_of
 from nri_scope.differ.render.values import clipped_pair, sides
 from nri_scope.differ.render.wording import GLYPHS
-from nri_scope.errors import NriScopeError
+from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.events import Container, Event
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci import Change, Spec, changes, label, spec_of
@@ -68,6 +71,9 @@ class Comparison:
     b: ComparedContainer
     changes: tuple[Change, ...]
     same_container: bool
+    owners: tuple[str, ...] | None = None
+    """For two containers in their final state: the owners of each change. None: as of the
+    events."""
 
     def lines(self, width: int) -> list[StyledLine]:
         """Lay out lines for ``width``, with values side by side if they fit."""
@@ -75,6 +81,9 @@ class Comparison:
 
     def _head(self) -> Iterator[StyledLine]:
         for name, side in (("A", self.a), ("B", self.b)):
+            if self.owners is not None:
+                yield Span(f"{name}  ", Style.KEY), Span(subject(side.event), Style.STRONG)
+                continue
             at_ns = side.event.at_ns
             yield (
                 Span(f"{name}  ", Style.KEY),
@@ -87,7 +96,7 @@ class Comparison:
                 yield (Span(f"   container as of event {side.shown_by_event}", Style.DIM),)
 
     def _body(self, width: int) -> Iterator[StyledLine]:
-        if self.a.spec is None or self.b.spec is None:
+        if self.owners is None and (self.a.spec is None or self.b.spec is None):
             yield (Span("There is nothing to compare."),)
             return
         if not self.changes:
@@ -97,30 +106,42 @@ class Comparison:
         if not self.same_container:
             what = "ids, random names and timestamps specific to each container are omitted"
             yield (Span(what, Style.DIM),)
-        for change in self.changes[:_CHANGES_MAX]:
+        for at, change in enumerate(self.changes[:_CHANGES_MAX]):
             yield ()
-            yield (Span(f"{GLYPHS[change.kind]} {label(change.path)}", _STYLES[change.kind]),)
+            owner = self.owners[at] if self.owners else ""
+            yield (
+                Span(f"{GLYPHS[change.kind]} {label(change.path)}", _STYLES[change.kind]),
+                Span(f"  {owner}" if owner else "", Style.DIM),
+            )
             yield from _values(change, width)
         if len(self.changes) > _CHANGES_MAX:
             yield (Span(f"… {len(self.changes) - _CHANGES_MAX:,} more", Style.WARN),)
 
 
 def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Comparison:
-    """Compare the containers of two events, each as of its event.
+    """Compare the containers of two events: one container as of both events, or two containers in
+    their final state, as ``diff FILE A B`` does.
 
     Raises RecordingError, and CancelledError after `CancelFlag.set`.
     """
     one, other = _compared_container(recording, a), _compared_container(recording, b)
     stop.check()
     same = bool(a.container_id) and a.container_id == b.container_id
-    found: Sequence[Change] = ()
+    if not same and one.container is not None and other.container is not None:
+        # No event but a creation contains all of a spec, so the last event would not do.
+        with suppress(UsageError):
+            found = compare_containers(recording, one.container, recording, other.container)
+            differences = found.differ[0].differences if found.differ else ()
+            owners = tuple(map(owners_of, differences))
+            return Comparison(one, other, tuple(each.change for each in differences), same, owners)
+    between: Sequence[Change] = ()
     if one.spec is not None and other.spec is not None:
         specs = [one.spec, other.spec]
         if not same:
             specs = [_without_generated(side, side.spec or {}) for side in (one, other)]
         stop.check()
-        found = changes(*specs)
-    return Comparison(one, other, tuple(found), same)
+        between = changes(*specs)
+    return Comparison(one, other, tuple(between), same)
 
 
 def _compared_container(recording: Recording, event: Event) -> ComparedContainer:

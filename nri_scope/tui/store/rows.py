@@ -136,6 +136,8 @@ class Row:
         return self if marked == self.marked else replace(self, marked=marked)
 
 
+SLOW_BEFORE = "↑slow"
+"""Status of an event that arrived late: plugins before this connection were slow."""
 OPEN, CLOSED = "▾", "▸"
 """Signs of operations, with and without rows for their events."""
 _WIDTH = 200
@@ -175,6 +177,8 @@ def operation_row(
     row = event_row(one.summary(), first_ns, before_ns)
     slowest = _cut(one.slowest_words, 64)
     names = {"event": f"{OPEN if is_open else CLOSED} {row.cell('event')}", "plugin": slowest}
+    if row.cell("status") == SLOW_BEFORE:
+        names["status"] = Problem.SLOW
     return replace(row, cells=_with(row, names), events=one.events, slowest=slowest)
 
 
@@ -302,7 +306,10 @@ def _style(event: Event) -> RowStyle:
 def _status(event: Event) -> str:
     if event.mark and event.status == Status.OK:
         return "unknown call" if event.mark == "unknown" else _cut(event.mark, 16)
-    return _cut(event.problem if event.status == Status.OK and event.problem else event.status, 16)
+    if event.status == Status.OK and event.problem:
+        is_own = event.timeout_ns > 0 and 2 * event.took_ns > event.timeout_ns
+        return SLOW_BEFORE if event.problem == Problem.SLOW and not is_own else event.problem
+    return _cut(event.status, 16)
 
 
 def _deadline(timeout_ns: int) -> str:
