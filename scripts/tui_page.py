@@ -41,8 +41,9 @@ With several connections, such as probes or taps, each event is recorded several
 has one row per *operation*, which is an event on its way through the chain: with its result, all
 changes, the time from the first request to the last reply, and the slowest plugin, where `↕` is the
 time between two connections. `▸` marks operations of several events, and Enter shows what each
-connection saw. `v` switches to a row for each event, and back. A filter shows the operations of
-which it matches an event; marks, counts, copies and exports are of whole operations.
+connection saw. `v` switches to a row for each event, and back. A filter, also a negated one, shows
+the operations of which it matches at least one event; counts, copies and exports are of whole
+operations, and so are those of marked events.
 
 The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab completes
 fields and values. Its times, and those after `:`, are written like those of `--since`:

@@ -39,7 +39,9 @@ _POLL_SECONDS = 0.1
 @click.option(
     "--operations",
     is_flag=True,
-    help="Print one line per operation: the same event at all connections, with its changes.",
+    help="Print one line per operation: the same event at all connections, with its changes. "
+    "Operations recorded after the start of --follow have only the changes that an event shows "
+    "by itself.",
 )
 @click.option("--printed", is_flag=True, help="Also show the output of tapped plugins.")
 @format_option(

@@ -73,8 +73,11 @@ class OperationMerger:
                     self._held += self._operation([item])
             elif self._open and self._open[0].id == first:
                 self._open.append(item)
-            if not self._open or len(self._held) > _HELD_MAX:
+            if not self._open:
                 yield from self._finish()
+            elif len(self._held) > _HELD_MAX:
+                yield from self._held
+                self._held = []
         if ended or not self._grouping.goes_on:
             yield from self._finish()
 

@@ -94,16 +94,20 @@ def status_words(
     work: WorkState,
     marked: int = 0,
     grouped: float = 1.0,
+    ungrouped: str = "",
 ) -> str:
     """Format the status: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
 
     ``position``: the cursor's row; None if another view is shown. ``marked``: number of marked
-    events. ``grouped``: share of the events that were grouped into operations, 0 to 1.
+    events. ``grouped``: share of the events that were grouped into operations, 0 to 1;
+    ``ungrouped``: why some were not.
     """
     parts = [listing] if listing else []
     if view.length and position is not None:
         parts.append(f"{position + 1:,} of {view.length:,}")
-    if view.groups is not None and grouped < 1:
+    if view.groups is not None and ungrouped:
+        parts.append(f"not all events are grouped: {safe(ungrouped)}")
+    elif view.groups is not None and grouped < 1:
         parts.append(f"grouping events into operations: {grouped:.0%}")
     if marked:
         parts.append(f"{marked:,} marked")
@@ -202,6 +206,7 @@ class Frame:
             self.work,
             marked(),
             store.grouped,
+            store.grouping_failure,
         )
         self.show_keys(in_input=self._in_input)
         if self.trouble:

@@ -15,8 +15,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from nri_scope.cli import log_operations
 from nri_scope.cli.main import cli, run
+from nri_scope.differ.operations import Operation
+from nri_scope.events import Printed
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.timeline import Item
 from tests.cli.command import NRI_SCOPE
 from tests.recording.recordings import PLUGIN, a_start, captured, record
 
@@ -239,3 +244,23 @@ def test_follow_prints_an_operation_when_no_more_event_can_follow(tmp_path: Path
         while len(seen) < count:
             seen.update(json.loads(process.stdout.readline())["events"])
     assert seen == set(range(1, count + 1))
+
+
+def test_an_operation_is_complete_even_if_much_was_printed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_operations, "_HELD_MAX", 2)
+    with Recording.open(CONFLICT) as recording:
+        items: list[Item] = []
+        for event in recording.events():
+            items += [
+                event,
+                *(Printed(n, event.session, event.at_ns, "stdout", "x") for n in range(3)),
+            ]
+        merger = log_operations.OperationMerger(recording, None, None, (None, None))
+        found = list(merger.merge(items, ended=True))
+    operations = [one for one in found if isinstance(one, Operation)]
+    numbers = [event.id for one in operations for event in one.events]
+    assert sorted(numbers) == list(range(1, 66))
+    assert [13, 14, 15, 16] in [[event.id for event in one.events] for one in operations]
+    assert len(found) - len(operations) == 3 * 65

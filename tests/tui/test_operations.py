@@ -6,7 +6,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
+from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
+from nri_scope.tui.store import store
 from tests.recording.recordings import a_start, captured
 
 from .screen import Shown, showing
@@ -161,3 +165,35 @@ async def test_a_growing_recording_shows_new_operations_with_all_their_events(
     async with showing(path, WIDE) as screen:
         assert event_rows(screen) == grown
         assert len(grown) < len(calls) / 2
+
+
+async def test_a_filter_before_the_end_of_reading_shows_whole_operations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "_AT_ONCE", 1)
+    opened = await store.Store.open(TAPPED)
+    try:
+        view = await opened.view(parse("event:CreateContainer"), grouped=True)
+        numbers = list(view.numbers_between(0, view.length))
+        assert numbers == [17, 35, 60, 89]
+        assert [*view.events_of(17)] == list(range(17, 25))
+    finally:
+        await opened.close()
+
+
+async def test_a_marked_operation_is_copied_and_exported_as_a_whole(tmp_path: Path) -> None:
+    async with showing(Path(shutil.copy(CONFLICT, tmp_path)), WIDE) as screen:
+        await screen.go_to(13)
+        await screen.press("m")
+        await screen.shows("event 13 is marked")
+        await screen.press("*")
+        await screen.until(lambda: event_rows(screen) == [13])
+        await screen.press("y")
+        await screen.shows("copied 4 marked events")
+
+
+async def test_a_failure_to_group_is_shown() -> None:
+    async with showing(CONFLICT, WIDE) as screen:
+        screen.app.store.grouping_failure = "it is damaged from event 9 on"
+        screen.app.frame.show_status()
+        await screen.shows("not all events are grouped: it is damaged from event 9 on")

@@ -60,7 +60,8 @@ class Copier:
             self.frame.say("a command line cannot select marked events", problem=True)
             return
         try:
-            line = command_line(self.path, self.context.filter())
+            operations = self.views.events.view.noun == "operation"
+            line = command_line(self.path, self.context.filter(), operations=operations)
         except UsageError as error:
             self.frame.say(str(error), problem=True)
             return
@@ -68,7 +69,7 @@ class Copier:
 
     async def _copy(self, selected: Sequence[int] | None) -> None:
         try:
-            numbers = await chosen_numbers(self.marker, selected)
+            numbers = await chosen_numbers(self.marker, selected, self.views.events.view)
             text = await self.store.run(
                 lambda recording: joined_for_clipboard(as_yaml(recording, numbers, to_paste=True))
             )
@@ -99,9 +100,9 @@ def joined_for_clipboard(texts: Iterable[str]) -> str | None:
     return "".join(parts)
 
 
-def command_line(path: Path, where: Filter | None) -> str:
-    """Return the command that prints the shown events. Raises UsageError."""
-    words = ["nri-scope", "log", str(path)]
+def command_line(path: Path, where: Filter | None, *, operations: bool = False) -> str:
+    """Return the command that prints the shown events, or operations. Raises UsageError."""
+    words = ["nri-scope", "log", str(path), *(["--operations"] if operations else [])]
     return pasteable([*words, "--where", str(where)] if where is not None else words)
 
 

@@ -46,12 +46,16 @@ _DEFAULT_RULES, _NO_RULES = _REDACTIONS = "default rules", "none"
 """Valid texts of the form's field for the redaction."""
 
 
-async def chosen_numbers(marker: Marker, selected: Sequence[int] | None) -> Sequence[int]:
-    """Return the numbers of the selected events; None: those of the marked events.
+async def chosen_numbers(
+    marker: Marker, selected: Sequence[int] | None, view: View
+) -> Sequence[int]:
+    """Return the numbers of the selected events; None: those of the marked events or operations.
 
     Raises RecordingError, and UsageError if there is none.
     """
-    numbers = selected if selected is not None else [one.id for one in await marker.marked()]
+    numbers = selected
+    if numbers is None:
+        numbers = view.with_operations([one.id for one in await marker.marked()])
     if not numbers:
         raise UsageError("no event is selected", "move the cursor to one")
     return numbers
@@ -100,10 +104,13 @@ async def shown_events(marker: Marker, view: View, *, marked: bool) -> ShownEven
     from nri_scope.share.extract import Selection
 
     if marked:
-        numbers: Sequence[int] = [event.id for event in await marker.marked()]
-        if not numbers:
+        marked_numbers = [event.id for event in await marker.marked()]
+        if not marked_numbers:
             raise UsageError("the marked events have been removed from the recording")
-        return ShownEvents(Selection(numbers=numbers), numbers, many(len(numbers), "marked event"))
+        numbers: Sequence[int] = view.with_operations(marked_numbers)
+        rows = {view.number_of(number) for number in marked_numbers}
+        words = many(len(rows), f"marked {view.noun}")
+        return ShownEvents(Selection(numbers=numbers), numbers, words)
     if not view.complete:
         raise UsageError("the filter is still running", "wait until it has finished")
     if not view.events:
@@ -139,7 +146,7 @@ class Saver:
         self.jobs.begin(partial(self._save_text, selected))
 
     async def _save_text(self, selected: Sequence[int] | None) -> None:
-        numbers = await chosen_numbers(self.marker, selected)
+        numbers = await chosen_numbers(self.marker, selected, self.views.events.view)
 
         def work(recording: Recording, progress: Progress) -> Path:
             def yaml_texts() -> Iterator[str]:

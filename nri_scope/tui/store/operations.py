@@ -88,12 +88,17 @@ class Operations:
         self.newest = found.newest
         return bool(found.rest) or found.is_restart
 
-    def trim(self, oldest: int) -> None:
-        """Drop numbers below ``oldest``; call it after they were removed from all numbers."""
+    def trim(self, oldest: int) -> tuple[int, int] | None:
+        """Drop numbers below ``oldest``; call it after they were removed from all numbers.
+
+        Returns the former and the new first event of an operation that was removed in part.
+        """
+        renamed: tuple[int, int] | None = None
         gone = bisect_left(self._rest, oldest)
         if gone < len(self._rest) and self._firsts[gone] < oldest:
             # The first event of its operation was removed: this is the first one now.
             first, old = self._rest[gone], self._firsts[gone]
+            renamed = old, first
             gone += 1
             at = gone
             while at < len(self._rest) and self._firsts[at] == old:
@@ -101,6 +106,7 @@ class Operations:
                 at += 1
         del self._rest[:gone], self._firsts[:gone], self._places[:gone]
         self._dropped += gone
+        return renamed
 
     def take_touched(self) -> set[int]:
         """Return the operations to which events were added since the last call."""

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakKeyDictionary
@@ -59,6 +60,8 @@ Progress = Callable[[View, float], None]
 1)."""
 _AT_ONCE = 50_000
 """Maximum number of events to examine before the recording is shown; more are examined later."""
+_GROUPING_STEPS = 20
+"""Maximum steps of grouping per refresh."""
 _GROUPED_AT_ONCE_S = 0.1
 """Maximum seconds to group events into operations before the recording is shown."""
 _MIN_EVENT_BYTES = 16
@@ -112,6 +115,7 @@ class Store:
         self.grouping_failure = ""
         """Why not all events could be grouped into operations; "" if they could."""
         self._grouping: asyncio.Task[None] | None = None
+        self._all_grouped = asyncio.Event()
         self._grouper: Grouper | None = None
         """Used by the thread of ``pages`` only; None until all events have been read."""
         self.facts: Facts
@@ -195,10 +199,12 @@ class Store:
         """
         if where is None and about is None:
             return self.operations if grouped else self.all
-        while grouped and self._grouping is not None and not self._grouping.done():
-            await asyncio.wait([self._grouping])
+        if grouped:
+            await self._all_grouped.wait()
         ids = NumberList()
         until = self._newest
+        if grouped and not self.grouping_failure:
+            until = min(until, self._operations.newest)
         first = max(0, self._look.oldest - 1)
         groups = self._operations if grouped else None
         view = View(ids, where=where, about=about, looked_at=first, groups=groups)
@@ -319,7 +325,12 @@ class Store:
         news, grouped = await self._pages.soon(lambda recording: self._news(recording, questions))
         moved, self._walk_found_events = self._walk_found_events, False
         if news is None:
-            return Growth(moved=moved)
+            if grouped:
+                self._add_groups(grouped)
+                self._settle_all(regrouped=True)
+            return Growth(
+                moved=moved or bool(grouped), regrouped=any(each.is_restart for each in grouped)
+            )
         removed, revision, between = self._trim(news), self.all.revision, self._between
         before = len(self._runs)
         self._look, self._between = news.look, news.between
@@ -327,9 +338,7 @@ class Store:
         moved_assumed = self._extend(news.runs)
         if news.damage is not None:
             self._stop(news.damage)
-        moved_groups = False
-        for each in grouped:
-            moved_groups |= self._operations.add(each)
+        moved_groups = self._add_groups(grouped)
         for view, found in zip(views, news.matches, strict=True):
             self._add(view, self._views[view], found)
         self._settle_all(moved=removed or moved_assumed, regrouped=moved_groups)
@@ -346,13 +355,28 @@ class Store:
     ) -> tuple[RecordingNews | None, list[Grouped]]:
         news = self._discovery.news(recording, questions)
         is_first_over = self._grouping is not None and self._grouping.done()
-        if news is None or self._grouper is None or not is_first_over or self.grouping_failure:
+        grouper, last = self._grouper, self._discovery.last
+        if grouper is None or not is_first_over or self.grouping_failure or grouper.newest >= last:
             return news, []
         try:
-            return news, list(self._grouper.steps(recording, self._discovery.last))
+            # If all events must be grouped anew, this goes on in the next refresh.
+            return news, list(islice(grouper.steps(recording, last), _GROUPING_STEPS))
         except RecordingError as error:
             self.grouping_failure = error.problem
             return news, []
+
+    def _add_groups(self, grouped: Sequence[Grouped]) -> bool:
+        """Add the operations of new events; return whether existing rows have moved."""
+        moved = False
+        for each in grouped:
+            moved |= self._operations.add(each)
+        is_over = self._operations.newest >= self._runs.last or bool(self.grouping_failure)
+        self.operations.complete = is_over
+        if is_over:
+            self._all_grouped.set()
+        else:
+            self._all_grouped.clear()
+        return moved
 
     # -- results of the thread -----------------------------------------------------------
 
@@ -388,11 +412,15 @@ class Store:
 
         self._grouper = grouper = Grouper()
         try:
-            until = self._runs.last
-            await self._pages.steps(lambda one: grouper.steps(one, until), self._group_on)
+            while (until := self._runs.last) > grouper.newest:
+                before = grouper.newest
+                await self._pages.steps(partial(grouper.steps, until=until), self._group_on)
+                if grouper.newest == before:
+                    break
         except RecordingError as error:
             self.grouping_failure = error.problem
         self.operations.complete = True
+        self._all_grouped.set()
         self._walk_found_events = True
 
     def _group_on(self, found: Grouped) -> None:
@@ -412,9 +440,13 @@ class Store:
         if oldest <= self._look.oldest:
             return False
         removed = self._runs.trim(oldest)
-        self._operations.trim(oldest)
+        first = self._operations.trim(oldest)
         for view, ids in self._views.items():
+            # The rest of an operation has another first event now.
+            had_first = view.groups is not None and first is not None and ids.has(first[0])
             if ids.trim(oldest):
+                if had_first and first is not None:
+                    ids.add(first[1])
                 view.settle(self._between, moved=True)
         return removed
 

@@ -50,10 +50,15 @@ class NumberList:
         del self.array[:gone]
         return gone > 0
 
+    def has(self, number: int) -> bool:
+        """Return whether the number is there."""
+        at = self.rank(number)
+        return at < len(self.array) and self.array[at] == number
+
     def add(self, number: int) -> bool:
         """Add a number, unless it is there; return whether others have moved."""
         at = self.rank(number)
-        if self.array[at : at + 1] == array("q", (number,)):
+        if self.has(number):
             return False
         self.array.insert(at, number)
         return at + 1 < len(self.array)
@@ -315,6 +320,11 @@ class View:
     def events_of(self, number: int) -> Sequence[int]:
         """Return the events that a row shows: one, or those of an operation."""
         return (number,) if self.groups is None else self.groups.events_of(number)
+
+    def with_operations(self, numbers: Iterable[int]) -> Sequence[int]:
+        """Return these events, with all others of their operations, ascending."""
+        rows = {self.number_of(number) for number in numbers}
+        return sorted({event for row in rows for event in self.events_of(row)})
 
     def is_open(self, number: int) -> bool:
         """Return whether the events of an operation have rows of their own."""
