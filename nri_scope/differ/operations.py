@@ -23,7 +23,7 @@ from nri_scope.recording.records import event_record
 from nri_scope.recording.timeline import sessions_overlap
 
 from .attribution.attributed_changes import Span
-from .attribution.rounds import CREATE, VALIDATE, ConnectionPart, Round, Rounds
+from .attribution.rounds import ASIDE, CREATE, VALIDATE, ConnectionPart, Round, Rounds
 from .attribution.spans import spans
 from .latency import chain_without_names
 
@@ -122,7 +122,7 @@ class Grouper:
         rest, firsts = array("q"), array("q")
         newest = self.newest
         if self._grouping is None:
-            newest, pairs = validations(recording, newest, until, _LONG_STEP)
+            newest, pairs = validations(recording, newest, until, _LONG_STEP, sorted(ASIDE))
             for number, first in pairs:
                 rest.append(number)
                 firsts.append(first)

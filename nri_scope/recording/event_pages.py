@@ -25,15 +25,6 @@ _AMONG = 500
 """Maximum number of events listed individually in one query."""
 _STEP_SECONDS = 0.012
 """Target duration of a filter's step, which delays the reading of pages."""
-OUTSIDE_CHAIN = (
-    "RegisterPlugin",
-    "Configure",
-    "Synchronize",
-    "UpdateContainers",
-    "ContainerStatus",
-    "Shutdown",
-)
-"""Methods of exchanges between the runtime and one connection, outside any chain."""
 _LEAST, _MOST = 500, 100_000
 """Minimum and maximum number of events in one step of a filter."""
 
@@ -252,21 +243,21 @@ def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, i
 
 
 def validations(
-    recording: Recording, after: int, until: int, most: int
+    recording: Recording, after: int, until: int, most: int, aside: Sequence[str]
 ) -> tuple[int, list[tuple[int, ...]]]:
     """Look at up to ``most`` events after ``after`` for validations of the creation just before.
 
-    Events after ``until`` are not looked at.
+    Events after ``until`` are not looked at. ``aside``: methods outside the chain.
 
     Returns the id of the last event looked at, and pairs of ids: the validation, and the creation
     of the same container, which is the event before it in the chain.
     """
     some = f"SELECT id FROM event WHERE id > {after} AND id <= {until} ORDER BY id LIMIT {most}"
     ((newest,),) = query_numbers(recording, f"SELECT coalesce(max(id), {after}) FROM ({some})")
-    aside = ", ".join(f"'{name}'" for name in OUTSIDE_CHAIN)
+    methods = ", ".join("?" * len(aside))
     before = (
         "SELECT b.id FROM event AS b WHERE b.id < v.id "
-        f"AND b.method NOT IN (SELECT id FROM name WHERE text IN ({aside})) ORDER BY b.id DESC"
+        f"AND b.method NOT IN (SELECT id FROM name WHERE text IN ({methods})) ORDER BY b.id DESC"
     )
     return newest, query_numbers(
         recording,
@@ -274,6 +265,7 @@ def validations(
         f"WHERE v.id > {after} AND v.id <= {newest} AND c.container = v.container "
         "AND v.event = (SELECT id FROM name WHERE text = 'ValidateContainerAdjustment') "
         "AND c.event = (SELECT id FROM name WHERE text = 'CreateContainer') ORDER BY v.id",
+        *aside,
     )
 
 

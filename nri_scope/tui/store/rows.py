@@ -27,8 +27,6 @@ from .markers import (
 
 if TYPE_CHECKING:
     from nri_scope.differ.operations import Operation
-
-if TYPE_CHECKING:
     from nri_scope.recording.reader import Recording
     from nri_scope.text.styled_text import StyledLine
 
@@ -117,8 +115,6 @@ class Row:
     """All events of an operation of several events; ``event`` is a summary of them."""
     slowest: str = ""
     """Time and name of the slowest plugin of that operation; "" if no time was observed."""
-    below: bool = False
-    """Whether the row is below that of its operation."""
     summary: Callable[[Recording, int], Iterable[StyledLine]] | None = None
     """Reads the lines of the Summary tab, laid out for a width; only for `RowKind.PLUGIN`."""
 
@@ -189,7 +185,7 @@ def connection_row(event: Event, first_ns: int) -> Row:
     if event.event == "ValidateContainerAdjustment":
         names["event"] += " validates"
     key = Key.of_connection(event.id)
-    return replace(row, key=key, cells=_with(row, names), below=True)
+    return replace(row, key=key, cells=_with(row, names))
 
 
 def _with(row: Row, cells: Mapping[str, str]) -> tuple[str, ...]:
