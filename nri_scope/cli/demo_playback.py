@@ -40,7 +40,7 @@ class Playback:
         self.sessions = recording.sessions()
         taps = Taps(recording)
         self._calls = [
-            (event.session, _call(event, request, reply, taps.of(event.id)))
+            (event.session, captured_call(event, request, reply, taps.of(event.id)))
             for event, request, reply in islice(recording.exchanges(), EVENTS_MAX)
         ]
         self._pauses = demo_pauses([call.wall_ns for _, call in self._calls], speed)
@@ -78,7 +78,7 @@ class Playback:
                 await asyncio.sleep(pause)
                 self._end_sessions(recorder, call.wall_ns, wall_ns)
                 if session not in self._numbers:
-                    start = _start(sessions[session], wall_ns)
+                    start = session_start(sessions[session], wall_ns)
                     self._numbers[session] = recorder.begin_session(start)
                 at_ns = call.wall_ns + wall_ns
                 shifted = call._replace(wall_ns=at_ns, mono_ns=call.mono_ns + mono_ns)
@@ -113,7 +113,10 @@ def demo_pauses(times_ns: Sequence[int], speed: float) -> list[float]:
     return [pause / factor for pause in pauses]
 
 
-def _call(event: Event, request: bytes, reply: bytes, tapped: Tapped | None) -> CapturedCall:
+def captured_call(
+    event: Event, request: bytes, reply: bytes, tapped: Tapped | None = None
+) -> CapturedCall:
+    """Return a recorded event as it was captured."""
     return CapturedCall(
         wall_ns=event.at_ns,
         mono_ns=event.mono_ns,
@@ -129,7 +132,8 @@ def _call(event: Event, request: bytes, reply: bytes, tapped: Tapped | None) -> 
     )
 
 
-def _start(session: Session, shift_ns: int) -> SessionStart:
+def session_start(session: Session, shift_ns: int = 0) -> SessionStart:
+    """Return the start of a recorded session, ``shift_ns`` later."""
     return SessionStart(
         role=Role(session.role),
         plugin_name=session.plugin_name,

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
+from nri_scope.cli.demo_playback import captured_call, session_start
 from nri_scope.differ import excerpt, recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live.channel import ReadPosition
 from nri_scope.differ.live.growing_recording import Follower, Seen
-from nri_scope.events import CapturedCall, Event, Role, Session, SessionStart
+from nri_scope.events import Event
 from nri_scope.recorder.inbox import Begin, End, Entry
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
@@ -101,7 +102,7 @@ def entries_of(recording: Recording) -> tuple[list[Timed], int]:
     timed: list[Timed] = []
     offset = 0
     for session in recording.sessions():
-        timed.append((session.started_ns, Begin(session.id, _start(session))))
+        timed.append((session.started_ns, Begin(session.id, session_start(session))))
         if session.ended_ns is not None:
             timed.append((session.ended_ns, End(session.id, session.end_reason, session.ended_ns)))
     for event, request, reply in recording.exchanges():
@@ -110,31 +111,5 @@ def entries_of(recording: Recording) -> tuple[list[Timed], int]:
     return sorted(timed, key=lambda one: one[0]), offset
 
 
-def _start(session: Session) -> SessionStart:
-    return SessionStart(
-        role=Role(session.role),
-        plugin_name=session.plugin_name,
-        plugin_index=session.plugin_index,
-        runtime_name=session.runtime_name,
-        runtime_version=session.runtime_version,
-        nri_version=session.nri_version,
-        nri_version_inferred=session.nri_version_inferred,
-        mask=session.mask,
-        registration_timeout_ms=session.registration_timeout_ms,
-        request_timeout_ms=session.request_timeout_ms,
-        started_ns=session.started_ns,
-    )
-
-
 def _captured(event: Event, request: bytes, reply: bytes) -> Entry:
-    return event.session, CapturedCall(
-        wall_ns=event.at_ns,
-        mono_ns=event.mono_ns,
-        method=event.method,
-        request=request,
-        reply=reply,
-        status_code=event.status_code,
-        status_message=event.status_message,
-        took_ns=event.took_ns,
-        timeout_ns=event.timeout_ns,
-    )
+    return event.session, captured_call(event, request, reply)
