@@ -438,6 +438,19 @@ def _table(thing: Pod | Container) -> str:
     return "pod" if isinstance(thing, Pod) else "container"
 
 
+def containers_with(recording: Recording, event: str, at_most: int) -> frozenset[str] | None:
+    """Return the ids of the containers with an event of this name; None for more than ``at_most``.
+
+    Raises RecordingError.
+    """
+    query = (
+        "SELECT DISTINCT c.id FROM event AS e JOIN container AS c ON c.key = e.container "
+        "WHERE e.event = (SELECT id FROM name WHERE text = ?) LIMIT ?"
+    )
+    found = frozenset(str(one) for (one,) in query_rows(recording, query, event, at_most + 1))
+    return found if len(found) <= at_most else None
+
+
 def containers_at_start(recording: Recording, session: int) -> frozenset[str]:
     """Return the ids of the containers listed by Synchronize when ``session`` began.
 

@@ -254,12 +254,14 @@ class Recording:
         among: Sequence[int] | None = None,
         allowance: Allowance | None = None,
         together: int = _TOGETHER,
+        needed: Callable[[Event], bool] = lambda _: True,
     ) -> Iterator[tuple[Event, bytes, bytes]]:
         """Yield events, as `events` does, each with its `request` and `reply`.
 
-        Messages are read in batches of ``together`` bytes, in half the time of single reads. If
-        they exceed ``allowance``, by default that of one command, the iteration ends with a
-        warning; for a copy (`Allowance.is_copy`) it raises RecordingError.
+        Both are b"" if an event's messages are not ``needed``. Messages are read in batches of
+        ``together`` bytes, in half the time of single reads. If they exceed ``allowance``, by
+        default that of one command, the iteration ends with a warning; for a copy
+        (`Allowance.is_copy`) it raises RecordingError.
         """
         allowance = allowance or self.allowance()
         pages = (
@@ -268,13 +270,15 @@ class Recording:
             for page in self._pages(where, after_id=after_id, among=chunk)
         )
         for page in pages:
-            parts = self._parts_of(page)
-            there = [event for event in page if event.id in parts]
+            wanted = [event for event in page if needed(event)]
+            parts = self._parts_of(wanted)
+            removed = {event.id for event in wanted} - parts.keys()
+            there = [event for event in page if event.id not in removed]
             while there:
                 some, error = self._messages_of(there, parts, together)
                 for one in some:
                     if allowance.is_limited:
-                        self._charge(allowance, one, parts[one[0].id])
+                        self._charge(allowance, one, parts.get(one[0].id, ()))
                     if allowance.is_over:
                         use = "copying" if allowance.is_copy else "decoding"
                         problem = (
@@ -304,6 +308,9 @@ class Recording:
             found.clear()
             size = 0
             for event in events:
+                if event.id not in parts:
+                    found.append((event, b"", b""))
+                    continue
                 pod, container, rest, reply = parts[event.id]
                 request = self._assembled(event, (pod, container, rest))
                 found.append((event, request, self._reply(event, reply)))
@@ -329,7 +336,9 @@ class Recording:
         """Return the budget of one command for decoding messages, by the size of the file."""
         return Allowance(self.file_size(), times, is_copy=is_copy)
 
-    def _charge(self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts) -> None:
+    def _charge(
+        self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts | tuple[()]
+    ) -> None:
         event, request, _ = one
         allowance.spend_event(event.method)
         if event.method == _SYNCHRONIZE:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 
 from nri_scope import __version__
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.round_selection import Choice
+from nri_scope.differ.attribution.rounds import CREATE, SYNCHRONIZE, UPDATE, VALIDATE
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
@@ -20,6 +22,7 @@ from nri_scope.recording.display import SHORT_ID, many, runtime
 from nri_scope.recording.plugin_calls import by_plugin, measured_times
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.summary import time_range
+from nri_scope.recording.timeline import sessions_overlap
 
 from .chain import Links
 from .changed_containers import Changes
@@ -68,9 +71,42 @@ def diagnose(
 
     ``on_round`` is called for each round; see `collect` for the others. Raises RecordingError.
     """
+    if on_round is None and (needed := _needed_without_changes(recording)) is not None:
+        finder = _Finder(recording, thing, needed=needed)
+        with suppress(_ChangesNeeded):
+            finder.read(on_progress)
+            return finder.diagnosed()
     finder = _Finder(recording, thing, on_round)
     finder.read(on_progress)
     return finder.diagnosed()
+
+
+class _ChangesNeeded(Exception):
+    """A finding names changes that only messages which were not read show."""
+
+
+def _needed_without_changes(recording: Recording) -> Callable[[Event], bool] | None:
+    """Return the test for events whose messages are needed; None if those of all are needed.
+
+    Passive connections make no requests. So changes matter only as reasons of a failed creation, if
+    two connections observed it, and for updated containers, as plugins may have requested a part of
+    an update. The test raises _ChangesNeeded for an event that shows that all messages are needed.
+    """
+    sessions = recording.sessions()
+    if not all(one.role in (Role.LOGGER, Role.PROBE) for one in sessions):
+        return None
+    updated = lookup.containers_with(recording, UPDATE, TRACKED_MAX)
+    if updated is None:
+        return None
+    names = {SYNCHRONIZE, CREATE} if sessions_overlap(sessions) else {SYNCHRONIZE}
+
+    def needed(event: Event) -> bool:
+        if event.event == VALIDATE or (event.event == UPDATE and event.container_id not in updated):
+            # It contains the plugins' requests; or the recording has grown.
+            raise _ChangesNeeded
+        return event.event in names or event.container_id in updated
+
+    return needed
 
 
 class _Names(Latest[str, str]):
@@ -98,8 +134,11 @@ class _Finder:
         recording: Recording,
         thing: lookup.Found | None,
         on_round: Callable[[RoundDiff], None] | None = None,
+        *,
+        needed: Callable[[Event], bool] | None = None,
     ) -> None:
         self._on_round = on_round
+        self._needed = needed
         self._recording = recording
         self._thing = thing
         self._choice = None if thing is None else Choice(recording, thing)
@@ -131,10 +170,11 @@ class _Finder:
         return self._on_round is None
 
     def read(self, on_progress: Callable[[float], None] | None) -> None:
-        """Process all events."""
+        """Process all events. Raises _ChangesNeeded."""
         first, last = lookup.event_range(self._recording)
         allowance = self._recording.allowance()
-        for event, request, reply in self._recording.exchanges(allowance=allowance):
+        needed = self._needed or (lambda _: True)
+        for event, request, reply in self._recording.exchanges(allowance=allowance, needed=needed):
             self._names.learn(event)
             # The completed rounds precede this event.
             for diff in self._differ.feed(event, request, reply):
@@ -172,6 +212,8 @@ class _Finder:
         self._last_ns = event.at_ns
 
     def _round(self, diff: RoundDiff) -> None:
+        if self._needed is not None and (diff.failure or diff.doubt) and diff.name != CREATE:
+            raise _ChangesNeeded
         if self._on_round is not None:
             self._on_round(diff)
         part = diff if self._choice is None else self._choice.part_of(diff)

@@ -106,6 +106,18 @@ class TestEvents:
                 number for number in everything if number in numbers
             ]
 
+    def test_without_the_messages_that_are_not_needed(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE event SET container_object = 999999 WHERE id = 700")
+            connection.commit()
+        with Recording.open(path) as recording:
+            assert list(recording.exchanges(needed=lambda event: event.id % 7 == 1)) == [
+                (event, recording.request(event.id), recording.reply(event.id))
+                if event.id % 7 == 1
+                else (event, b"", b"")
+                for event in recording.events()
+            ]
+
     def test_with_their_messages_up_to_a_damaged_one(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("UPDATE event SET container_object = 999999 WHERE id = 700")

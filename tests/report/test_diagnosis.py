@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from nri_scope.differ.recording_differ import rounds
+from nri_scope.events import Role
+from nri_scope.filter import parse
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect, diagnose
@@ -18,6 +21,8 @@ from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
 from nri_scope.report.report_data import Diagnosed
 from nri_scope.share.extract import Selection, extract
+from tests.amount import amount
+from tests.differ.node import Node
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
 
 from . import problem_recordings
@@ -390,3 +395,35 @@ def test_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
     findings = found(problem_recordings.many_errors(tmp_path))
     assert len(findings) == FINDINGS_OF_KIND_MAX + 1
     assert findings[-1].title == "20 more findings of the kind failed"
+
+
+def test_findings_of_passive_connections_are_those_of_all_messages(tmp_path: Path) -> None:
+    compared = 0
+    for seed in range(amount(30, 8)):
+        node = Node(seed, tmp_path / f"{seed}.nriscope.db")
+        node.play()
+        with Recording.open(node.path) as recording:
+            roles = {one.id: one.role for one in recording.sessions()}
+            passive = [one for one in roles if roles[one] in (Role.LOGGER, Role.PROBE)]
+            for some in {tuple(passive), tuple(passive[1:]), tuple(passive[:1])} - {()}:
+                part = tmp_path / f"{seed}-{len(some)}-{some[0]}.nriscope.db"
+                where = parse(" OR ".join(f"session:{one}" for one in some))
+                extract(recording, part, Selection(where=where))
+                _forget_validation(part)
+                with Recording.open(part) as read:
+                    # A caller that wants the changes makes it read all messages.
+                    assert diagnose(read) == diagnose(read, on_round=lambda _: None), part
+                compared += 1
+    assert compared > 5
+
+
+def _forget_validation(path: Path) -> None:
+    """Remove the requests to validators, as if the connections had not subscribed to them."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        name = "SELECT id FROM name WHERE text = 'ValidateContainerAdjustment'"
+        connection.execute(f"DELETE FROM event WHERE event IN ({name})")
+        before = (
+            "SELECT count(*) FROM event AS e WHERE e.session = event.session AND e.id <= event.id"
+        )
+        connection.execute(f"UPDATE event SET seq = ({before})")
+        connection.execute("DELETE FROM gap")

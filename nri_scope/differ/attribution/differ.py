@@ -240,11 +240,8 @@ class Differ:
         stations = one.stations if one else ()
         is_chosen = self._only is None or whole.first.container_id in self._only
         made = creation.creation(stations, owned, for_others=not is_chosen)
-        if made is None:
-            unread = Findings()
-            unread.note("the request cannot be decoded, so its changes are unknown")
-            return [self._plain(whole, unread)]
-        found = made.found
+        found = Findings() if made is None else made.found
+        chain = Chain.of(whole.stations) if made is None else made.chain
         if validation is not None:
             found.fail(other_evidence.rejection(validation))
         outcome = self._outcome_of(whole)
@@ -256,7 +253,7 @@ class Differ:
         sure = outcome.fate is CreationFate.CREATED or self._outcome is None
         wanted = [*found.updates]
         if owned is not None and not found.failure:
-            wanted += other_evidence.updates_of_validation(owned, made.chain)
+            wanted += other_evidence.updates_of_validation(owned, chain)
         doubt = ""
         if outcome.fate is CreationFate.FAILED:
             doubt = "" if found.failure else UPDATES_OF_FAILED
@@ -267,12 +264,16 @@ class Differ:
             found.doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
         elif one is not None and not found.failure and validation is None:
             self._note_left_open(one, found)
+        if made is None:
+            found.note("the request cannot be decoded, so its changes are unknown")
+            self._decide_later(whole, outcome)
+            return [self._diff(whole, found, chain, extra=validation if one else None)]
         if self._only is not None and not is_chosen:
             # Only its effects on other containers matter.
             found.steps = []
             found.asked = [each for each in found.asked if each.container in self._only]
             self._beside(wanted, found, whole.stations[0], doubt=doubt)
-            return [self._diff(whole, found, made.chain, extra=validation if one else None)]
+            return [self._diff(whole, found, chain, extra=validation if one else None)]
         found.created = sure and not found.failure and not found.doubt
         history = History(
             made.container.id,
@@ -294,7 +295,7 @@ class Differ:
         self._decide_later(whole, outcome)
         if one is None:
             found.note("the chain was not observed")
-        return [self._diff(whole, found, made.chain, extra=validation if one else None)]
+        return [self._diff(whole, found, chain, extra=validation if one else None)]
 
     def _note_left_open(self, one: Round, found: Findings) -> None:
         words = self._rounds.left_open(one)

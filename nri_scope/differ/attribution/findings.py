@@ -21,7 +21,7 @@ from nri_scope.wire.status import Code
 
 from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
 from .owner import Owner, one_of
-from .rounds import GONE, VALIDATE, ConnectionPart
+from .rounds import CREATE, GONE, VALIDATE, ConnectionPart
 from .validator_owners import Owned
 
 
@@ -119,9 +119,14 @@ CACHED_LENGTH = 8 << 10
 
 
 def request_of(station: ConnectionPart) -> Message | None:
-    """Return the decoded request, which must not be modified; None if it is malformed."""
+    """Return the decoded request, which must not be modified.
+
+    None if it is malformed, or a creation's request that was not read.
+    """
     known = METHODS.get(station.event.method)
     if known is None or station.event.mark:
+        return None
+    if not station.request and station.event.event == CREATE:
         return None
     request = _decode(known.request, station.request)
     if isinstance(request, api.CreateContainerRequest) and not request.container.id:
