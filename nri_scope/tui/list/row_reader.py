@@ -30,13 +30,20 @@ class RowCache:
     def __init__(self) -> None:
         self._rows: OrderedDict[Key, Row] = OrderedDict()
         self._stale: set[Key] = set()
+        self.generation = 0
+        """Number of times that rows were outdated."""
 
-    def add(self, rows: Iterable[Row]) -> None:
-        """Add or replace rows."""
+    def add(self, rows: Iterable[Row], generation: int) -> None:
+        """Add or replace rows; ``generation`` is that of when their reading began.
+
+        Rows that may have been outdated since then are to be read again.
+        """
         for row in rows:
             self._rows[row.key] = row
             self._rows.move_to_end(row.key)
             self._stale.discard(row.key)
+            if generation != self.generation:
+                self._stale.add(row.key)
         while len(self._rows) > KEPT:
             key, _ = self._rows.popitem(last=False)
             self._stale.discard(key)
@@ -52,16 +59,19 @@ class RowCache:
 
     def outdate(self, *, events: bool = False) -> None:
         """Mark rows of gaps and sessions, or all rows, to be read again when needed."""
+        self.generation += 1
         self._stale.update(key for key in self._rows if events or not key.is_event)
 
     def outdate_event(self, number: int) -> None:
         """Mark the row of an event or operation to be read again when needed."""
+        self.generation += 1
         key = Key.of_event(number)
         if key in self._rows:
             self._stale.add(key)
 
     def clear(self) -> None:
         """Drop all rows."""
+        self.generation += 1
         self._rows.clear()
         self._stale.clear()
 
@@ -101,7 +111,8 @@ class RowReader:
         self._store = store
         self._is_marked = is_marked
         self._on_read = on_read
-        self._reading: set[tuple[int, int]] = set()
+        self._reading: set[tuple[int, int, int]] = set()
+        """Start, length and generation of each read."""
 
     def read_missing(self, view: View, top: int, height: int) -> None:
         """Start reading the next missing rows of the screen at ``top``, or around it."""
@@ -114,37 +125,39 @@ class RowReader:
             if missing is None:
                 continue
             on_screen = (first, last) == (top, top + height)
+            read = (*missing, self.rows.generation)
             # Reading ahead waits for other reads: the newest request would be served first.
-            if not self._reading or (on_screen and missing not in self._reading):
-                self._reading.add(missing)
-                work = partial(self._read, view, *missing)
+            if not self._reading or (on_screen and read not in self._reading):
+                self._reading.add(read)
+                work = partial(self._read, view, *read)
                 begin(self._widget, work, "rows", exit_on_error=False)
             return
 
     async def read(self, view: View, first: int, height: int) -> Sequence[Row]:
         """Read and return the first missing rows of a screen. Raises NriScopeError."""
         missing = self.rows.missing(view, first, first + height)
+        generation = self.rows.generation
         rows = await self._store.rows(view, *missing) if missing is not None else ()
-        self._cache(rows)
+        self._cache(rows, generation)
         return rows
 
     def refresh_marks(self) -> None:
         """Update the marks of the cached rows."""
         self.rows.change(self._marked)
 
-    async def _read(self, view: View, start: int, count: int) -> None:
+    async def _read(self, view: View, start: int, count: int, generation: int) -> None:
         try:
             rows = await self._store.rows(view, start, count)
         except NriScopeError as error:
             self._widget.post_message(Failed(error))
             return
         finally:
-            self._reading.discard((start, count))
-        self._cache(rows)
+            self._reading.discard((start, count, generation))
+        self._cache(rows, generation)
         self._on_read(view, rows)
 
-    def _cache(self, rows: Sequence[Row]) -> None:
-        self.rows.add(self._marked(row) for row in rows)
+    def _cache(self, rows: Sequence[Row], generation: int) -> None:
+        self.rows.add(map(self._marked, rows), generation)
 
     def _marked(self, row: Row) -> Row:
         return row.mark(self._is_marked(row))

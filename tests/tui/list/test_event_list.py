@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 from textual import events
 from textual.scrollbar import ScrollTo
 from textual.strip import Strip
 
 from nri_scope.tui.list.event_list import EventList
-from tests.tui.screen import Shown, showing
+from nri_scope.tui.store.rows import Row
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.store.view import View
+from tests.tui.screen import RECORDINGS, Shown, showing
 from tests.tui.snapshot import wait_until_still
 from tests.tui.widgets.drawn import strips_of
 
@@ -54,6 +60,30 @@ async def test_scrolling_redraws_all_rows(drawn: list[int]) -> None:
         await screen.press("down")
         await screen.shows(f"{height + 1} of 34", f">  {height} ")
         assert len(set(drawn)) == height
+
+
+async def test_an_operation_expanded_while_its_row_is_read_is_drawn_expanded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held, release = asyncio.Event(), asyncio.Event()
+    rows = Store.rows
+
+    async def slowly(self: Store, view: View, start: int, count: int) -> Sequence[Row]:
+        found = await rows(self, view, start, count)
+        held.set()
+        await release.wait()
+        return found
+
+    conflict = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+    async with showing(conflict, size=(150, 40)) as screen:
+        await screen.go_to(13)
+        await screen.shows("▸ CreateContainer")
+        monkeypatch.setattr(Store, "rows", slowly)
+        screen.app.views.events.grow(events=True)
+        await screen.until(held.is_set)
+        await screen.press("enter")
+        release.set()
+        await screen.shows("▾ CreateContainer")
 
 
 async def test_keys_without_effect_on_a_session_show_the_reason() -> None:
