@@ -109,6 +109,7 @@ class NriReplay:
         profile: str = "",
         faults: Sequence[str] = (),
         effects: bool = True,
+        ideal: bool = False,
     ) -> Result:
         """Replay the recording to ``plugin``, and return the result.
 
@@ -121,7 +122,8 @@ class NriReplay:
         default from the file, or from the object's class: ``my-name`` for ``MyName``. ``config``:
         configuration to send in Configure, for all plugins or by index. ``profile``: overrides the
         marker's. ``faults``: in the syntax of ``nri-scope replay --fault``. Without ``effects``,
-        requests are sent as recorded, regardless of replies.
+        requests are sent as recorded, regardless of replies. With ``ideal``, commands get
+        Synchronize even from a runtime that sends launched plugins none.
 
         Can be called in a test that is a coroutine; it blocks the event loop.
         """
@@ -147,6 +149,7 @@ class NriReplay:
                 self._selection(),
                 PlaybackOptions(faults=parse_faults(faults), effects=effects),
                 profile or self._profile,
+                ideal=ideal,
             )
             replayed, errors = perform(job)
         except NriScopeError as error:

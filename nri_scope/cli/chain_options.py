@@ -26,6 +26,7 @@ class ChainOptions(TypedDict):
     variables: tuple[str, ...]
     session: int | None
     profile: str
+    ideal: bool
     no_effects: bool
     faults: tuple[str, ...]
 
@@ -78,6 +79,12 @@ _EMULATION = (
         metavar="NAME",
         help="Behave like this runtime, such as containerd-2.1 or cri-o; an unknown name lists the "
         "valid ones.",
+    ),
+    click.option(
+        "--ideal",
+        is_flag=True,
+        help="Send Synchronize to launched plugins even if this runtime does not, as containerd up "
+        "to 1.7.25 and iSulad.",
     ),
     click.option(
         "--no-effects",

@@ -67,6 +67,7 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
             faults=parse_faults(options["faults"]), effects=not options["no_effects"]
         ),
         profile=options["profile"],
+        ideal=options["ideal"],
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic_ns
 
@@ -12,6 +12,7 @@ from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import RECORDED, Profile, profile_named
 
+from .chain import Command
 from .player import PlaybackOptions
 from .plugins import PluginSet
 from .progress import ReplayListener
@@ -37,6 +38,8 @@ class Job:
     keep: bool = True
     """Whether the result contains all events and containers. Otherwise, to save memory, it omits
     events, and containers that were removed without changes by plugins."""
+    ideal: bool = False
+    """Whether launched plugins get Synchronize from any runtime; see `Profile`."""
 
 
 async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
@@ -49,6 +52,8 @@ async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
         recording = stack.enter_context(Recording.open(job.recording))
         script = Script(recording, job.selection)
         profile = profile_named(job.profile, script.profile)
+        if job.ideal:
+            profile = replace(profile, synchronizes_launched=True)
         _check(job, profile)
         recorder = None
         if job.output is not None:
@@ -81,6 +86,17 @@ def _check(job: Job, profile: Profile) -> None:
         raise UsageError(
             f"--fault split-sync is impossible: {profile.title} never splits Synchronize",
             "choose another --profile",
+        )
+    if (
+        job.playback.faults.huge_sync
+        and not profile.synchronizes_launched
+        and all(isinstance(one, Command) for one in job.plugin_set.plugins)
+        and job.plugin_set.listen is None
+    ):
+        raise UsageError(
+            f"--fault huge-sync is impossible: {profile.title} sends launched plugins no "
+            "Synchronize",
+            "add --ideal, which sends it",
         )
     ids = {one.id for one in job.plugin_set.plugins}
     if len(ids) < len(job.plugin_set.plugins):

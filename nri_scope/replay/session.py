@@ -132,6 +132,7 @@ class ReplayRun:
             self._script.containers,
             effects=playback.effects and self._rules.reports_adjustments,
             shows_rlimits=self._setup.profile.shows_rlimits,
+            is_partial=self._script.is_partial,
         )
         for step in self._script.before():
             if step.event is not None and step.message is not None:
@@ -192,7 +193,8 @@ class ReplayRun:
             policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
             self._progress.tell(PlayedEvent(0, "Configure", "", 0, dropped=[policy]))
         if plugin.process is not None and not self._setup.profile.synchronizes_launched:
-            why = f"{self._setup.profile.title} does not synchronize plugins that it launches"
+            runtime = self._setup.profile.title
+            why = f"{runtime} sends launched plugins no Synchronize; --ideal sends it"
             self._progress.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
 
     def _exchanged(self, plugin: Plugin, exchange: Exchange) -> None:

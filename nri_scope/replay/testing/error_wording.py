@@ -9,6 +9,7 @@ from nri_scope.text.escape import safe
 _ARGUMENTS = {
     "--update-golden": "--nri-golden=update",
     "--no-effects": "effects=False",
+    "--ideal": "ideal=True",
     "--profile ": "profile=",
     "--profile": "profile=…",
     "--session": "session=…",
