@@ -10,7 +10,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from .params import ANY_PATH, INDEX, PLUGIN_NAME, Duration, command_line_argument
+from .params import ANY_PATH, INDEX, PLUGIN_NAME, Duration, Grace, command_line_argument
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
@@ -37,6 +37,7 @@ class ChainOptions(TypedDict):
     name: str | None
     configs: tuple[str, ...]
     variables: tuple[str, ...]
+    grace: float
     session: int | None
     profile: str
     ideal: bool
@@ -76,6 +77,14 @@ _CHAIN = (
         metavar="NAME=VALUE",
         help="Set an additional environment variable for launched plugins. Like a runtime, replay "
         "otherwise sets only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
+    ),
+    click.option(
+        "--grace",
+        type=Grace(),
+        default="1s",
+        show_default=True,
+        help="Time for a plugin to end by itself after the replay, and again after SIGTERM, before "
+        "SIGKILL; 0 kills it at once, as runtimes do.",
     ),
 )
 _EMULATION = (

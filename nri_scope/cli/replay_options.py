@@ -194,6 +194,7 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
         environment=environment_of(options["variables"]),
         listen=listen,
         expect=expect or (1 if listen is not None else 0),
+        grace_s=options["grace"],
     )
 
 

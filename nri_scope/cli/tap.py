@@ -13,6 +13,7 @@ from .params import (
     PLUGIN_NAME,
     Duration,
     FilePath,
+    Grace,
     NewRecording,
     Size,
     command_line_argument,
@@ -62,6 +63,14 @@ _FAULTS = (
     metavar="NAME=VALUE",
     help="Set an additional environment variable for COMMAND. Like a runtime, tap otherwise sets "
     "only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
+)
+@click.option(
+    "--grace",
+    type=Grace(),
+    default="2s",
+    show_default=True,
+    help="Time for COMMAND to end by itself when its connection has ended, and again after SIGTERM, "
+    "before SIGKILL; also after ^C.",
 )
 @click.option(
     "--listen",
@@ -219,4 +228,5 @@ def _launch(options: Options) -> Launch:
     named = chain.command(options["command_line"], options["index"] or "", options["name"] or "")
     command = command_of(named.argv, named.index, named.name, environment_of(options["variables"]))
     check_unwrapped(command.path)
-    return Launch(command, Identity(index=named.index, name=named.name))
+    identity = Identity(index=named.index, name=named.name)
+    return Launch(command, identity, grace_s=options["grace"])

@@ -13,7 +13,7 @@ from pathlib import Path
 from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity, inherited, serve
-from nri_scope.runtime import Plugin, Rejection, Runtime, Stage, Stream
+from nri_scope.runtime import GRACE_S, Plugin, Rejection, Runtime, Stage, Stream
 
 from .chain import Command
 from .result import PluginResult, PrintedLine
@@ -52,6 +52,8 @@ class PluginSet:
     """A socket for external plugins."""
     expect: int = 0
     """Number of external plugins that must connect before the replay begins."""
+    grace_s: float = GRACE_S
+    """Seconds in which launched plugins may end by themselves after the replay; 0 to kill them."""
 
     def config(self, index: str) -> str:
         """Return the configuration of the plugin with this index."""
@@ -92,6 +94,7 @@ class ReplayPlugins:
                 result.left_behind += tuple(one.command for one in process.left_behind)
                 if process.exit_words and not process.ended_by_us:
                     result.exit = process.exit_words
+                result.ending = process.ending_words
         self._ended.clear()
 
     # -- notifications of the runtime ---------------------------------------------------------
@@ -159,12 +162,15 @@ class ReplayPlugins:
         registration_s = runtime.profile.registration_timeout_ms / 1e3
         await self._await_others(runtime, max(CONNECT_TIMEOUT_S, registration_s))
 
-    async def restart(self, runtime: Runtime) -> None:
-        """Stop and start the runtime; return once the plugins have reconnected."""
+    async def restart(self, runtime: Runtime, *, graceful: bool = False) -> None:
+        """Stop and start the runtime; return once the plugins have reconnected.
+
+        If ``graceful``, launched plugins may end by themselves.
+        """
         known = runtime.rejected
         self._is_disconnecting = True
         try:
-            await runtime.restart()
+            await runtime.restart(graceful=graceful)
         finally:
             self._is_disconnecting = False
         self._collect_exits()

@@ -86,6 +86,9 @@ class PluginResult:
     """Reason if it disconnected between requests, or did not reconnect; else ""."""
     exit: str = ""
     """Description of its process's early end; else ""."""
+    ending: str = ""
+    """Description of its process's end after the replay, or before its next repetition: whether it
+    ended by itself after its connection was closed, by a signal, or was killed. "" for none."""
     left_behind: tuple[str, ...] = ()
     """Command lines of processes that outlived it; they were killed."""
 

@@ -82,6 +82,7 @@ class ReplayRun:
             on_end=self._ended,
             on_update=self._unsolicited,
             sync_part_max=size_of(self._world) // _PARTS + 1 if split else None,
+            grace_s=plugin_set.grace_s,
         )
         audience.began(self._result)
 
@@ -150,7 +151,7 @@ class ReplayRun:
     async def _again(self, number: int) -> None:
         self._prepare()
         self._progress.note("restart-runtime", f"round {number} begins")
-        await self._plugins.restart(self._runtime)
+        await self._plugins.restart(self._runtime, graceful=True)
 
     def _compare_rounds(self, number: int) -> None:
         """Record a failure for each container that differs from the first round."""

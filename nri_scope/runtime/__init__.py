@@ -14,6 +14,8 @@ from .pace import Pace as Pace
 from .plugin import NO_DEADLINE_MS as NO_DEADLINE_MS
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
+from .plugin_process import BY_ITSELF as BY_ITSELF
+from .plugin_process import GRACE_S as GRACE_S
 from .plugin_process import exit_status_in as exit_status_in
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts

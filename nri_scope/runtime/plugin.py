@@ -153,6 +153,13 @@ class Plugin:
         self.refused = True
         self.end_reason = self.end_reason or reason
 
+    def close(self, reason: str) -> None:
+        """Close the connection, and let a launched plugin end by itself."""
+        if self.process is not None:
+            self.process.closing = True
+        self.end_reason = self.end_reason or reason
+        self.link.abort(reason)
+
     def drop(self, reason: str) -> None:
         """Kill a launched plugin, and close the connection, now or once it is established."""
         self.end_reason = self.end_reason or reason

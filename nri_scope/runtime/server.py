@@ -57,7 +57,7 @@ it is killed. (Real runtimes kill it at the next event.)"""
 
 
 class Runtime(Dispatcher):
-    """Emulated runtime, as an async context manager that ends every plugin on exit.
+    """Emulated runtime, as an async context manager that ends all plugins on exit.
 
     As in real runtimes, requests after Configure are serial, under one lock: events in the order of
     the calls, each to one plugin after the other in index order, with the Synchronize of new
@@ -76,6 +76,7 @@ class Runtime(Dispatcher):
         on_end: Callable[[Plugin], None] = lambda plugin: None,
         configure_first: bool = False,
         sync_part_max: int | None = None,
+        grace_s: float = 0.0,
     ) -> None:
         """Create a runtime with these hooks.
 
@@ -87,6 +88,10 @@ class Runtime(Dispatcher):
         With ``configure_first`` Configure is sent before the reply to RegisterPlugin, as real
         runtimes may do. Parts of Synchronize have at most ``sync_part_max`` bytes, unless a single
         object is larger; raises `UsageError` if the runtime does not split Synchronize.
+
+        At the end of the context, and before a graceful restart, launched plugins have ``grace_s``
+        to end after their connections were closed, see `Process.stop`. With 0, and at any other
+        time, they are killed before that, as real runtimes do.
         """
         self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
         super().__init__(self._setup.profile)
@@ -102,8 +107,10 @@ class Runtime(Dispatcher):
                 "use the profile of a runtime with NRI 0.7 or later",
             )
         self._sync_part_max = sync_part_max
+        self._grace_s = grace_s
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watches: set[asyncio.Task[None]] = set()
         self._servers: list[Server] = []
         self._registering = asyncio.Lock()
         self._connected: dict[Plugin, Process | None] = {}
@@ -128,7 +135,11 @@ class Runtime(Dispatcher):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._close()
+        try:
+            await self._close()
+        except asyncio.CancelledError as cancelled:
+            # Cancelling the tasks kills the plugins.
+            kind, error = asyncio.CancelledError, cancelled
         # Do not pass an exception of the body to the group, which would wrap it. Do pass a
         # cancellation: the group may have caused it after a background task failed.
         if kind is None or not issubclass(kind, asyncio.CancelledError):
@@ -228,8 +239,8 @@ class Runtime(Dispatcher):
             plugin.drop(self._down_reason)
             return plugin
         self._connected[plugin] = process
-        self._spawn(self._admit(plugin, config))
-        self._group.create_task(self._watch(plugin, process))
+        self._keep(self._tasks, self._admit(plugin, config))
+        self._keep(self._watches, self._watch(plugin, process))
         return plugin
 
     async def _admit(self, plugin: Plugin, config: str) -> None:
@@ -282,7 +293,9 @@ class Runtime(Dispatcher):
             # Remove it now, as requests would fail; the exit status may take a moment.
             self._chain.remove(plugin)
             if process is not None:
-                if not process.ending:
+                if process.closing:
+                    await process.stop(self._grace_s)
+                elif not process.ending:
                     await process.wait_exit(EXIT_GRACE_S)
                 process.end()
                 await process.wait_exit()
@@ -303,23 +316,23 @@ class Runtime(Dispatcher):
 
     # -- restarts of the runtime --------------------------------------------------------------
 
-    async def restart(self) -> None:
+    async def restart(self, *, graceful: bool = False) -> None:
         """Restart the runtime: `shut_down`, then `start_again`."""
-        await self.shut_down()
+        await self.shut_down(graceful=graceful)
         await self.start_again()
 
-    async def shut_down(self) -> None:
-        """Close the sockets and connections, and end launched plugins.
+    async def shut_down(self, *, graceful: bool = False) -> None:
+        """Close the sockets and connections, and kill launched plugins.
 
-        Events reach no plugin until `start_again`.
+        If ``graceful``, they first get the runtime's grace. Events reach no plugin until
+        `start_again`.
         """
         self._down_reason = RESTARTS
         self._paths += [server.path for server in self._servers]
         for server in self._servers:
             await server.close()
         self._servers.clear()
-        for plugin in self._connected:
-            plugin.drop(RESTARTS)
+        self._disconnect(RESTARTS, graceful=graceful)
         await self.wait_for(lambda: not self._connected)
 
     async def start_again(self) -> None:
@@ -373,7 +386,7 @@ class Runtime(Dispatcher):
     def _queue_update(
         self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
     ) -> None:
-        self._spawn(self._update(plugin, stream_id, request))
+        self._keep(self._tasks, self._update(plugin, stream_id, request))
 
     async def _update(
         self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
@@ -393,10 +406,10 @@ class Runtime(Dispatcher):
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _keep(self, tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
         task = self._group.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _close(self) -> None:
         self._down_reason = ENDED
@@ -404,5 +417,13 @@ class Runtime(Dispatcher):
             await server.close()
         for task in self._tasks:
             task.cancel()
+        self._disconnect(ENDED, graceful=True)
+        if self._watches:
+            await asyncio.wait(self._watches)
+
+    def _disconnect(self, reason: str, *, graceful: bool) -> None:
         for plugin in self._connected:
-            plugin.drop(ENDED)
+            if graceful and self._grace_s:
+                plugin.close(reason)
+            else:
+                plugin.drop(reason)

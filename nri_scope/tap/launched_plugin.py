@@ -26,13 +26,11 @@ from nri_scope.runtime.plugin_process import Process, launch
 from .connection import Connection, TapEnd
 from .run import Tap, connect
 
-STOP_GRACE_S = 2.0
-"""Maximum time in seconds for the plugin to exit after it was sent the tap's stop signal."""
-END_GRACE_S = 5.0
-"""Maximum time in seconds for the plugin to exit after its connection has ended; then it is killed,
-as by runtimes."""
+GRACE_S = 2.0
+"""Default of `Launch.grace_s`."""
 LAUNCHED_GRACE_S = 1.0
-"""The same for a plugin launched by a runtime, which may be about to launch it again."""
+"""Seconds for a plugin launched by a runtime to exit after its connection has ended; then it is
+killed, as the runtime may be about to launch it again."""
 REFUSED_GRACE_S = 0.5
 """The same for a plugin whose registration was not accepted."""
 
@@ -49,6 +47,9 @@ class Launch:
     """The index and name passed to the plugin in its environment."""
     named: bool = False
     """Whether the runtime launched the plugin, and so ignores the name that it registers."""
+    grace_s: float = GRACE_S
+    """Seconds for the plugin to exit after its connection has ended, and again after SIGTERM; also
+    after the tap's stop signal. Then it is killed."""
 
 
 def to_socket(
@@ -93,7 +94,7 @@ async def tap_launched(
             tap.writer.show_line(at_ns, name, stream.value, line)
 
     process, ours = await launch(plugin.command, printed, pass_output=True)
-    forwarding = asyncio.ensure_future(_forward_signal(process, connection, tap))
+    forwarding = asyncio.ensure_future(_forward_signal(process, connection, tap, plugin.grace_s))
     started = monotonic()
     try:
         end = await connection.relay(take(), ours)
@@ -102,9 +103,10 @@ async def tap_launched(
             # A plugin that keeps running does not use this connection.
             await process.wait_exit(REFUSED_GRACE_S)
             process.end()
-        # A runtime may soon launch the plugin again, when this instance must have ended.
-        await process.wait_exit(LAUNCHED_GRACE_S if plugin.named else END_GRACE_S)
-        was_killed = process.running
+        elif plugin.named:
+            await process.wait_exit(LAUNCHED_GRACE_S)
+        else:
+            await process.stop(plugin.grace_s)
     finally:
         forwarding.cancel()
         await process.kill()
@@ -119,22 +121,24 @@ async def tap_launched(
         tap.say(f"session ended: {reason}")
     if connection.faults_made:
         tap.say(connection.faults_made)
-    if was_killed:
-        tap.say("the plugin was killed: it did not exit after its connection had ended")
+    if process.ending_words and not tap.stop.reason:
+        tap.say(f"the plugin {process.ending_words}: it did not exit when its connection ended")
     _report_leftovers(process, tap)
     return exit_status(process, tap.stop.number)
 
 
-async def _forward_signal(process: Process, connection: Connection, tap: Tap) -> None:
+async def _forward_signal(
+    process: Process, connection: Connection, tap: Tap, grace_s: float
+) -> None:
     """Forward the tap's stop signal to the plugin, which has a session of its own."""
     await tap.stop.wait()
     if process.running:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, tap.stop.number)
-    await process.wait_exit(STOP_GRACE_S)
+    await process.wait_exit(grace_s)
     # The plugin's children may keep the connection open.
     process.end()
-    await process.wait_exit(STOP_GRACE_S)
+    await process.wait_exit(grace_s)
     connection.close(tap.stop.reason)
 
 

@@ -177,6 +177,27 @@ def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
     assert not replayed.ok
 
 
+@pytest.mark.parametrize(
+    ("ended", "grace_s", "ending"),
+    [
+        ("pass", 60, "ended by itself when its connection was closed, exit status 0"),
+        ("import time; time.sleep(1000)", 0.2, "ended by SIGTERM"),
+        ("pass", 0, "was killed"),
+    ],
+)
+def test_the_end_of_a_plugin_after_the_replay_is_no_failure(
+    one_life: Path, ended: str, grace_s: float, ending: str
+) -> None:
+    program = Command("10", "plugin", tuple(plugin(ended=f"print('bye', flush=True); {ended}")))
+    job = Job(one_life, PluginSet((program,), grace_s=grace_s), rounds=2)
+    replayed = run(replay(job))
+    (result,) = replayed.plugins
+    assert (result.ending, result.exit, result.gone) == (ending, "", "")
+    assert replayed.ok
+    printed = [line.text for event in replayed.events for line in event.output]
+    assert printed == (["bye"] * 2 if grace_s else [])
+
+
 def test_children_are_reported_and_killed(one_life: Path) -> None:
     child = "import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)"
     replayed = launched(one_life, plugin_that_runs(child), PATH=os.environ["PATH"])
