@@ -110,6 +110,7 @@ class NriReplay:
         faults: Sequence[str] = (),
         effects: bool = True,
         ideal: bool = False,
+        external: bool = False,
     ) -> Result:
         """Replay the recording to ``plugin``, and return the result.
 
@@ -123,7 +124,9 @@ class NriReplay:
         configuration to send in Configure, for all plugins or by index. ``profile``: overrides the
         marker's. ``faults``: in the syntax of ``nri-scope replay --fault``. Without ``effects``,
         requests are sent as recorded, regardless of replies. With ``ideal``, commands get
-        Synchronize even from a runtime that sends launched plugins none.
+        Synchronize even from a runtime that sends launched plugins none. ``external``: start
+        commands as external plugins, which connect by themselves and set their own index, with a
+        private socket in place of ``{socket}`` in their arguments, or else of the default one.
 
         Can be called in a test that is a coroutine; it blocks the event loop.
         """
@@ -141,6 +144,7 @@ class NriReplay:
                 name=name,
                 config=config,
                 environment=environment,
+                external=external,
                 find=lambda file: str(self._find(file) or file),
             )
             job = Job(

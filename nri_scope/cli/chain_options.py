@@ -37,6 +37,7 @@ class ChainOptions(TypedDict):
     name: str | None
     configs: tuple[str, ...]
     variables: tuple[str, ...]
+    external: bool
     grace: float
     session: int | None
     profile: str
@@ -77,6 +78,13 @@ _CHAIN = (
         metavar="NAME=VALUE",
         help="Set an additional environment variable for launched plugins. Like a runtime, replay "
         "otherwise sets only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
+    ),
+    click.option(
+        "--external",
+        is_flag=True,
+        help="Start plugins as external ones, which connect by themselves and set their own index: "
+        "with this environment, and a private socket in place of {socket} in their arguments, or "
+        "else of /var/run/nri/nri.sock.",
     ),
     click.option(
         "--grace",
@@ -127,8 +135,8 @@ timeout_option = click.option(
     "--timeout",
     type=Timeout(),
     metavar="DURATION|none",
-    help="Deadline of each request instead of the runtime's; none lets a plugin reply, and register, "
-    "at any time, for example in a debugger.",
+    help="Deadline of each request instead of the runtime's; none lets a plugin reply, and "
+    "register, at any time, for example in a debugger.",
 )
 
 

@@ -16,6 +16,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import END_SIGNALS, stop_signals
 from nri_scope.recording.records import to_json
 from nri_scope.recording.regular_files import check_private, read_regular, write_private
+from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden, Mismatch, as_data, lines
 from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.report import Report, change_record, differing, document, junit
@@ -73,11 +74,14 @@ def perform(job: Job, options: ResultOptions) -> bool:
 def _perform(
     output: Output, job: Job, golden: Golden | TapComparison | None, options: ResultOptions
 ) -> bool:
-    plugins = [plugin.id for plugin in job.plugin_set.plugins]
+    plugins = [
+        plugin.title if isinstance(plugin, Command) else plugin.id
+        for plugin in job.plugin_set.plugins
+    ]
     # Names of external plugins are unknown until they connect.
     names = [*plugins, *["??-external"] * job.plugin_set.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    audience = ReplayListener() if options.json else _Printing(output, text, _recipients(job))
+    audience = _Notices() if options.json else _Printing(output, text, _recipients(job, plugins))
     replayed = play(job, audience)
     mismatches = _compare(replayed, golden, options)
     other = None if options.other is None else play(options.other, ReplayListener())
@@ -92,7 +96,14 @@ def _perform(
     return result.well
 
 
-class _Printing(ReplayListener):
+class _Notices(ReplayListener):
+    """Prints messages for the user on stderr."""
+
+    def notice(self, text: str) -> None:
+        say(text)
+
+
+class _Printing(_Notices):
     """Prints events and output as they arrive."""
 
     def __init__(self, output: Output, text: Report, recipients: str) -> None:
@@ -117,8 +128,8 @@ class _Printing(ReplayListener):
         self._output.flush()
 
 
-def _recipients(job: Job) -> str:
-    plugins = ", ".join(sorted(plugin.id for plugin in job.plugin_set.plugins))
+def _recipients(job: Job, names: Sequence[str]) -> str:
+    plugins = ", ".join(sorted(names))
     if job.plugin_set.listen is not None:
         count = "one plugin" if job.plugin_set.expect == 1 else f"{job.plugin_set.expect} plugins"
         plugins = " and ".join(filter(None, [plugins, f"{count} from {job.plugin_set.listen}"]))

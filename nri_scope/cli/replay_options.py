@@ -105,7 +105,7 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         golden=options["golden"],
         golden_from=options["golden_from"],
         update_golden=options["update_golden"],
-        other=_other(job, options["others"]),
+        other=_other(job, options["others"], external=options["external"]),
     )
     return job, result_options
 
@@ -170,10 +170,17 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
             "--env is only valid for launched plugins",
             "set variables where you start the external plugins",
         )
-    commands = [chain.parse_plugin(text) for text in options["plugins"]]
+    external = options["external"]
+    commands = [chain.parse_plugin(text, external=external) for text in options["plugins"]]
     index, name = options["index"], options["name"]
     if options["command_line"]:
-        commands.append(chain.command(options["command_line"], index or "", name or ""))
+        command = chain.command(options["command_line"], index or "", name or "", external=external)
+        if command.external and (index or name):
+            raise UsageError(
+                "--index and --name are only valid for launched plugins",
+                "leave them out: external plugins set their own",
+            )
+        commands.append(command)
     elif index or name:
         raise UsageError("--index and --name need COMMAND", "write it after --")
     if not commands and listen is None:
@@ -183,14 +190,17 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
         )
     for each in commands:
         check_unwrapped(each.argv[0])
-    if options["configs"] and not commands:
+    if external and not commands:
+        raise UsageError("--external needs a plugin to start", "write its command after --")
+    launched = [one for one in commands if not one.external]
+    if options["configs"] and not launched:
         raise UsageError(
             "--config is only valid for launched plugins",
             "runtimes send no configuration to external plugins",
         )
     return PluginSet(
         plugins=tuple(commands),
-        configs=_configs(options["configs"], {one.index for one in commands}),
+        configs=_configs(options["configs"], {one.index for one in launched}),
         environment=environment_of(options["variables"]),
         listen=listen,
         expect=expect or (1 if listen is not None else 0),
@@ -235,14 +245,15 @@ def _wait(options: Options) -> Wait:
     return paced(speed, math.inf if max_idle is None else max_idle)
 
 
-def _other(job: Job, texts: tuple[str, ...]) -> Job | None:
+def _other(job: Job, texts: tuple[str, ...], *, external: bool) -> Job | None:
     if not texts:
         return None
     if NO_PLUGINS in texts and len(texts) > 1:
         raise UsageError(
             "--compare-with none excludes other --compare-with options", "leave it out"
         )
-    plugins = () if texts == (NO_PLUGINS,) else tuple(map(chain.parse_plugin, texts))
+    given = () if texts == (NO_PLUGINS,) else texts
+    plugins = tuple(chain.parse_plugin(text, external=external) for text in given)
     return replace(
         job,
         plugin_set=replace(job.plugin_set, plugins=plugins),

@@ -21,6 +21,9 @@ class ReplayListener:
     def began(self, replayed: Replayed) -> None:
         """Handle the start: the recording is open, and no plugin is started yet."""
 
+    def notice(self, text: str) -> None:
+        """Handle a message for the user, about how a plugin is started."""
+
     def event(self, played: PlayedEvent) -> None:
         """Handle a complete event, with all replies and the output so far."""
 

@@ -77,7 +77,9 @@ class PluginResult:
     plugin: str
     """``NN-name``."""
     command: str
-    """Command line; "" for an external plugin."""
+    """Command line; "" for a plugin that the replay did not start."""
+    external: bool = False
+    """Whether the replay started it with a private socket, to which it connected by itself."""
     gone: str = ""
     """Reason if its connection ended early; else ""."""
     gone_after: int = 0

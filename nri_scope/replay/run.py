@@ -102,7 +102,7 @@ def _check(job: Job, profile: Profile) -> None:
     if (
         job.playback.faults.huge_sync
         and not profile.synchronizes_launched
-        and all(isinstance(one, Command) for one in job.plugin_set.plugins)
+        and all(isinstance(one, Command) and not one.external for one in job.plugin_set.plugins)
         and job.plugin_set.listen is None
     ):
         raise UsageError(
@@ -110,6 +110,8 @@ def _check(job: Job, profile: Profile) -> None:
             "Synchronize",
             "add --ideal, which sends it",
         )
-    ids = {one.id for one in job.plugin_set.plugins}
-    if len(ids) < len(job.plugin_set.plugins):
+    ids = [
+        one.id for one in job.plugin_set.plugins if not (isinstance(one, Command) and one.external)
+    ]
+    if len({*ids}) < len(ids):
         raise UsageError("two plugins have the same index and name", "change one of the indices")

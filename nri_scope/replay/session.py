@@ -67,7 +67,9 @@ class ReplayRun:
             title=f"{profile.title}{runtime_remark(profile.runtime_name)}",
         )
         self._progress = ReplayProgress(self._result, audience, keep)
-        self._plugins = ReplayPlugins(plugin_set, self._printed, lambda: self._progress.last_id)
+        self._plugins = ReplayPlugins(
+            plugin_set, self._printed, lambda: self._progress.last_id, audience.notice
+        )
         self._began_ns = monotonic_ns()
         self._parts = 0
         self._meanwhile: Callable[[], None] = self._progress.settle
@@ -193,7 +195,7 @@ class ReplayRun:
             why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
             policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
             self._progress.tell(PlayedEvent(0, "Configure", "", 0, dropped=[policy]))
-        if plugin.process is not None and not self._setup.profile.synchronizes_launched:
+        if plugin.is_launched and not self._setup.profile.synchronizes_launched:
             runtime = self._setup.profile.title
             why = f"{runtime} sends launched plugins no Synchronize; --ideal sends it"
             self._progress.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))

@@ -7,6 +7,8 @@ never starts a container.
 """
 
 from .answer import Answer as Answer
+from .external_plugin import ExternalPlugin as ExternalPlugin
+from .external_plugin import registers_itself as registers_itself
 from .lifecycle import LifecycleState as LifecycleState
 from .outcome import Outcome as Outcome
 from .output import Stream as Stream
@@ -16,6 +18,7 @@ from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
 from .plugin_process import BY_ITSELF as BY_ITSELF
 from .plugin_process import GRACE_S as GRACE_S
+from .plugin_process import Process as Process
 from .plugin_process import exit_status_in as exit_status_in
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts

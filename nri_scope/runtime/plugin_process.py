@@ -101,12 +101,12 @@ class Process:
     async def start(
         cls,
         command: Command,
-        connection: socket.socket,
+        connection: socket.socket | None,
         on_output: OnOutput | None = None,
         *,
         pass_output: bool = False,
     ) -> Process:
-        """Start ``command`` with ``connection`` as descriptor 3; return after its execve.
+        """Start ``command``, with ``connection`` as descriptor 3; return after its execve.
 
         With ``pass_output`` its output is forwarded to ``on_output``, and only the last lines are
         stored. Raises `UsageError` if the command cannot be started.
@@ -251,8 +251,14 @@ class Process:
                 _settle(self._started, self._command.problem(number, step))
             case {"exited": int(status)}:
                 self._read_rest()
-                self.ended_by_us = self.closing or self._terminated or (
-                    self.ending and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+                self.ended_by_us = (
+                    self.closing
+                    or self._terminated
+                    or (
+                        self.ending
+                        and os.WIFSIGNALED(status)
+                        and os.WTERMSIG(status) == signal.SIGKILL
+                    )
                 )
                 self.exit_code = os.waitstatus_to_exitcode(status)
                 self._exit(describe_exit(self.exit_code))
@@ -323,7 +329,7 @@ def exit_status_in(explained: str) -> str:
     return explained.partition(_ENDED)[2].partition(_LAST_OUTPUT)[0]
 
 
-def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[Stream, int]]:
+def _spawn_keeper(plugin: str, connection: socket.socket | None) -> tuple[Child, dict[Stream, int]]:
     """Start a keeper for one plugin, with ``connection`` to inherit and pipes for the output.
 
     Raises `UsageError` if the system rejects that.
@@ -347,7 +353,7 @@ def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[S
             failure=failure,
             # The keeper must outlive us, to kill the plugin when the channel is closed.
             on_parents_death=0,
-            descriptors=(connection.fileno(),),
+            descriptors=() if connection is None else (connection.fileno(),),
             output=(writing[0], writing[1]),
             with_site=False,
         )
@@ -361,6 +367,7 @@ def _start_message(command: Command) -> bytes:
         "argv": [_encoded(word) for word in command.argv],
         "environment": [_encoded(f"{name}={to}") for name, to in command.environment.items()],
         "cwd": _encoded(command.cwd),
+        "folders": [_encoded(folder) for folder in command.folders],
     }
     return json.dumps(message).encode()
 

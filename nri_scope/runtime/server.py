@@ -25,13 +25,14 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri.identity import parse_plugin_file, plugin_id
+from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
 
 from . import admission
 from .command import command_of
 from .dispatcher import Dispatcher
+from .external_plugin import ExternalPlugin, ExternalPlugins
 from .output import OnOutput
 from .plugin import Plugin
 from .plugin_process import Process, launch
@@ -118,6 +119,7 @@ class Runtime(Dispatcher):
         self._down_reason = ""
         self._paths: list[str] = []
         self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
+        self._externals = ExternalPlugins()
         self.rejections: deque[Rejection] = deque(maxlen=FORMER_KEPT)
         """Plugins that failed before they got events, with the reasons."""
         self.rejected = 0
@@ -140,6 +142,7 @@ class Runtime(Dispatcher):
         except asyncio.CancelledError as cancelled:
             # Cancelling the tasks kills the plugins.
             kind, error = asyncio.CancelledError, cancelled
+        await self._externals.remove()
         # Do not pass an exception of the body to the group, which would wrap it. Do pass a
         # cancellation: the group may have caused it after a background task failed.
         if kind is None or not issubclass(kind, asyncio.CancelledError):
@@ -160,7 +163,7 @@ class Runtime(Dispatcher):
             raise ConnectError(
                 path, f"its folder cannot be created: {(error.strerror or str(error)).lower()}"
             ) from error
-        self._servers.append(await listen_unix(path, lambda: self._take(self._new_plugin()).link))
+        self._servers.append(await listen_unix(path, lambda: self._accept(os.fspath(path)).link))
 
     async def adopt(self, connected: socket.socket, config: str = "") -> Plugin:
         """Admit the plugin at the other end of ``connected``; return once it gets events.
@@ -199,12 +202,32 @@ class Runtime(Dispatcher):
         """
         command = command_of(argv, index, name, environment, cwd)
         process, connected = await launch(command, on_output)
-        self._launches[plugin_id(index, name)] = lambda: self.launch_command(
-            argv, index, name, config, environment, cwd, on_output
-        )
         plugin = self._new_plugin((index, name))
         plugin.process = process
-        return await self._connect(connected, plugin, process, config)
+        try:
+            return await self._connect(connected, plugin, process, config)
+        finally:
+            if plugin.stage is not Stage.REGISTRATION:
+                self._launches[plugin.id] = lambda: self.launch_command(
+                    argv, index, name, config, environment, cwd, on_output
+                )
+
+    async def launch_external(self, external: ExternalPlugin, timeout_s: float) -> Plugin:
+        """Start a plugin that connects by itself; return once it gets events.
+
+        It must connect within ``timeout_s``. A restart of the runtime does not end it. Raises
+        `UsageError` if it cannot be started or does not connect, and `ConnectionClosed` like
+        `launch_command`.
+        """
+        self._externals.add(external)
+        await self.listen(external.socket.path)
+        await external.start()
+        return await self._admitted(await external.connection(timeout_s))
+
+    def _accept(self, path: str) -> Plugin:
+        plugin = self._new_plugin()
+        self._externals.connected(path, plugin)
+        return self._take(plugin)
 
     async def _connect(
         self, connected: socket.socket, plugin: Plugin, process: Process | None, config: str
@@ -222,6 +245,9 @@ class Runtime(Dispatcher):
             if process is not None:
                 await process.kill()
             raise ConnectionClosed(self._down_reason)
+        return await self._admitted(plugin)
+
+    async def _admitted(self, plugin: Plugin) -> Plugin:
         await self.wait_for(lambda: plugin.settled)
         if not plugin.admitted:
             raise ConnectionClosed(plugin.end_reason)
@@ -299,6 +325,9 @@ class Runtime(Dispatcher):
                     await process.wait_exit(EXIT_GRACE_S)
                 process.end()
                 await process.wait_exit()
+            elif plugin.process is not None and not plugin.process.closing:
+                # It may exit because of that, or be why the connection ended.
+                await plugin.process.wait_exit(EXIT_GRACE_S)
             self._ended(plugin, reason)
         finally:
             if process is not None:
@@ -352,6 +381,15 @@ class Runtime(Dispatcher):
                 self._reject(Rejection(plugin, Stage.LAUNCH, str(error)))
         while self._paths:
             await self.listen(self._paths.pop(0))
+        await self.start_externals()
+
+    async def start_externals(self) -> None:
+        """Start the external plugins that have ended, as a service manager does.
+
+        Those that fail are added to `rejections`.
+        """
+        for error in await self._externals.start():
+            self._reject(Rejection("", Stage.LAUNCH, error))
 
     async def drop(self, plugin: str, reason: str = "closed by the runtime") -> None:
         """Close the connections of ``plugin`` (``NN-name``); return once they are closed.
@@ -417,9 +455,11 @@ class Runtime(Dispatcher):
             await server.close()
         for task in self._tasks:
             task.cancel()
+        processes = self._externals.close()
         self._disconnect(ENDED, graceful=True)
-        if self._watches:
-            await asyncio.wait(self._watches)
+        stopping = (asyncio.ensure_future(one.stop(self._grace_s)) for one in processes)
+        if ending := [*self._watches, *stopping]:
+            await asyncio.wait(ending)
 
     def _disconnect(self, reason: str, *, graceful: bool) -> None:
         for plugin in self._connected:

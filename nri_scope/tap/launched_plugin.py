@@ -20,6 +20,7 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
 from nri_scope.runtime.command import Command
+from nri_scope.runtime.external_plugin import registers_itself
 from nri_scope.runtime.output import Stream
 from nri_scope.runtime.plugin_process import Process, launch
 
@@ -52,12 +53,22 @@ class Launch:
     after the tap's stop signal. Then it is killed."""
 
 
+class RegistersItself(UsageError):
+    """The plugin registers an index or a name of its own, so it cannot be launched."""
+
+
 def to_socket(
-    plugin: Launch, path: Path, show: Callable[[str], None] | None, *, wait: bool
+    plugin: Launch,
+    path: Path,
+    show: Callable[[str], None] | None,
+    *,
+    wait: bool,
+    as_external: Callable[[Tap], Awaitable[int]] | None = None,
 ) -> Callable[[Tap], Awaitable[int]]:
     """Return a function for `run_tap` that launches a plugin and connects it to ``path``.
 
     ``show`` is called with each line that the plugin prints; None: the writer prints them.
+    ``as_external`` taps the plugin instead if it cannot be launched.
     """
 
     async def work(tap: Tap) -> int:
@@ -65,7 +76,14 @@ def to_socket(
         if runtime is None:
             return 0
         with runtime:
-            return await tap_launched(plugin, lambda: runtime, show, tap)
+            try:
+                return await tap_launched(plugin, lambda: runtime, show, tap)
+            except RegistersItself:
+                if as_external is None:
+                    raise
+        name = plugin_id(plugin.identity.index, plugin.identity.name)
+        tap.say(f"{name} sets its own index, so it is started again as an external plugin")
+        return await as_external(tap)
 
     return work
 
@@ -123,7 +141,7 @@ async def tap_launched(
         tap.say(connection.faults_made)
     if process.ending_words and not tap.stop.reason:
         tap.say(f"the plugin {process.ending_words}: it did not exit when its connection ended")
-    _report_leftovers(process, tap)
+    report_leftovers(process, tap)
     return exit_status(process, tap.stop.number)
 
 
@@ -155,6 +173,8 @@ def exit_status(process: Process, stopped_by: int) -> int:
 
 def _not_registered(process: Process, end: TapEnd, reason: str, lasted: float) -> UsageError:
     program = process.command[0]
+    if registers_itself(process):
+        return RegistersItself(f"{program} never registered: {reason}")
     if end.refused:
         return UsageError(
             f"the runtime refused the registration of {end.plugin or program}: {end.refused}",
@@ -163,12 +183,13 @@ def _not_registered(process: Process, end: TapEnd, reason: str, lasted: float) -
     if process.ended_by_us:
         return UsageError(
             f"{program} did not register: {end.reason} after {lasted:.1f} s",
-            "if it connects by itself, use --listen SOCKET, and configure the plugin to use SOCKET",
+            "if it connects by itself, add --external",
         )
     return UsageError(f"{program} never registered: {reason}")
 
 
-def _report_leftovers(process: Process, tap: Tap) -> None:
+def report_leftovers(process: Process, tap: Tap) -> None:
+    """Report processes that the plugin left behind, and lines that were not recorded."""
     left = process.left_behind
     if left:
         shown = ", ".join(f"{one.pid} ({one.command})" for one in left[:LEFT_SHOWN])

@@ -108,7 +108,9 @@ def test_a_synchronize_that_a_launched_plugin_does_not_get_is_not_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = tmp_path / "old.replay"
-    run(["replay", str(BUNDLED["containerd-1.7"]), "-o", str(recorded), "--ideal", "--", "./plugin"])
+    run(
+        ["replay", str(BUNDLED["containerd-1.7"]), "-o", str(recorded), "--ideal", "--", "./plugin"]
+    )
     old = as_tapped(recorded, tmp_path / "OLD")
     for option in ("", "--ideal"):
         text = run_replay(f"{old} --golden-from {old} {option} -- ./plugin", capsys)

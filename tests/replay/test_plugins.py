@@ -146,7 +146,7 @@ def test_a_huge_synchronize_that_is_never_sent_is_refused(captures: dict[str, Pa
         PluginSet((Command("10", "plugin", tuple(plugin())),)),
         playback=PlaybackOptions(faults=parse_faults(["huge-sync:10"])),
     )
-    with pytest.raises(UsageError, match="huge-sync is impossible: .* add --ideal"):
+    with pytest.raises(UsageError, match=r"huge-sync is impossible: .* add --ideal"):
         run(replay(job))
     assert not run(replay(replace(job, ideal=True))).tally.failures
 

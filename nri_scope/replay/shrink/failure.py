@@ -40,6 +40,8 @@ class Failing(ReplayListener):
     """Observer of one replay, which collects its failures."""
 
     def __init__(self) -> None:
+        self.notices: list[str] = []
+        """Messages for the user."""
         self._checks: dict[Check, None] = {}
         self._texts: set[str] = set()
         self._crash_output = CrashOutput()
@@ -61,6 +63,9 @@ class Failing(ReplayListener):
                 # The tally contains the same texts, see `checks`.
                 self._texts.add(text)
             self._add(self._of_reply(reply, text))
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
 
     def line(self, line: PrintedLine) -> None:
         self._crash_output.add(line)

@@ -15,6 +15,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import BY_ITSELF
 from nri_scope.share.extract import Extracted, Selection, extract
 
+from ..chain import Command
 from ..golden import Golden
 from ..progress import ReplayListener
 from ..result import Replayed
@@ -106,15 +107,16 @@ class Shrinking:
             session = Script(recording, shrink_job.job.selection).session.id
         self._job = replace(shrink_job.job, keep=shrink_job.golden is not None, output=None)
         self._selection = ReplaySelection(session=session)
+        self.notices: list[str] = []
+        """Messages of the first replay for the user."""
         self._against: AgainstGolden | None = None
         self._replays = 0
 
     def confirm(self) -> Failure:
         """Replay the whole recording repeatedly. Raises `UsageError` if no check fails."""
         replayed, failing = self._played(self._job.recording)
-        if any(one.ending and not one.ending.startswith(BY_ITSELF) for one in replayed.plugins):
-            # Do not wait in each replay for plugins that never end by themselves.
-            self._job = replace(self._job, plugin_set=replace(self._job.plugin_set, grace_s=0.0))
+        self.notices = failing.notices
+        self._learn(replayed)
         checks = self._checks(replayed, failing)
         number = self._shrink_job.check
         if not checks:
@@ -133,6 +135,23 @@ class Shrinking:
             check in self._checks(*self._played(self._job.recording)) for _ in range(CONFIRMATIONS)
         )
         return Failure(check, checks, 1 + repeated, 1 + CONFIRMATIONS)
+
+    def _learn(self, replayed: Replayed) -> None:
+        """Avoid the detours of the first replay in all others."""
+        plugin_set = self._job.plugin_set
+        externals = {one.command for one in replayed.plugins if one.external}
+        plugins = (
+            as_external
+            if isinstance(one, Command)
+            and str(as_external := replace(one, external=True)) in externals
+            else one
+            for one in plugin_set.plugins
+        )
+        plugin_set = replace(plugin_set, plugins=tuple(plugins))
+        if any(one.ending and not one.ending.startswith(BY_ITSELF) for one in replayed.plugins):
+            # Do not wait for plugins that never end by themselves.
+            plugin_set = replace(plugin_set, grace_s=0.0)
+        self._job = replace(self._job, plugin_set=plugin_set)
 
     def shrink(self, failure: Failure, on_progress: Callable[[Progress], None]) -> Shrunk:
         """Remove events until no more can be removed, or a limit is reached.

@@ -10,6 +10,7 @@ _ARGUMENTS = {
     "--update-golden": "--nri-golden=update",
     "--no-effects": "effects=False",
     "--ideal": "ideal=True",
+    "--external": "external=True",
     "--profile ": "profile=",
     "--profile": "profile=…",
     "--session": "session=…",
