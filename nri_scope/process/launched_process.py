@@ -183,11 +183,11 @@ def _execute(
             os._exit(127)
     os.close(writing)
     # A successful exec closes the other end.
-    number, _, step = os.read(reading, 100).decode().partition(" ")
+    error_number, _, failed_step = os.read(reading, 100).decode().partition(" ")
     os.close(reading)
-    if step:
+    if failed_step:
         os.waitpid(pid, 0)
-        raise OSError(int(number), step)
+        raise OSError(int(error_number), failed_step)
     return pid
 
 

@@ -52,7 +52,7 @@ class Covered:
 
     def at_a_runtime(self, *command: str | Path, **environment: str) -> None:
         """Run a command while a replay listens."""
-        replaying = [COMMAND, "replay", RECORDING, "--listen", self.socket]
+        replaying: list[str | Path] = [COMMAND, "replay", RECORDING, "--listen", self.socket]
         with subprocess.Popen(replaying, stdout=subprocess.DEVNULL) as runtime:
             deadline = time.monotonic() + PATIENCE
             while not self.socket.exists() and time.monotonic() < deadline:
