@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from google.protobuf.message import Message
 
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of, pod_of
-from nri_scope.runtime import RECORDED, Answer, LifecycleState, Outcome, Runtime
+from nri_scope.runtime import RECORDED, Answer, LifecycleState, LifecycleStep, Outcome, Runtime
 
 from .applied_replies import Effects
 from .faults import INJECTED, NONE, Faults
@@ -23,6 +23,7 @@ from .replies import Reply
 from .reply_verdict import Judge
 from .result import PlayedEvent
 from .script import ReplayStep, Script
+from .step_control import EDITED, SENT_AGAIN, SKIPPED, PendingEvent, StepControl, StepDecision
 from .world import World
 
 
@@ -34,6 +35,8 @@ class PlaybackOptions:
     faults: Faults = NONE
     effects: bool = True
     """Whether replies affect later requests; otherwise each request is sent as recorded."""
+    control: StepControl | None = None
+    """Decides on each event, if set; it needs ``effects``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class Player:
         self._course.note_pods(pods)
         self._course.note_containers(containers)
         self._played = 0
+        self._resend: Callable[[StepDecision], Awaitable[None]] | None = None
+        """Sends the newest event again."""
 
     async def play(self) -> None:
         """Play the whole script. Raises `UsageError` for events that cannot be played."""
@@ -99,6 +104,8 @@ class Player:
             # Let unsolicited updates of plugins be processed.
             await asyncio.sleep(0)
         self._progress.settle()
+        if self._playback.control is not None:
+            await self._decide(self._playback.control, lambda: None)
         for fault, after in (
             ("drop-connection", self._faults.drop_after),
             ("restart-runtime", self._faults.restart_after),
@@ -123,8 +130,12 @@ class Player:
 
     async def _step(self, step: ReplayStep) -> None:
         recorded = step.recorded
+        control = self._playback.control
         if step.event is None or step.message is None or not self._playback.effects:
-            await self._send_raw(step)
+            if control is None:
+                await self._send_raw(step)
+            else:
+                await self._send_raw_controlled(control, step)
             return
         self._world.check_known(recorded.id, step.event, step.message, step.subject)
         shown = self._world.shown(step.event, step.message)
@@ -136,17 +147,102 @@ class Player:
                 0 if part.added else recorded.at_ns,
                 fault=step.altered_by,
             )
-            if not part.skipped:
+            if part.skipped:
+                self._skip(played, part, part.skipped)
+            elif control is None:
                 await self._operate(played, part.event, part.request, self._timeout_ns(step))
-                continue
-            played.skipped = part.skipped
-            self._progress.begin(played)
-            self._progress.end()
-            created = container_of(part.event.name, part.request)
-            if part.event is Event.CreateContainer and created is not None:
-                self._world.not_created(created, pod_of(part.event.name, part.request))
-            elif self._world.applies(part.event, part.request):
-                self._world.happened(part.event, part.request)
+            else:
+                await self._operate_controlled(control, step, played, part)
+
+    def _skip(self, played: PlayedEvent, part: LifecycleStep, reason: str) -> None:
+        played.skipped = reason
+        self._progress.begin(played)
+        self._progress.end()
+        created = container_of(part.event.name, part.request)
+        if part.skipped and part.event is Event.CreateContainer and created is not None:
+            self._world.not_created(created, pod_of(part.event.name, part.request))
+        elif self._world.applies(part.event, part.request):
+            self._world.happened(part.event, part.request)
+
+    # -- control of each event ----------------------------------------------------------------
+
+    async def _decide(
+        self, control: StepControl, pending: Callable[[], PendingEvent | None]
+    ) -> StepDecision:
+        """Return the decision on the pending event, after sending the one before as requested."""
+        while True:
+            self._progress.settle()
+            decision = await control.before(pending())
+            if not decision.again:
+                return decision
+            if self._resend is not None:
+                await self._resend(decision)
+
+    def _pending(
+        self, step: ReplayStep, event: str, event_id: int, subscribed: Event | None
+    ) -> PendingEvent:
+        plugins = tuple(
+            plugin.id for plugin in self._parts.runtime.plugins if plugin.subscribes(subscribed)
+        )
+        return PendingEvent(event_id, event, step.subject, step, None, plugins)
+
+    async def _operate_controlled(
+        self, control: StepControl, step: ReplayStep, played: PlayedEvent, part: LifecycleStep
+    ) -> None:
+        def pending() -> PendingEvent:
+            # The event before may have been sent again, with other effects.
+            request = self._world.shown(part.event, part.request)
+            found = self._pending(step, part.event.name, played.event_id, part.event)
+            return replace(found, request=request)
+
+        async def send(decision: StepDecision, into: PlayedEvent) -> None:
+            shown = pending()
+            request = shown.request if decision.request is None else decision.request
+            assert request is not None
+            if decision.request is not None:
+                into.fault = ", ".join(filter(None, (into.fault, EDITED)))
+            plugins = self._parts.runtime.plugins
+            for plugin in plugins:
+                answer = decision.answers.get(plugin.id)
+                plugin.substitute = None if answer is None else (part.event, answer)
+            try:
+                await self._operate(into, part.event, request, self._timeout_ns(step))
+            finally:
+                for plugin in plugins:
+                    plugin.substitute = None
+            self._progress.settle()
+            control.after(replace(shown, request=request), into)
+
+        async def send_again(decision: StepDecision) -> None:
+            repeated = PlayedEvent(
+                played.event_id, played.event, played.subject, played.at_ns, fault=SENT_AGAIN
+            )
+            await send(decision, repeated)
+
+        decision = await self._decide(control, pending)
+        self._resend = send_again
+        if decision.skip:
+            self._skip(played, part, SKIPPED)
+            control.after(pending(), played)
+        else:
+            await send(decision, played)
+
+    async def _send_raw_controlled(self, control: StepControl, step: ReplayStep) -> None:
+        def pending() -> PendingEvent:
+            return self._pending(step, step.recorded.event, step.recorded.id, step.event)
+
+        async def send(_: StepDecision) -> None:
+            control.after(pending(), await self._send_raw(step))
+
+        decision = await self._decide(control, pending)
+        self._resend = send
+        if not decision.skip:
+            await send(decision)
+            return
+        played = self._played_of(step)
+        played.skipped = SKIPPED
+        self._progress.tell(played)
+        control.after(pending(), played)
 
     async def _operate(
         self, played: PlayedEvent, event: Event, request: Message, timeout_ns: int = 0
@@ -241,7 +337,7 @@ class Player:
 
     # -- faults and unknown events ------------------------------------------------------------
 
-    async def _send_raw(self, step: ReplayStep) -> None:
+    async def _send_raw(self, step: ReplayStep) -> PlayedEvent:
         recorded = step.recorded
         played = self._played_of(step)
         self._progress.begin(played)
@@ -251,6 +347,7 @@ class Player:
         await self._answered(played, answers)
         if step.event is not None and step.message is not None:
             self._world.happened(step.event, step.message)
+        return played
 
     def _played_of(self, step: ReplayStep) -> PlayedEvent:
         recorded = step.recorded

@@ -8,6 +8,7 @@ never starts a container.
 
 from .answer import Answer as Answer
 from .lifecycle import LifecycleState as LifecycleState
+from .lifecycle import LifecycleStep as LifecycleStep
 from .outcome import Outcome as Outcome
 from .output import Stream as Stream
 from .pace import Pace as Pace

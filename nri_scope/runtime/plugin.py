@@ -122,6 +122,8 @@ class Plugin:
         """Called after every request, answered or not."""
         self.on_sent: Callable[[], None] | None = None
         """Called when a request has been sent, before its reply arrives."""
+        self.substitute: tuple[Event, bytes] | None = None
+        """An event, and the serialised reply to use without asking the plugin; None to ask it."""
         self._on_update = on_update
         self.link: Link = _PluginLink(self)
 
@@ -182,7 +184,9 @@ class Plugin:
         data = b""
         problem: NriScopeError | None = None
         try:
-            if event is not None and event in STATE_CHANGE_EVENTS and method == event.name:
+            if self.substitute is not None and self.substitute[0] is event:
+                data = self.substitute[1]
+            elif event is not None and event in STATE_CHANGE_EVENTS and method == event.name:
                 if not self.state_change_only:
                     try:
                         data = await self.call(method, payload, timeout_ns, service)
