@@ -9,6 +9,7 @@ from dataclasses import fields
 
 from nri_scope import __version__
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
+from nri_scope.differ.attribution.later_changes import is_not_passed_on
 from nri_scope.differ.attribution.round_selection import Choice
 from nri_scope.differ.attribution.rounds import CREATE, SYNCHRONIZE, UPDATE, VALIDATE
 from nri_scope.differ.recording_differ import differ_of
@@ -89,8 +90,9 @@ def _needed_without_changes(recording: Recording) -> Callable[[Event], bool] | N
     """Return the test for events whose messages are needed; None if those of all are needed.
 
     Passive connections make no requests. So changes matter only as reasons of a failed creation, if
-    two connections observed it, and for updated containers, as plugins may have requested a part of
-    an update. The test raises _ChangesNeeded for an event that shows that all messages are needed.
+    two connections observed it, for updated containers, as plugins may have requested a part of an
+    update, and if NRI may have dropped a removal. The test raises _ChangesNeeded for an event that
+    shows that all messages are needed.
     """
     sessions = recording.sessions()
     if not all(one.role in (Role.LOGGER, Role.PROBE) for one in sessions):
@@ -212,7 +214,10 @@ class _Finder:
         self._last_ns = event.at_ns
 
     def _round(self, diff: RoundDiff) -> None:
-        if self._needed is not None and (diff.failure or diff.doubt) and diff.name != CREATE:
+        if self._needed is not None and (
+            ((diff.failure or diff.doubt) and diff.name != CREATE)
+            or any(is_not_passed_on(step.change) for step in diff.steps)
+        ):
             raise _ChangesNeeded
         if self._on_round is not None:
             self._on_round(diff)
