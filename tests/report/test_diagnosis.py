@@ -16,18 +16,21 @@ from nri_scope.differ.recording_differ import rounds
 from nri_scope.events import Role
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
-from nri_scope.report.collect import collect, diagnose
+from nri_scope.report.collect import collect
+from nri_scope.report.finder import diagnose
 from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
 from nri_scope.report.report_data import Diagnosed
 from nri_scope.share.extract import Selection, extract
 from tests.amount import amount
 from tests.differ.node import Node
+from tests.recording.recordings import FOLDER, captured, record
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
 
 from . import problem_recordings
 
 Make = Callable[[Path], Path]
+CAPTURES = sorted(one.name.removesuffix(".jsonl.gz") for one in FOLDER.glob("*.jsonl.gz"))
 
 
 def found(path: Path, reference: str | None = None) -> tuple[Finding, ...]:
@@ -416,6 +419,33 @@ def test_findings_of_passive_connections_are_those_of_all_messages(tmp_path: Pat
     assert compared > 5
 
 
+CHANGES = {
+    "lost": "DELETE FROM event WHERE event = ?",
+    "failed": "UPDATE event SET status_code = 2, status_message = 'no' WHERE event = ?",
+    "late": "UPDATE event SET status_code = 4, took_ns = timeout_ns WHERE event = ?",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_findings_of_one_passive_connection_are_those_of_all_messages(
+    capture: str, change: str, tmp_path: Path
+) -> None:
+    changing = {plugin for plugin, call in captured(capture) if len(call.reply) > 2}
+    (plugin, *_) = sorted({plugin for plugin, _ in captured(capture)} - changing)
+    path = record(tmp_path / "whole.nriscope.db", plugin, capture=capture)
+    assert_findings_of_all_messages(path)
+    with closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT DISTINCT event FROM event")]
+    for name in names:
+        part = tmp_path / f"{name}.nriscope.db"
+        shutil.copy(path, part)
+        with closing(sqlite3.connect(part, isolation_level=None)) as connection:
+            connection.execute(CHANGES[change], (name,))
+            _renumber(connection)
+        assert_findings_of_all_messages(part)
+
+
 def assert_findings_of_all_messages(path: Path) -> None:
     with Recording.open(path) as recording:
         # A caller that wants the changes makes it read all messages.
@@ -431,8 +461,11 @@ def _keep_passive(path: Path, sessions: Sequence[int]) -> None:
         name = "SELECT id FROM name WHERE text = 'ValidateContainerAdjustment'"
         connection.execute(f"DELETE FROM event WHERE event IN ({name})")
         connection.execute("DELETE FROM effect WHERE event NOT IN (SELECT id FROM event)")
-        before = (
-            "SELECT count(*) FROM event AS e WHERE e.session = event.session AND e.id <= event.id"
-        )
-        connection.execute(f"UPDATE event SET seq = ({before})")
         connection.execute("DELETE FROM gap")
+        _renumber(connection)
+
+
+def _renumber(connection: sqlite3.Connection) -> None:
+    """Number the events of each session again, as if none had been lost."""
+    before = "SELECT count(*) FROM event AS e WHERE e.session = event.session AND e.id <= event.id"
+    connection.execute(f"UPDATE event SET seq = ({before})")
