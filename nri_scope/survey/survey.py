@@ -17,7 +17,7 @@ from nri_scope.events import Problem
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile
 from nri_scope.recording.reader import Recording
-from nri_scope.report.collect import diagnose
+from nri_scope.report.finder import diagnose
 from nri_scope.report.finding import Finding
 
 _COMMIT_S = 0.5
