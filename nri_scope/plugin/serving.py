@@ -220,7 +220,7 @@ class HandlerSession:
                 task = asyncio.ensure_future(_finish(request, value, reply))
                 waiting = True
                 raise AnswerLater(task)
-            return reply(value).SerializeToString()
+            return reply(request.handler, value).SerializeToString()
         except AnswerLater:
             raise
         except SystemExit as exit_request:
@@ -241,7 +241,7 @@ def _exit(request: SystemExit) -> None:
 
 async def _finish(request: Request, value: Awaitable[object], reply: ReplyOf) -> bytes:
     try:
-        return reply(await value).SerializeToString()
+        return reply(request.handler, await value).SerializeToString()
     except asyncio.CancelledError:
         log.error("%s: the connection ended before the handler returned", request)
         raise
