@@ -17,6 +17,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 
 from .handle import RuntimeHandle
 from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
@@ -33,9 +34,13 @@ class BasePlugin:
     asks no further plugin. `time_left` returns the time that a handler has left.
     """
 
+    failure_policy: str = ""
+    """What the runtime does when the plugin does not answer, see `run` (NRI 0.12.4 and later)."""
+
     def configure(self, config: str, runtime: RuntimeHandle) -> Awaitable[None] | None:
-        """Handle the first call of each session. ``config`` is always empty for a plugin that the
-        runtime did not launch. Raise `UsageError` to reject it and end the plugin.
+        """Handle the first call of each session. ``config`` is what the runtime sends to a plugin
+        that it launches, or else the file of ``--config``. Raise `UsageError` to reject it and end
+        the plugin.
         """
         return None
 
@@ -143,9 +148,10 @@ Handler = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Checked handlers of one object."""
+    """Checked handlers of one object, and its failure policy."""
 
     by_name: dict[str, Handler]
+    failure_policy: FailurePolicy = NO_POLICY
 
     @property
     def events(self) -> frozenset[Event]:
@@ -157,7 +163,8 @@ class Handlers:
         """Find the handlers of an object.
 
         Raises `UsageError` for an object without any, a class instead of an object, a method with
-        other arguments, and a method that seems to be a misspelt handler, see `_intended`.
+        other arguments, a method that seems to be a misspelt handler (see `_intended`), and an
+        unknown failure policy.
         """
         if isinstance(plugin, type):
             name = plugin.__name__
@@ -185,7 +192,10 @@ class Handlers:
                 )
         if not found:
             raise UsageError(f"{owner} has no handlers", "define methods such as create_container")
-        return cls(found)
+        policy: object = getattr(plugin, "failure_policy", "")
+        if not isinstance(policy, str):
+            raise UsageError(f"{owner}.failure_policy is not text", 'write it as "fail_request"')
+        return cls(found, FailurePolicy.parse(policy))
 
 
 _SIMILAR = 0.8

@@ -13,7 +13,6 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
 from nri_scope.nri.events import Event
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
 from nri_scope.nri.no_change import no_change
@@ -37,10 +36,11 @@ log = logging.getLogger("nri_scope.plugin")
 async def serve(plugin: object, identity: Identity, connect: Connect) -> SessionEnd:
     """Run one session of ``plugin``, an object with handlers as in `BasePlugin`.
 
-    Returns when the connection has ended, after the handler `closed`. Raises the errors of
-    `PluginSession.run`, and `UsageError` for an object that is not a plugin. To connect it to an
-    emulated runtime in the same process, pass one end of a socket pair to the runtime and
-    ``connect=inherited(other.detach())`` here.
+    A failure policy that the runtime does not know is not sent, which is logged. Returns when the
+    connection has ended, after the handler `closed`. Raises the errors of `PluginSession.run`, and
+    `UsageError` for an object that is not a plugin. To connect it to an emulated runtime in the same
+    process, pass one end of a socket pair to the runtime and ``connect=inherited(other.detach())``
+    here.
     """
     session = HandlerSession(Handlers.of(plugin), identity)
     return await session.run(connect)
@@ -53,13 +53,15 @@ class HandlerSession:
         self,
         handlers: Handlers,
         identity: Identity,
-        failure_policy: FailurePolicy = NO_POLICY,
+        config: str = "",
         *,
-        requires_policy: bool = True,
+        requires_policy: bool = False,
     ) -> None:
+        """Prepare a session. ``config``: passed to `configure` if the runtime sends none."""
         self._handlers = handlers
+        self._config = config
         self._session = PluginSession(
-            identity, self, failure_policy, requires_policy=requires_policy
+            identity, self, handlers.failure_policy, requires_policy=requires_policy
         )
         self._runtime: RuntimeHandle | None = None
         self._parts = api.SynchronizeRequest()
@@ -133,11 +135,13 @@ class HandlerSession:
             self._runtime.end()
         self._runtime = RuntimeHandle(self._session, runtime)
         self._parts.Clear()
+        if request.config and self._config:
+            log.warning("--config is not used, as the runtime sends a configuration")
         try:
             # The session passes no deadline for Configure; the runtime sends that of all requests.
             self._call(
                 Request("configure", "", request.request_timeout * 1_000_000),
-                (request.config, self._runtime),
+                (request.config or self._config, self._runtime),
                 empty_reply,
             )
         except AnswerLater as later:
@@ -168,8 +172,8 @@ class HandlerSession:
             )
 
     def noticed(self, text: str) -> None:
-        """Log a protocol violation of the runtime."""
-        log.info("%s", text)
+        """Log a protocol violation of the runtime, or a failure policy that it does not know."""
+        log.warning("%s", text)
 
     # -- inside -------------------------------------------------------------------------------
 

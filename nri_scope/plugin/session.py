@@ -286,18 +286,25 @@ class PluginSession:
         except DecodeError as error:
             raise RpcError(Code.INVALID_ARGUMENT, f"Configure cannot be decoded: {error}") from None
         try:
-            self._check_policy(message)
+            policy = self._known_policy(message)
             mask = self._plugin.configure(message)
         except UsageError as error:
             self._refused = error
             raise RpcError(Code.INVALID_ARGUMENT, str(error)) from None
         self._configured = True
-        return configure_reply(mask, self._failure_policy)
+        return configure_reply(mask, policy)
 
-    def _check_policy(self, message: ConfigureRequest) -> None:
+    def _known_policy(self, message: ConfigureRequest) -> FailurePolicy:
+        """Return the failure policy if the runtime knows it, or else the default."""
         try:
             check_failure_policy(self._failure_policy, message)
         except UsageError as error:
             if self._requires_policy:
                 raise
-            self._plugin.noticed(str(error))
+            # `Plugin.configure` may defer the reply, and is then called again with this request.
+            text = str(error)
+            if text not in self._failures:
+                self._failures.add(text)
+                self._plugin.noticed(text)
+            return NO_POLICY
+        return self._failure_policy
