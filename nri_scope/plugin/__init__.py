@@ -34,6 +34,7 @@ from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
 from .request import time_left
 from .serving import serve
 from .session import AnswerLater, Exchange, Plugin, PluginSession, SessionEnd
+from .timers import Timer
 from .update import Eviction, Update
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "Rejection",
     "RuntimeHandle",
     "SessionEnd",
+    "Timer",
     "Update",
     "UpdateReply",
     "UpdatesReply",

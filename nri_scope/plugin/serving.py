@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable
 
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
+from nri_scope.nri import recording_clock
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
@@ -22,6 +22,7 @@ from nri_scope.wire import Code, RequestReceived
 
 from .endpoint import Connect, Identity
 from .handle import RuntimeHandle
+from .handler_errors import log, log_failure, words_of
 from .handlers import EVENT_HANDLERS, Handlers
 from .replies import REPLIES, ReplyOf, empty_reply, synchronize_reply
 from .request import CURRENT, Request
@@ -30,17 +31,15 @@ from .session import AnswerLater, Exchange, PluginSession, SessionEnd
 QUIET = Event.RemovePodSandbox
 """Event subscribed to without event handlers, as an empty mask would subscribe to all events."""
 
-log = logging.getLogger("nri_scope.plugin")
-
 
 async def serve(plugin: object, identity: Identity, connect: Connect) -> SessionEnd:
     """Run one session of ``plugin``, an object with handlers as in `BasePlugin`.
 
     A failure policy that the runtime does not know is not sent, which is logged. Returns when the
     connection has ended, after the handler `closed`. Raises the errors of `PluginSession.run`, and
-    `UsageError` for an object that is not a plugin. To connect it to an emulated runtime in the same
-    process, pass one end of a socket pair to the runtime and ``connect=inherited(other.detach())``
-    here.
+    `UsageError` for an object that is not a plugin. To connect it to an emulated runtime in the
+    same process, pass one end of a socket pair to the runtime and
+    ``connect=inherited(other.detach())`` here.
     """
     session = HandlerSession(Handlers.of(plugin), identity)
     return await session.run(connect)
@@ -109,7 +108,7 @@ class HandlerSession:
             if inspect.isawaitable(value):
                 await value
         except Exception as error:  # noqa: BLE001 - any error of the plugin's code
-            _log_failure("closed", error)
+            log_failure("closed", error)
 
     # -- callbacks of the session -------------------------------------------------------------
 
@@ -178,6 +177,9 @@ class HandlerSession:
     # -- inside -------------------------------------------------------------------------------
 
     def _answer(self, received: RequestReceived) -> bytes:
+        if received.service == recording_clock.SERVICE and self._runtime is not None:
+            number, _ = recording_clock.unpack(received.payload)
+            raise AnswerLater(asyncio.ensure_future(self._fire(self._runtime, number)))
         method = METHODS.get(received.method)
         if received.service != PLUGIN_SERVICE or method is None or method.service != PLUGIN_SERVICE:
             # On this code, a runtime sends StateChange instead.
@@ -199,6 +201,10 @@ class HandlerSession:
             return no_change(received.method, received.payload)
         request = Request(EVENT_HANDLERS[event], _subject(message), received.timeout_ns)
         return self._call(request, _arguments(event, message), REPLIES.get(event.name, empty_reply))
+
+    async def _fire(self, runtime: RuntimeHandle, number: int) -> bytes:
+        await runtime.fire(number)
+        return b""
 
     def _synchronize(self, part: api.SynchronizeRequest, timeout_ns: int) -> bytes:
         """Collect the parts; call the handler after the last part, with the whole state."""
@@ -263,24 +269,12 @@ def _result(task: asyncio.Future[bytes]) -> bytes:
 
 def _failure(request: Request, error: Exception) -> NriScopeError:
     """Log a handler's exception, and return the error to reply with."""
-    _log_failure(str(request), error)
+    log_failure(str(request), error)
     if isinstance(error, RpcError) or (
         isinstance(error, UsageError) and request.handler == "configure"
     ):
         return error
-    return RpcError(Code.UNKNOWN, _words(error))
-
-
-def _log_failure(where: str, error: Exception) -> None:
-    log.error("%s: %s", where, _words(error))
-    log.debug("%s", where, exc_info=error)
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, RpcError):
-        return error.message
-    # Errors of nri-scope are sentences; other errors need their type.
-    return str(error) if isinstance(error, NriScopeError) else f"{type(error).__name__}: {error}"
+    return RpcError(Code.UNKNOWN, words_of(error))
 
 
 def _arguments(event: Event, message: Message) -> tuple[object, ...]:
