@@ -145,4 +145,5 @@ class RecordingClock:
 
 
 def _seconds(time_ns: int) -> str:
-    return f"{time_ns / 1e9:.12g} s"
+    text = f"{time_ns / 1e9:.3f}".rstrip("0").rstrip(".")
+    return f"{text} s"
