@@ -64,9 +64,12 @@ class RuntimeHandle:
     def update_soon(self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()) -> None:
         """Request changes without waiting, from any handler, task or thread.
 
-        Failures are logged. Raises `ConnectionClosed` only after the event loop has ended.
+        Nothing is sent without updates and evictions. Failures are logged. Raises
+        `ConnectionClosed` only after the event loop has ended.
         """
         request = _request(updates, evictions)
+        if not (request.update or request.evict):
+            return
         # Use a new context: the current one may be a handler's.
         context = contextvars.Context()
         try:
