@@ -19,7 +19,8 @@ TIMERS_MAX = 100_000
 """Maximum number of pending timers of all plugins."""
 
 FIRE_TIMEOUT_S = 10.0
-"""Real seconds to wait for a timer's callback, before the replay continues."""
+"""Real seconds to wait for a timer's callback, before the replay continues; the deadline of requests
+if that is longer."""
 
 _EVENT = "call_later"
 
@@ -41,8 +42,11 @@ class RecordingClock:
     Timers of a plugin end with its connection.
     """
 
-    def __init__(self, progress: ReplayProgress, read_output: Callable[[], None]) -> None:
+    def __init__(
+        self, progress: ReplayProgress, read_output: Callable[[], None], request_timeout_ms: int
+    ) -> None:
         self._progress = progress
+        self._timeout_s = max(FIRE_TIMEOUT_S, request_timeout_ms / 1000)
         self._read_output = read_output
         self._now_ns = 0
         self._order = 0
@@ -127,10 +131,10 @@ class RecordingClock:
                 recording_clock.SERVICE,
                 recording_clock.FIRE,
                 recording_clock.pack(timer.number),
-                timeout=FIRE_TIMEOUT_S,
+                timeout=self._timeout_s,
             )
         except DeadlineExceeded:
-            problem = f"it is still running after {FIRE_TIMEOUT_S:g} s"
+            problem = f"it is still running after {self._timeout_s:g} s"
         except RpcError as error:
             problem = f"error: {error.message}"
         except ConnectionClosed:

@@ -69,7 +69,9 @@ class ReplayRun:
         )
         self._progress = ReplayProgress(self._result, audience, keep)
         self._plugins = ReplayPlugins(plugin_set, self._printed, lambda: self._progress.last_id)
-        self._clock = RecordingClock(self._progress, self._plugins.read_output)
+        self._clock = RecordingClock(
+            self._progress, self._plugins.read_output, profile.request_timeout_ms
+        )
         self._began_ns = monotonic_ns()
         self._parts = 0
         self._meanwhile: Callable[[], None] = self._progress.settle

@@ -339,7 +339,7 @@ def test_number_of_pending_timers_is_limited() -> None:
     replayed = Replayed("", "", "")
 
     async def main() -> None:
-        clock = RecordingClock(ReplayProgress(replayed, ReplayListener()), lambda: None)
+        clock = RecordingClock(ReplayProgress(replayed, ReplayListener()), lambda: None, 0)
         plugin = Plugin(lambda *_: None)
         for number in range(TIMERS_MAX):
             clock.change_timer(plugin, recording_clock.START, number, 1)

@@ -16,7 +16,7 @@ from hook_injector import HookInjector, read_hooks
 HOOKS = Path(__file__).parent / "hooks.d"
 RECORDING = Path(__file__).parents[2] / "recordings" / "workloads.nriscope.db"
 
-pytestmark = pytest.mark.nri_recording(RECORDING)
+pytestmark = pytest.mark.nri_recording(RECORDING, profile="containerd-2.1")
 
 
 def test_replies_are_those_of_upstream_s_hook_injector(nri_replay: NriReplay) -> None:
