@@ -37,8 +37,6 @@ class CpuPool(BasePlugin):
 
     def __init__(self, cpus: str, creation_s: float = CREATION_S) -> None:
         self.cpus = parse_cpus(cpus)
-        if len(self.cpus) < 2:
-            raise UsageError(f"{cpus!r} are too few CPUs", "name two or more")
         self.creation_s = creation_s
         self.exclusive: dict[str, list[int]] = {}
         """CPUs of containers that have their own, by id."""
@@ -54,8 +52,15 @@ class CpuPool(BasePlugin):
         return format_cpus(cpu for cpu in self.cpus if cpu not in taken)
 
     def configure(self, config: str, runtime: RuntimeHandle) -> None:
-        """Keep the runtime, for unsolicited updates."""
+        """Use the CPUs of the configuration, if there is one."""
         self.runtime = runtime
+        if config.strip():
+            self.cpus = parse_cpus(config.strip())
+        if len(self.cpus) < 2:
+            raise UsageError(
+                f"{format_cpus(self.cpus) or 'none'}: too few CPUs",
+                "name two or more with --cpus, or in the configuration",
+            )
 
     def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
@@ -170,7 +175,7 @@ def format_cpus(cpus: Iterator[int] | Sequence[int]) -> str:
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=CpuPool.__doc__)
-    parser.add_argument("--cpus", required=True, help="the CPUs for containers, such as 1-7")
+    parser.add_argument("--cpus", default="", help="the CPUs for containers, such as 1-7")
     run(lambda options: CpuPool(options.cpus), name="cpu-pool", index="40", parser=parser)
 
 

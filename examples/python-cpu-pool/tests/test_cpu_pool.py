@@ -100,7 +100,13 @@ def test_whole_cpus_are_request_and_limit(shares: int, quota: int, count: int) -
     assert whole_cpus(container) == count
 
 
+def test_cpus_of_the_configuration_replace_those_of_the_option(nri_replay: NriReplay) -> None:
+    plugin = CpuPool("0-3")
+    nri_replay(plugin, config="4-6,9\n").assert_ok()
+    assert plugin.shared == "4,5,6,9"
+
+
 def test_too_few_cpus_are_rejected() -> None:
-    for cpus, problem in [("3", "too few"), ("", "too few"), ("a-b", "not a list of CPUs")]:
+    for cpus, problem in [("3", "3: too few CPUs"), ("", "none: too few"), ("a-b", "not a list")]:
         with pytest.raises(UsageError, match=problem):
-            CpuPool(cpus)
+            CpuPool("").configure(cpus, None)  # type: ignore[arg-type]
