@@ -19,6 +19,7 @@ from .faults import INJECTED, NONE, Faults
 from .pace import Wait, no_wait
 from .progress import ReplayProgress
 from .read_ahead import ReadAhead
+from .recording_clock import RecordingClock
 from .replies import Reply
 from .reply_verdict import Judge
 from .result import PlayedEvent
@@ -48,6 +49,7 @@ class ReplayParts:
     effects: Effects
     judge: Judge
     progress: ReplayProgress
+    clock: RecordingClock
     restart: Callable[[], Awaitable[None]]
     """Restart the runtime; return once the plugins have reconnected."""
     drop_connections: Callable[[str], Awaitable[None]]
@@ -91,19 +93,24 @@ class Player:
             steps.look()
 
         self._parts.meanwhile(meanwhile)
+        clock = self._parts.clock
         for step in steps:
+            if step.selected and self._playback.wait is not no_wait:
+                self._progress.settle()
+                await self._playback.wait(step)
+            if clock.is_due(step.recorded.at_ns):
+                await clock.fire_until(step.recorded.at_ns)
+            clock.pass_to(step.recorded.at_ns)
             if not step.selected:
                 self._follow(step)
                 continue
-            if self._playback.wait is not no_wait:
-                self._progress.settle()
-                await self._playback.wait(step)
             await self._step(step)
             self._played += 1
             await self._inject_runtime_faults()
             # Let unsolicited updates of plugins be processed.
             await asyncio.sleep(0)
         self._progress.settle()
+        clock.end()
         if self._playback.control is not None:
             await self._decide(self._playback.control, lambda: None)
         for fault, after in (

@@ -64,6 +64,8 @@ class PlayedEvent:
     """Why the event was not sent; "" if it was, or if no plugin had subscribed."""
     fault: str = ""
     """Description of the injected fault; "" if none."""
+    note: str = ""
+    """Description of an action that is not an event, such as a timer; "" if it is an event."""
     output: list[PrintedLine] = field(default_factory=list)
     """Lines that plugins printed from this event to the next."""
     output_left_out: int = 0

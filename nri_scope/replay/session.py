@@ -26,6 +26,7 @@ from .player import PlaybackOptions, Player, ReplayParts
 from .plugin_setup import SetUp, add_copies, size_of
 from .plugins import PluginSet, ReplayPlugins
 from .progress import ReplayListener, ReplayProgress
+from .recording_clock import RecordingClock
 from .replay_recording import ReplayRecorder
 from .reply_verdict import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
@@ -68,6 +69,9 @@ class ReplayRun:
         )
         self._progress = ReplayProgress(self._result, audience, keep)
         self._plugins = ReplayPlugins(plugin_set, self._printed, lambda: self._progress.last_id)
+        self._clock = RecordingClock(
+            self._progress, self._plugins.read_output, profile.request_timeout_ms
+        )
         self._began_ns = monotonic_ns()
         self._parts = 0
         self._meanwhile: Callable[[], None] = self._progress.settle
@@ -117,6 +121,7 @@ class ReplayRun:
             effects=self._effects,
             judge=self._judge,
             progress=self._progress,
+            clock=self._clock,
             restart=lambda: self._plugins.restart(self._runtime),
             drop_connections=lambda reason: self._plugins.disconnect(self._runtime, reason),
             meanwhile=self._set_meanwhile,
@@ -133,7 +138,9 @@ class ReplayRun:
             effects=playback.effects and self._rules.reports_adjustments,
             shows_rlimits=self._setup.profile.shows_rlimits,
         )
+        self._clock.reset(self._script.session.started_ns)
         for step in self._script.before():
+            self._clock.pass_to(step.recorded.at_ns)
             if step.event is not None and step.message is not None:
                 world.happened(step.event, world.shown(step.event, step.message))
         add_copies(world, playback.faults.huge_sync)
@@ -170,6 +177,7 @@ class ReplayRun:
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged
         plugin.on_sent = self._sent
+        plugin.on_timer = self._clock.change_timer
         slow = self._playback.faults.slow
         if slow:
 

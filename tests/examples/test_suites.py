@@ -30,8 +30,9 @@ def run_pytest(folder: Path, **environment: str) -> None:
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
-def test_the_python_example_passes_its_tests() -> None:
-    run_pytest(EXAMPLES / "python-device-injector")
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("python-*")))
+def test_the_python_example_passes_its_tests(name: str) -> None:
+    run_pytest(EXAMPLES / name)
 
 
 @pytest.mark.interop

@@ -136,6 +136,65 @@ def test(nri_replay):
     )
 
 
+def test_logs_of_handlers_are_captured_as_usual(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+import logging
+
+class Logging:
+    def create_container(self, pod, container):
+        logging.getLogger("mine").info("creates %s", container.name)
+
+def test(nri_replay, caplog):
+    caplog.set_level(logging.INFO)
+    nri_replay(Logging()).assert_ok()
+    assert [one.getMessage() for one in caplog.records if one.name == "mine"] == [
+        "creates app", "creates sidecar", "creates job", "creates broken"
+    ]
+"""
+        )
+    )
+
+
+def test_timers_follow_the_recording(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+from nri_scope.plugin import Update
+
+class Cooling:
+    def configure(self, config, runtime):
+        self.runtime = runtime
+
+    def start_container(self, pod, container):
+        self.runtime.call_later(0.01, self.cool, container.id)
+
+    def cool(self, container_id):
+        self.runtime.update_soon([Update(container_id).set_cpu(shares=77)])
+
+def test(nri_replay):
+    result = nri_replay(Cooling())
+    result.assert_ok()
+    job = result.container("jobs/batch/job")
+    assert [(one.path, one.after) for one in job.changes] == [("/linux/resources/cpu/shares", 77)]
+    assert job.owner("/linux/resources/cpu/shares") == "10-cooling"
+
+def test_failing(nri_replay):
+    Cooling.cool = lambda self, container_id: 1 / 0
+    try:
+        nri_replay(Cooling()).assert_ok()
+    except AssertionError as error:
+        assert "call_later: 10-cooling: error: ZeroDivisionError" in str(error)
+        assert isinstance(error.__cause__, ZeroDivisionError)
+    else:
+        raise AssertionError
+"""
+        ),
+        2,
+    )
+
+
 def test_command_is_launched(suite: Suite) -> None:
     assert passes(
         suite.run(

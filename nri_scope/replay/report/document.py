@@ -48,6 +48,7 @@ def _event(event: PlayedEvent, name_of: Callable[[str], str]) -> dict[str, Plain
         "subject": event.subject,
         "skipped": event.skipped,
         "fault": event.fault,
+        "note": event.note,
         "failure": event.failure,
         "logged": event.logged,
         "replies": [_reply(reply, name_of) for reply in event.replies],

@@ -64,6 +64,8 @@ class Report:
             yield styled(Style.WARN, safe(f"        fault: {event.fault}", self._width))
         if event.skipped:
             yield from self._wrapped(start, f"not sent: {event.skipped}", Style.DIM)
+        if event.note:
+            yield from self._wrapped(start, event.note)
         for reply in event.replies:
             yield from self._reply(start, event, reply)
         if not event.replies and (event.changes or event.dropped):

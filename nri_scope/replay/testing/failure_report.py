@@ -44,6 +44,7 @@ def _is_notable(event: PlayedEvent) -> bool:
         or event.dropped
         or event.failure
         or event.logged
+        or event.note
         or event.fault
         or event.output
         or any(reply.verdict is not Verdict.OK or reply.slow for reply in event.replies)
