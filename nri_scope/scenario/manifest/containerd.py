@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.versions import NriVersion, sort_key
+from nri_scope.nri.versions import V0_10, NriVersion, sort_key
 from nri_scope.runtime import Profile
 
 from . import nri_values
@@ -25,7 +25,7 @@ _V2 = sort_key("2.0.0-beta.0")
 _V2_1 = sort_key("2.1.0-beta.0")
 _V2_2 = sort_key("2.2.0-beta.0")
 _V2_3 = sort_key("2.3.0-beta.0")
-_V0_12_2 = NriVersion.parse("0.12.2")
+_V0_12_2 = NriVersion("0.12.2", (0, 12, 2, ((2, 0, ""),)))
 _PAUSE_IMAGES = ((_V2_3, "3.10.2"), (_V2_2, "3.10.1"), (_V2, "3.10"), (None, "3.8"))
 
 
@@ -97,7 +97,9 @@ class Containerd:
             f"{prefix}sandbox-namespace": pod.namespace,
             f"{prefix}sandbox-uid": pod.uid,
         }
-        env = {nri_values.DEFAULT_PATH.partition("=")[0]: nri_values.DEFAULT_PATH.partition("=")[2]}
+        env = {"PATH": nri_values.DEFAULT_PATH}
+        if request.has_tty:
+            env["TERM"] = "xterm"
         env |= {"HOSTNAME": pod.hostname, **dict(request.env)}
         container = api.Container(
             id=request.id,
@@ -120,8 +122,7 @@ class Containerd:
             container.linux.seccomp_profile.CopyFrom(_seccomp_profile(request))
         if self._since(_V2_3):
             container.user.CopyFrom(nri_values.user(request.uid, request.gid, request.groups))
-        version = self.profile.version
-        if version is not None and _V0_12_2 is not None and version >= _V0_12_2:
+        if self._has_nri(_V0_12_2):
             container.image.name = request.image
         return container
 
@@ -129,6 +130,9 @@ class Containerd:
         """Yield what is unknown of a container as this runtime sends it."""
         place = f"container {request.name}: "
         yield f"{place}labels, variables, volumes and groups that its image defines are unknown"
+        has_limit = any(limit for _, limit in request.resources.huge_pages)
+        if has_limit and not self.node.limits_huge_pages:
+            yield f"{place}containerd limits huge pages only if configured to"
         if request.is_privileged:
             yield f"{place}the node's devices, all of which it gets, are unknown"
         elif self._since(_V2_3) and request.seccomp.kind != "Unconfined":
@@ -139,6 +143,10 @@ class Containerd:
         own = sort_key(self.profile.runtime_version)
         assert isinstance(version, tuple)
         return own is None or own >= version
+
+    def _has_nri(self, version: NriVersion) -> bool:
+        own = self.profile.version
+        return own is not None and own >= version
 
     def _pause_image(self) -> str:
         tag = next(tag for since, tag in _PAUSE_IMAGES if since is None or self._since(since))
@@ -213,7 +221,8 @@ class Containerd:
         result = api.LinuxResources(
             memory=api.LinuxMemory(),
             cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=resources.shares)),
-            unified=dict(resources.unified),
+            # Older versions of NRI do not pass these on.
+            unified=dict(resources.unified) if self._has_nri(V0_10) else {},
             devices=[nri_values.device_rule(allow=request.is_privileged)],
         )
         if resources.period:
@@ -224,7 +233,7 @@ class Containerd:
             result.memory.limit.value = resources.memory
             if self.node.has_swap_accounting:
                 result.memory.swap.value = resources.swap or resources.memory
-        if self.node.has_hugetlb:
+        if self.node.limits_huge_pages:
             result.hugepage_limits.extend(nri_values.huge_pages(resources))
         return result
 

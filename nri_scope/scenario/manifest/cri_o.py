@@ -71,7 +71,7 @@ class CriO:
             annotations=self._annotations(pod, request),
             args=(*request.command, *request.args),
             env=[
-                nri_values.DEFAULT_PATH,
+                f"PATH={nri_values.DEFAULT_PATH}",
                 *env,
                 *(f"{name}={value}" for name, value in request.env),
             ],
@@ -229,7 +229,7 @@ class CriO:
             result.memory.limit.value = resources.memory
             if self.node.has_swap_accounting:
                 result.memory.swap.value = resources.swap or resources.memory
-        if self.node.has_hugetlb:
+        if self.node.limits_huge_pages is not False:
             result.hugepage_limits.extend(nri_values.huge_pages(resources))
         return result
 

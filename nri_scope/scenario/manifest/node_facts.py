@@ -24,10 +24,11 @@ class NodeFacts:
     allocatable_memory: int = (16 << 30) - (100 << 20)
     """Bytes for pods; the limit that the downward API shows for containers without one."""
     cpus: int = 4
-    huge_page_sizes: tuple[str, ...] = ("1GB", "2MB")
-    """In the order of the folders in /sys/kernel/mm/hugepages."""
-    has_hugetlb: bool = True
-    """Whether there is a cgroup controller of huge pages."""
+    huge_page_sizes: tuple[str, ...] = ("2MB", "1GB")
+    """In the order in which the kernel lists them in /sys/kernel/mm/hugepages."""
+    limits_huge_pages: bool | None = None
+    """Whether the runtime limits huge pages; None for its default, which is no for containerd
+    (``disable_hugetlb_controller``)."""
     has_swap_accounting: bool = True
     """Whether the memory controller limits swap."""
     kubelet_folder: str = "/var/lib/kubelet"

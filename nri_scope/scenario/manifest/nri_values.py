@@ -10,7 +10,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from .cri_request import CriMount
 from .resources import CriResources
 
-DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROC = api.Mount(
     destination="/proc", type="proc", source="proc", options=("nosuid", "noexec", "nodev")
 )
