@@ -43,7 +43,8 @@ class Field:
 
     def error(self, problem: str, hint: str = "") -> UsageError:
         """Return an error about this field."""
-        return UsageError(f"{safe(self.source)}:{self.line}: {self.path}: {problem}", hint)
+        place = self.path or "the document"
+        return UsageError(f"{safe(self.source)}:{self.line}: {place}: {problem}", hint)
 
     def keys(self) -> Sequence[str]:
         """Return the keys of a mapping, in the order of the text."""

@@ -95,14 +95,21 @@ class _Reader:
     namespace: str
     pods: list[PodObject] = field(default_factory=list)
     others: dict[tuple[str, str, str], Field] = field(default_factory=dict)
+    names: set[tuple[str, str]] = field(default_factory=set)
     first_other: Field | None = None
 
     def read(self, document: Field) -> None:
         kind = document["kind"].required_text()
         if kind in _TEMPLATES:
-            self.pods.append(self._pod(kind, document))
+            pod = self._pod(kind, document)
+            if (pod.namespace, pod.name) in self.names:
+                raise document["metadata"].error(f"there are two pods {pod.namespace}/{pod.name}")
+            self.names.add((pod.namespace, pod.name))
+            self.pods.append(pod)
             if len(self.pods) > MAX_PODS:
                 raise document["kind"].error(f"more than {MAX_PODS} pods")
+        elif near := [one for one in _TEMPLATES if one.lower() == kind.lower()]:
+            raise document["kind"].error(f"there is no such kind, but {near[0]}")
         elif _LISTS.fullmatch(kind):
             for item in document["items"].items():
                 # Objects of a typed list have no kind.

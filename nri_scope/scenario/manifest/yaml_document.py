@@ -50,8 +50,7 @@ def parse_documents(text: str) -> list[Node]:
     if len(text) > MAX_CHARACTERS:
         raise InvalidYaml(0, f"longer than {MAX_CHARACTERS >> 20} MiB")
     if text.lstrip().startswith("{"):
-        # Indentation of JSON, which YAML forbids. Strings of JSON contain no tabs.
-        text = text.replace("\t", " ")
+        text = _json_as_yaml(text)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return list(_TreeBuilder(yaml.parse(text, Loader=loader)).documents())
@@ -66,6 +65,24 @@ def parse_documents(text: str) -> list[Node]:
         raise InvalidYaml(line, _words(error.reason)) from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidYaml(0, _words(error)) from None
+
+
+_TWO_ESCAPES = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+)
+
+
+def _json_as_yaml(text: str) -> str:
+    """Return JSON without what YAML forbids: tabs between tokens, characters as two escapes."""
+    return _TWO_ESCAPES.sub(
+        lambda found: f"{found[1]}\\U{_code_point(found[2], found[3]):08x}",
+        # Strings of JSON contain no tabs.
+        text.replace("\t", " "),
+    )
+
+
+def _code_point(high: str, low: str) -> int:
+    return 0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00
 
 
 def _words(problem: object) -> str:
@@ -115,7 +132,7 @@ class _TreeBuilder:
         text = ""
         match event:
             case yaml.ScalarEvent():
-                text = _whole_characters(event.value, line)
+                text = _checked(event.value, line)
                 value = _scalar(event, text, line)
             case yaml.SequenceStartEvent():
                 value, height = self._sequence(depth + 1)
@@ -152,7 +169,7 @@ class _TreeBuilder:
             line = _line(event)
             if not isinstance(event, yaml.ScalarEvent) or event.anchor:
                 raise InvalidYaml(line, "a key is not plain text")
-            key = _whole_characters(event.value, line)
+            key = _checked(event.value, line)
             if key == "<<" and not event.style:
                 raise InvalidYaml(line, "merge keys are not supported", "write the values out")
             if key in entries:
@@ -169,12 +186,11 @@ def _line(event: yaml.Event) -> int:
     return mark.line + 1 if mark else 0
 
 
-def _whole_characters(text: str, line: int) -> str:
-    """Join the halves of characters that JSON writes as two escapes; refuse single halves."""
-    try:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-    except UnicodeDecodeError:
-        raise InvalidYaml(line, "half of a character") from None
+def _checked(text: str, line: int) -> str:
+    """Return a text, but refuse halves of characters, which some parsers pass on."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidYaml(line, "not YAML: half of a character")
+    return text
 
 
 _STRING_TAG = "tag:yaml.org,2002:str"
