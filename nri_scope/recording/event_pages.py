@@ -395,7 +395,7 @@ def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
 
 
 AMONG = "id IN (SELECT value FROM json_each(?))"
-"""SQL condition for events whose ids are `listed` in its parameter. A query with the ids as literals
+"""SQL condition for events whose ids are `listed` in its parameter. A query with ids as literals
 would be prepared each time, and then cached by the connection with up to 50 KiB."""
 
 
