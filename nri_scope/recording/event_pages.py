@@ -347,7 +347,7 @@ def _matches_about(
         numbers = _in_order((number for (number,) in rows), (after, until))
     upto = numbers[-1] if len(numbers) == limit else until
     if numbers and question.where is not None:
-        numbers = _found(recording, question, among(numbers), (), (after, upto))
+        numbers = _found(recording, question, AMONG, (listed(numbers),), (after, upto))
     return Matches(numbers, upto)
 
 
@@ -394,9 +394,14 @@ def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
     return found
 
 
-def among(numbers: Sequence[int]) -> str:
-    """Return an SQL condition for events with these ids."""
-    return f"id IN ({', '.join(map(str, numbers))})"
+AMONG = "id IN (SELECT value FROM json_each(?))"
+"""SQL condition for events whose ids are `listed` in its parameter. A query with ids as literals
+would be prepared each time, and then cached by the connection with up to 50 KiB."""
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Return the parameter of `AMONG` for events with these ids."""
+    return f"[{','.join(map(str, numbers))}]"
 
 
 # -- whole events ---------------------------------------------------------------------------
@@ -421,6 +426,6 @@ def events_of(recording: Recording, numbers: Sequence[int]) -> dict[int, Event |
 def _events(recording: Recording, numbers: Sequence[int]) -> dict[int, Event]:
     with recording_errors(recording):
         rows = recording.connection.execute(
-            f"SELECT {EVENT_COLUMNS} FROM events WHERE {among(numbers)}"
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE {AMONG}", (listed(numbers),)
         ).fetchall()
         return {event.id: event for event in map(event_of, rows)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nri_scope.filter.sql import PATH_LABEL
 from nri_scope.filter.text_comparison import fold
 
-from .event_pages import among
+from .event_pages import AMONG, listed
 from .reader import Recording
 from .sqlite_errors import query_numbers
 
@@ -69,8 +69,10 @@ def among_all(
         low, high = min(at, last), max(at, last)
         found = query_numbers(
             recording,
-            f"SELECT id FROM events WHERE id >= {low} AND id <= {high} AND {_HAS} "
+            f"SELECT id FROM events WHERE id >= ? AND id <= ? AND {_HAS} "
             f"ORDER BY id {order} LIMIT 1",
+            low,
+            high,
             needle,
         )
         at = last + sign
@@ -90,7 +92,8 @@ def among_some(
         some = numbers[done : done + _AMONG] if forwards else numbers[max(0, stop - _AMONG) : stop]
         found = query_numbers(
             recording,
-            f"SELECT id FROM events WHERE {among(some)} AND {_HAS} ORDER BY id {order} LIMIT 1",
+            f"SELECT id FROM events WHERE {AMONG} AND {_HAS} ORDER BY id {order} LIMIT 1",
+            listed(some),
             needle,
         )
         yield SearchStep(min(1.0, (done + _AMONG) / len(numbers)), found[0][0] if found else None)

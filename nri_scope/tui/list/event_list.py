@@ -34,7 +34,7 @@ from .row_reader import RowReader
 from .row_scrolling import RowWindow
 from .scroll_state import FollowState, ScrollState
 
-_CACHED_STRIPS = 1_024
+_CACHED_STRIPS = 256
 _DRAW_DELAY_S = 0.03
 """Seconds to wait for rows before they are drawn as placeholders."""
 

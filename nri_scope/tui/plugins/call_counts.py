@@ -15,7 +15,7 @@ from nri_scope.events import Container, Event, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.recording.event_scan import Call, EventScan
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import SLOWEST, ResponseTimes, Slowest
+from nri_scope.recording.stats import SLOWEST, Slowest
 from nri_scope.recording.timeline import sessions_overlap
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class SessionCounts:
     """Number of replies that took more than half of their deadline."""
     changes: Counter[str] = field(default_factory=Counter)
     """Number of events that show a change, by owner (``NN-name``)."""
-    times: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("I"))
+    """Times in ns, with 4 bytes each; if one exceeds 4 s, with 8 bytes."""
     slowest: Slowest = field(default_factory=Slowest)
 
     def add(self, call: Call) -> None:
@@ -59,7 +60,11 @@ class SessionCounts:
         if own:
             # A call by the plugin: its time is the runtime's.
             return
-        self.times.append(took_ns)
+        try:
+            self.times.append(took_ns)
+        except OverflowError:
+            self.times = array("q", self.times)
+            self.times.append(took_ns)
         if took_ns > self.slowest.least_ns:
             self.slowest.add(took_ns, number)
         if deadline_ns > 0:
@@ -77,7 +82,9 @@ class TimeSample(NamedTuple):
 
 
 class CallCounts:
-    """Counts of the events read so far. Steps run in a thread. Takes 8 bytes of memory per event.
+    """Counts of the events read so far. Steps run in a thread.
+
+    Takes 4 to 8 bytes of memory per event.
 
     ``where``, ``about``: count only events that pass a filter, or concern a pod or container.
     With a filter, which may split rounds, times are only those of connections.
@@ -158,16 +165,6 @@ class CallCounts:
         return TimeSample(
             tuple(one.times for one in counts), nlargest(SLOWEST, slowest, key=itemgetter(0))
         )
-
-    @staticmethod
-    def took(counts: list[SessionCounts]) -> ResponseTimes | None:
-        """Return the combined times of several sessions."""
-        if len(counts) == 1:
-            return ResponseTimes.of(counts[0].times)
-        every = array("q")
-        for one in counts:
-            every.extend(one.times)
-        return ResponseTimes.of(every)
 
     def _has_chain(self) -> bool:
         if self.where is not None:

@@ -117,7 +117,7 @@ def _connection(
         plugin,
         sum(one.calls for one in counts),
         # A plugin's time is measured in the chain, as in `stats`.
-        time_in.took if time_in is not None else tally.took(counts),
+        time_in.took if time_in is not None else ResponseTimes.of(*(one.times for one in counts)),
         time_in.deadline_ns if time_in is not None else min(deadlines, default=0),
         time_in.over_half if time_in is not None else sum(one.over_half for one in counts),
         sum(one.problems for one in counts),

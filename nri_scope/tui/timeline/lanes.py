@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nri_scope.filter import Filter
 from nri_scope.recording.display import clock, duration
@@ -103,22 +103,24 @@ RULER = ("╎", Style.DIM)
 """Sign in blank cells of the cursor's column."""
 
 
-@dataclass(slots=True)
 class Lanes:
     """The pods and containers of a timeline, in order, with start and end times."""
 
-    pods: array[int] = field(default_factory=lambda: array("q"))
-    containers: array[int] = field(default_factory=lambda: array("q"))
-    """Keys of containers; 0 for a pod's own lane."""
-    first_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Start times; 0 if unknown."""
-    end_ns: array[int] = field(default_factory=lambda: array("q"))
-    """End times; `NEVER_ENDS` if not observed."""
+    def __init__(self, newest: int = 0) -> None:
+        """Create no lanes yet. ``newest``: the largest key of a pod or container."""
+        code = "I" if newest < 1 << 32 else "q"
+        self.pods = array(code)
+        self.containers = array(code)
+        """Keys of containers; 0 for a pod's own lane."""
+        self.first_ns = array("q")
+        """Start times; 0 if unknown."""
+        self.end_ns = array("q")
+        """End times; `NEVER_ENDS` if not observed."""
 
     @classmethod
     def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
         """Create a lane for each pod and container of ``census`` that passes ``chosen``."""
-        lanes = cls()
+        lanes = cls(max(census.pods.newest, census.containers.newest))
         for pod, container in chosen.subjects(census):
             lanes.pods.append(pod)
             lanes.containers.append(container)

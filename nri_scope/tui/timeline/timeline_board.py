@@ -79,7 +79,7 @@ class TimelineBoard(CensusBoard):
     def on_mount(self) -> None:
         """Start empty."""
         self.body.on_column = self._go_to_column
-        self.packed: array[int] = array("q")
+        self.packed: array[int] = array("I")
         """Indices of the lanes with content in the window."""
         self.window = TimeWindow(0, 10**9)
         self.whole = self.window

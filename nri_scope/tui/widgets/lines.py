@@ -32,7 +32,7 @@ MAX_WRAPPED = 20_000
 """Maximum number of lines that can be wrapped, as the height of each must be known."""
 _MEASURED_LINES = 2_000
 """Number of lines whose width is measured before they are visible."""
-_CACHED_LINES = 1_024
+_CACHED_LINES = 256
 """Number of lines whose layout is cached."""
 _SEARCH_BATCH = 2_000
 """Number of lines that a search examines before yielding to other tasks."""
