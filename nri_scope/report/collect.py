@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from nri_scope import __version__
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
@@ -28,6 +28,7 @@ from .chain import Links
 from .changed_containers import Changes
 from .diagnosis import Diagnosis, RecordingFacts
 from .diagnosis.recording_facts import Latest
+from .finding import Finding
 from .lifetime_lanes import Lanes
 from .limits import (
     GAPS_MAX,
@@ -196,8 +197,12 @@ class _Finder:
             first_ns=self._first_ns,
             last_ns=self._last_ns,
             events=self._events,
-            findings=self._diagnosis.findings(),
+            findings=tuple(map(self._with_time, self._diagnosis.findings())),
         )
+
+    def _with_time(self, finding: Finding) -> Finding:
+        first = self._recording.event(finding.events[0]) if finding.events else None
+        return finding if first is None else replace(finding, at_ns=first.at_ns)
 
     def _see(self, event: Event) -> None:
         self._diagnosis.see(event)
