@@ -81,7 +81,9 @@ def _lines(manifest: Manifest) -> list[str]:
     if manifest.redaction is None:
         lines.append("redaction  none when packed: secrets in the original are in the bundle")
     else:
-        lines.append(f"redaction  {replacement_counts(manifest.redaction.by_rule())}")
+        redaction = manifest.redaction
+        counted = replacement_counts(redaction.by_rule(), before=redaction.before)
+        lines.append(f"redaction  {counted}")
     if manifest.damage:
         lines.append(f"damage     the original was damaged: {manifest.damage}")
     lines += [f"note       {line}" for line in manifest.note.splitlines()[:_LISTED]]

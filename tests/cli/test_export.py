@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
+from nri_scope.events import REDACTED
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import is_redacted
 from tests.cli.command import NRI_SCOPE
 from tests.share.bundle.bundles import SAMPLE
 
@@ -83,9 +85,32 @@ def test_a_redacted_source_is_not_said_to_include_secrets(run_command: RunComman
     assert run_command("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")[0] == 0
     for more in (("-o", "y.nriscope.zip"), ("--format", "jsonl", "-o", "y.jsonl")):
         status, _, err = run_command("export", "x.nriscope.zip", *more)
-        assert status == 0 and "--redact removes" in err and "secrets included" not in err
+        assert status == 0 and "redacted" in err and "secrets" not in err and "--redact" not in err
     with zipfile.ZipFile("y.nriscope.zip") as bundle:
         assert "Unless the recording was already redacted" in bundle.read("README.md").decode()
+
+
+def test_a_second_redaction_says_that_there_was_one_before(run_command: RunCommand) -> None:
+    assert run_command("redact", str(SAMPLE), "-o", "x.nriscope.db")[0] == 0
+    said = "already redacted: no other values to replace were found"
+    bundle = ("-o", "x.nriscope.zip")
+    for source, more in (
+        ("x.nriscope.db", bundle),
+        ("x.nriscope.zip", ("-o", "y.nriscope.zip")),
+        ("y.nriscope.zip", ("--format", "jsonl", "-o", "y.jsonl")),
+    ):
+        status, _, err = run_command("export", source, "--redact", *more)
+        assert status == 0 and said in err and "replaced (" not in err
+    with zipfile.ZipFile("y.nriscope.zip") as packed:
+        assert "The original had already been redacted." in packed.read("README.md").decode()
+    assert f"redaction  {said}" in run_command("import", "y.nriscope.zip")[1]
+    # Not because nothing was found.
+    assert run_command("export", str(SAMPLE), "-o", "z.nriscope.zip")[0] == 0
+    with Recording.open("z.nriscope.zip") as recording:
+        assert not is_redacted(recording)
+    with Recording.open("y.nriscope.db") as recording:
+        assert is_redacted(recording)
+        assert [one.text for one in recording.notes()] == [REDACTED]
 
 
 def test_a_part_can_be_read_by_every_command(run_command: RunCommand) -> None:

@@ -254,6 +254,11 @@ async def test_bundle_is_redacted_and_replacements_are_listed(path: Path) -> Non
         assert secret not in screen.text()
         await screen.press("escape")
         await screen.shows(f"exported ./{made.name}")
+        assert "redacted" not in screen.text().splitlines()[0]
+    async with showing(made, size=(100, 40)) as screen:
+        assert " · redacted · " in screen.text().splitlines()[0]
+        await screen.press("E", "enter")
+        await screen.shows("The recording was already redacted; nothing else was replaced.")
 
 
 def _variable(recording: Recording, event: int) -> str:

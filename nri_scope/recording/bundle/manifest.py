@@ -87,6 +87,8 @@ class Redaction:
     rules: str
     """Description of the rules: whether they were the default ones."""
     replaced: tuple[Replaced, ...] = ()
+    before: bool = False
+    """Whether the original had been redacted before."""
 
     @property
     def total(self) -> int:
@@ -159,6 +161,7 @@ def to_bytes(manifest: Manifest) -> bytes:
             "total": redaction.total,
             "by_rule": dict(redaction.by_rule()),
             "replaced": [asdict(one) for one in redaction.replaced],
+            "before": redaction.before,
         },
         "note": manifest.note,
         "part": None if manifest.part is None else asdict(manifest.part),
@@ -223,6 +226,7 @@ def _redaction(table: _Table | None) -> Redaction | None:
             Replaced(one.get("rule", str), one.get("place", str), one.count("values"))
             for one in table.tables("replaced")
         ),
+        before=table.flag("before"),
     )
 
 
@@ -250,6 +254,10 @@ class _Table:
         if not 0 <= number < 1 << 63:
             raise ManifestError(f"{self._place(name)} in its manifest is not a count")
         return number
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean that earlier versions did not write."""
+        return name in self._values and self.get(name, bool)
 
     def time(self, name: str) -> int | None:
         if self._values.get(name) is None:

@@ -22,6 +22,7 @@ from nri_scope.recording.bundle.manifest import (
 )
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
+from nri_scope.recording.summary import is_redacted
 
 from ..extract import Extracted, Selection
 from ..redaction import Redactor
@@ -44,7 +45,10 @@ ReplacedCounts = Counter[tuple[str, str]]
 class ManifestBuilder:
     """Builder of the manifests of one export; also redacts the texts typed by the user."""
 
-    def __init__(self, selection: Selection, redactor: Redactor | None, note: str) -> None:
+    def __init__(
+        self, source: Recording, selection: Selection, redactor: Redactor | None, note: str
+    ) -> None:
+        self._source = source
         self._selection = selection
         self._redactor = redactor
         self._note = note
@@ -124,7 +128,7 @@ class ManifestBuilder:
         replaced = [Replaced(*key, values) for key, values in sorted(places.items())]
         # The name of the rules file may itself be confidential.
         rules = "default, changed by a file" if redactor.rules.source else "default"
-        return Redaction(rules, tuple(replaced))
+        return Redaction(rules, tuple(replaced), before=is_redacted(self._source))
 
 
 def _runtime(session: Session) -> Runtime:
@@ -144,7 +148,7 @@ def fixed_text() -> bytes:
         counts=Counts(0, 0, 0, 0, 0, 0, 0),
         first_ns=0,
         last_ns=0,
-        redaction=Redaction("default", (Replaced("", "", 1),)),
+        redaction=Redaction("default", (Replaced("", "", 1),), before=True),
         files={name: File(0, "") for name in (README, RECORDING)},
     )
     return b"".join(

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import LEFT_OUT, Mark
+from nri_scope.events import LEFT_OUT, REDACTED, Mark
 from nri_scope.recording.bundle.manifest import Counts
 from nri_scope.recording.marks.store import marks_of
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import is_redacted
 
 from .context_events import with_context
 from .exchanges import Stopped, exchanges
@@ -174,6 +175,7 @@ class _Extraction:
         self._connection = connection
         self._part = part
         self._effects = effects
+        self._redacts = not isinstance(change, Unchanged)
         self._tables = Tables(source, connection, part, change)
         self._copying = Copying(connection, change)
 
@@ -191,7 +193,7 @@ class _Extraction:
             self._source, self._connection, part.kept, part.until, progress.step(0.9)
         )
         gaps = tables.gaps(self._gaps(holes, counts))
-        tables.notes(_notes(holes, counts, self._note))
+        tables.notes([*_notes(holes, counts, self._note), *self._redaction_note(counts)])
         tables.marks(self._marks)
         tables.outcomes()
         tables.output()
@@ -211,6 +213,12 @@ class _Extraction:
             last_ns=counts.last_ns,
             damage="" if part.damage is None else part.damage.problem,
         )
+
+    def _redaction_note(self, counts: _Counts) -> Iterator[tuple[int, str]]:
+        if counts.first_ns is None or not (self._redacts or is_redacted(self._source)):
+            return
+        if not any(note.text == REDACTED for note in self._source.notes()):
+            yield counts.first_ns, REDACTED
 
     def _states(self, session: int) -> None:
         try:

@@ -255,7 +255,8 @@ class Saver:
             return made.bundles[0]
 
         made = await self.jobs.run(f"exporting {shown.words}", work)
-        screen = ReadingScreen("bundle", exported_lines(made), wrap=True)
+        lines = exported_lines(made, was_redacted=self.marker.store.facts.redacted)
+        screen = ReadingScreen("bundle", lines, wrap=True)
         damaged = bool(made.manifest.damage)
         await self.app.push_screen(
             screen,
@@ -300,8 +301,11 @@ def saved_words(words: str, made: Extracted) -> str:
     return f"saved {shown_path(made.path)}: {words}{more}{damage}"
 
 
-def exported_lines(made: Bundle) -> list[StyledLine]:
-    """Describe a bundle: path, content, and the places, but not the values, of replaced values."""
+def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
+    """Describe a bundle: path, content, and the places, but not the values, of replaced values.
+
+    ``was_redacted``: the original had been redacted before.
+    """
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
     context = f", plus {counts.context:,} for context" if counts.context else ""
@@ -315,7 +319,9 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
             line(f"incomplete, the original is damaged: {safe(manifest.damage)}", Style.BAD),
             line(),
         ]
-    if redaction is None:
+    if was_redacted and not (redaction and redaction.replaced):
+        lines.append(line("The recording was already redacted; nothing else was replaced."))
+    elif redaction is None:
         lines.append(line("Nothing was redacted: secrets are included.", Style.WARN))
     elif not redaction.replaced:
         lines.append(line("The default rules matched no value; nothing was replaced.", Style.WARN))
