@@ -221,7 +221,8 @@ def _described(bundle: Bundle) -> str:
     counts = manifest.counts
     context = f" and {counts.context:,} that they need" if counts.context else ""
     left_out = f", {counts.left_out:,} left out" if counts.left_out else ""
-    text = f"{size(bundle.size)}, {many(counts.events, 'event')}{context}{left_out}"
+    of = f" of {manifest.subject}" if manifest.subject else ""
+    text = f"{size(bundle.size)}, {many(counts.events, 'event')}{of}{context}{left_out}"
     if manifest.redaction is None:
         return text
     searched = "; a search for all but short ones found none" if manifest.redaction.total else ""

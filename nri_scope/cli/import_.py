@@ -76,6 +76,7 @@ def _lines(manifest: Manifest) -> list[str]:
         f"events     {counts.events:,}{context}, of {many(counts.pods, 'pod')} and "
         f"{many(counts.containers, 'container')}; {many(counts.gaps, 'gap')}"
     )
+    lines += [f"selected   {name} {value}" for name, value in manifest.selection.items()][:_LISTED]
     if manifest.first_ns is not None and manifest.last_ns is not None:
         lines.append(f"time       {moment(manifest.first_ns)} to {moment(manifest.last_ns)}")
     if manifest.redaction is None:

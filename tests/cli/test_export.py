@@ -113,12 +113,33 @@ def test_a_second_redaction_says_that_there_was_one_before(run_command: RunComma
         assert [one.text for one in recording.notes()] == [REDACTED]
 
 
+def test_the_name_of_the_selected_pod_is_redacted_if_the_rules_say_so(
+    run_command: RunCommand,
+) -> None:
+    Path("rules.toml").write_text("[switches]\npods = true\nnamespaces = true\n")
+    pack = ("export", str(SAMPLE), "--pod", "shop/web", "-o", "x.nriscope.zip", "--redact")
+    assert " events of pod shop/web and " in run_command(*pack)[2]
+    status, _, err = run_command(*pack, "rules.toml", "--force")
+    assert status == 0 and "shop" not in err and " events of pod redacted-" in err
+    with Recording.open("x.nriscope.zip") as recording:
+        texts = "".join(note.text for note in recording.notes())
+        pods = {f"pod {pod.namespace}/{pod.name}" for pod in recording.pods()}
+    manifest = read_manifest(Path("x.nriscope.zip"))
+    assert manifest.subject in pods and f"({manifest.subject})" in texts
+
+
 def test_a_part_can_be_read_by_every_command(run_command: RunCommand) -> None:
     status, _, err = run_command(
         *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--pod", "shop/web"),
         *("--where", "event:StartContainer"),
     )
-    assert status == 0 and "2 events and " in err and " left out" in err
+    assert status == 0 and "2 events of pod shop/web and " in err and " left out" in err
+    with Recording.open("x.nriscope.zip") as recording:
+        (note,) = recording.notes()
+    assert "2 of its 32 events were selected (pod shop/web)" in note.text
+    _, listed, _ = run_command("import", "x.nriscope.zip", "-o", "y.nriscope.db")
+    assert "selected   --pod shop/web\n" in listed
+    assert "selected   --where event:StartContainer\n" in listed
     for words in (
         ("log", "x.nriscope.zip"),
         ("show", "x.nriscope.zip", "shop/web/app"),

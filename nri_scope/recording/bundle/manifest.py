@@ -136,6 +136,19 @@ class Manifest:
     files: Mapping[str, File] = field(default_factory=dict[str, File])
     """All other files in the bundle, by name."""
 
+    @property
+    def subject(self) -> str:
+        """The pod or container whose events were selected; "" if the selection names none."""
+        return subject_of(self.selection)
+
+
+def subject_of(selection: Mapping[str, str]) -> str:
+    """Return ``pod NS/POD`` or ``container NS/POD/NAME`` of a selection; "" if it names none."""
+    for name in ("container", "pod", "--pod"):
+        if selection.get(name):
+            return f"{name.removeprefix('--')} {selection[name]}"
+    return ""
+
 
 def to_bytes(manifest: Manifest) -> bytes:
     """Return a manifest as JSON."""

@@ -21,7 +21,6 @@ from nri_scope.recording.bundle.manifest import (
     to_bytes,
 )
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import rfc3339
 from nri_scope.recording.summary import is_redacted
 
 from ..extract import Extracted, Selection
@@ -35,8 +34,6 @@ _MAX_PLACES = 500
 _MAX_NAME = 100
 """Maximum number of characters of a name. Longer names, which only untrusted recordings have, are
 cut."""
-_MAX_OPTION = 2_000
-"""Maximum number of characters of an option's value."""
 
 ReplacedCounts = Counter[tuple[str, str]]
 """Number of replaced values by rule and place."""
@@ -86,7 +83,10 @@ class ManifestBuilder:
             last_ns=rebuilt.last_ns,
             runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MAX_RUNTIMES)),
             chain=tuple(plugin[:_MAX_NAME] for plugin in sorted(chain)[:_MAX_PLUGINS]),
-            selection=self._criteria(),
+            selection={
+                name: self._text(text, "selection")
+                for name, text in self._selection.criteria.items()
+            },
             note=self._text(self._note, "note"),
             damage=self._text(rebuilt.damage, "damage")[:_MAX_NAME],
         )
@@ -94,21 +94,6 @@ class ManifestBuilder:
             manifest = replace(manifest, redaction=self._report(self._redactor, before))
         busiest = [f"{pod} has {count:,} of the events" for pod, count in pods.most_common(1)]
         return manifest, "".join(busiest)
-
-    def _criteria(self) -> dict[str, str]:
-        selection = self._selection
-        criteria: dict[str, str] = {}
-        if selection.where is not None:
-            criteria["--where"] = self._text(str(selection.where), "selection")[:_MAX_OPTION]
-        if selection.since_ns is not None:
-            criteria["--since"] = rfc3339(selection.since_ns)
-        if selection.until_ns is not None:
-            criteria["--until"] = rfc3339(selection.until_ns)
-        if selection.pod:
-            criteria["--pod"] = self._text(selection.pod, "selection")[:_MAX_OPTION]
-        if selection.numbers is not None:
-            criteria["events"] = "selected individually"
-        return criteria
 
     def _text(self, text: str, place: str) -> str:
         if self._redactor is None or not text:

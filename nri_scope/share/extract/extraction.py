@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import LEFT_OUT, REDACTED, Mark
-from nri_scope.recording.bundle.manifest import Counts
+from nri_scope.recording.bundle.manifest import Counts, subject_of
 from nri_scope.recording.marks.store import marks_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.summary import is_redacted
@@ -87,7 +87,16 @@ def extract(
             change.learn_text(note)
             learn(source, part, change, progress.step(0.3), marks, learned)
             learned = part.until
-        written = _Extraction(source, connection, part, effects, change or Unchanged(), marks, note)
+        written = _Extraction(
+            source,
+            connection,
+            part,
+            effects,
+            change or Unchanged(),
+            marks,
+            note,
+            subject_of(selection.criteria),
+        )
         rebuilt = written.write(output, progress)
     progress.done()
     return replace(rebuilt, learned=learned)
@@ -168,9 +177,11 @@ class _Extraction:
         change: Change,
         marks: Sequence[Mark],
         note: str,
+        subject: str,
     ) -> None:
         self._source = source
         self._note = note
+        self._subject = subject
         self._marks = marks
         self._connection = connection
         self._part = part
@@ -193,7 +204,9 @@ class _Extraction:
             self._source, self._connection, part.kept, part.until, progress.step(0.9)
         )
         gaps = tables.gaps(self._gaps(holes, counts))
-        tables.notes([*_notes(holes, counts, self._note), *self._redaction_note(counts)])
+        tables.notes(
+            [*_notes(holes, counts, self._note, self._subject), *self._redaction_note(counts)]
+        )
         tables.marks(self._marks)
         tables.outcomes()
         tables.output()
@@ -267,13 +280,14 @@ BY_USER = "note by the user: "
 """Beginning of a note that a user wrote for a part of a recording."""
 
 
-def _notes(holes: Holes, counts: _Counts, note: str) -> Iterator[tuple[int, str]]:
+def _notes(holes: Holes, counts: _Counts, note: str, subject: str) -> Iterator[tuple[int, str]]:
     if note and counts.first_ns is not None:
         yield counts.first_ns, f"{BY_USER}{note}"
     if holes.count and counts.first_ns is not None:
         there = counts.chosen + counts.context
+        of_subject = f" ({subject})" if subject else ""
         yield (
             counts.first_ns,
             f"This is a part of a recording: {counts.chosen:,} of its {there + holes.count:,} "
-            f"events were selected, and {counts.context:,} are their context.",
+            f"events were selected{of_subject}, and {counts.context:,} are their context.",
         )
