@@ -132,6 +132,17 @@ async def test_a_bundle_names_the_pod_or_container_that_was_shown(
     assert read_manifest(bundle).selection == {kind: name, "--where": "event:*Start*"}
 
 
+async def test_a_bundle_of_filtered_operations_says_that_they_are_whole(path: Path) -> None:
+    conflict = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+    async with showing(conflict, size=(120, 40), where=parse("plugin:30-*")) as screen:
+        await screen.shows("matches: plugin:30-*")
+        await screen.press("E", "enter")
+        await screen.shows("bundle", " events")
+    (bundle,) = Path.cwd().glob("*.nriscope.zip")
+    expected = {"--where": "plugin:30-*", "events": "all of each operation that matches"}
+    assert read_manifest(bundle).selection == expected
+
+
 async def test_marked_events_are_selected_one_by_one(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.go_to(5)

@@ -138,9 +138,9 @@ def _criteria(view: View, context: Context) -> dict[str, str]:
     if (where := context.where()) is not None:
         found["--where"] = str(where)
     if context.only_marked:
-        found["marks"] = "only marked events"
-    if view.noun == "operation":
-        found["operations"] = "all events of the operations"
+        found["marks"] = "marked"
+    if context.shown() is not None and view.noun == "operation":
+        found["events"] = "all of each operation that matches"
     return found
 
 
