@@ -207,6 +207,9 @@ LEFT_OUT = "this is a part of a recording: these events were recorded, and are n
 RING_REMOVED = "older events were removed to keep the recording small (--max-size, --max-age)"
 """Reason of the single gap that stands for all events removed by a recorder's ring."""
 
+REDACTED = "secret and personal values were replaced by tokens"
+"""Text of a note in every redacted recording."""
+
 KILLED = "its recorder ended without closing it"
 """Reason for the end of a session whose recorder was killed, and of the gap until recording to the
 file continued."""

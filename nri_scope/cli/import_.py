@@ -76,12 +76,15 @@ def _lines(manifest: Manifest) -> list[str]:
         f"events     {counts.events:,}{context}, of {many(counts.pods, 'pod')} and "
         f"{many(counts.containers, 'container')}; {many(counts.gaps, 'gap')}"
     )
+    lines += [f"selected   {name} {value}" for name, value in manifest.selection.items()][:_LISTED]
     if manifest.first_ns is not None and manifest.last_ns is not None:
         lines.append(f"time       {moment(manifest.first_ns)} to {moment(manifest.last_ns)}")
     if manifest.redaction is None:
         lines.append("redaction  none when packed: secrets in the original are in the bundle")
     else:
-        lines.append(f"redaction  {replacement_counts(manifest.redaction.by_rule())}")
+        redaction = manifest.redaction
+        counted = replacement_counts(redaction.by_rule(), before=redaction.before)
+        lines.append(f"redaction  {counted}")
     if manifest.damage:
         lines.append(f"damage     the original was damaged: {manifest.damage}")
     lines += [f"note       {line}" for line in manifest.note.splitlines()[:_LISTED]]

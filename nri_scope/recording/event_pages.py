@@ -17,6 +17,7 @@ from .opening import is_settled
 from .reader import MAX_ROWS, Recording, Value
 from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
 from .sqlite_errors import query_numbers, query_rows, recording_errors
+from .summary import is_redacted
 
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
@@ -100,6 +101,7 @@ class RecordingState:
     last_ns: int
     growing: bool
     """Whether a recorder is writing to it, or was killed."""
+    redacted: bool
     size: int
     """Size of the file in bytes."""
 
@@ -119,6 +121,7 @@ def look(recording: Recording, tables: SessionTables) -> RecordingState:
         first_ns=first_ns,
         last_ns=last_ns,
         growing=_is_growing(recording, tables.sessions),
+        redacted=is_redacted(recording),
         size=size_of(recording),
     )
 

@@ -19,8 +19,8 @@ TIMERS_MAX = 100_000
 """Maximum number of pending timers of all plugins."""
 
 FIRE_TIMEOUT_S = 10.0
-"""Real seconds to wait for a timer's callback, before the replay continues; the deadline of requests
-if that is longer."""
+"""Real seconds to wait for a timer's callback, before the replay continues; the deadline of
+requests if that is longer."""
 
 _EVENT = "call_later"
 

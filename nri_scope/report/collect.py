@@ -10,13 +10,13 @@ from nri_scope import __version__
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import Container, Event, Gap, Pod, Role
+from nri_scope.events import REDACTED, Container, Event, Gap, Pod, Role
 from nri_scope.recording import lookup
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import many, runtime
 from nri_scope.recording.plugin_calls import by_plugin, measured_times
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.summary import time_range
+from nri_scope.recording.summary import is_redacted, time_range
 
 from .chain import Links
 from .changed_containers import Changes
@@ -130,7 +130,7 @@ class _Collector(Finder):
     def facts(self) -> Facts:
         """Return the facts, after all events were read."""
         found = self.diagnosed()
-        notes = self._recording.notes()
+        notes = [one for one in self._recording.notes() if one.text != REDACTED]
         plugins = [one for one in self._sessions if one.role != Role.CRI]
         runtimes = [*dict.fromkeys(map(runtime, plugins))]
         timeline = None
@@ -170,4 +170,5 @@ class _Collector(Finder):
             timeline=timeline,
             left_out=tuple(one for one in left_out if one.kept < one.all),
             measured=tuple(measured[:PLUGINS_MAX]),
+            redacted=is_redacted(self._recording),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.later_changes import is_not_passed_on
@@ -31,6 +32,7 @@ from nri_scope.recording.timeline import sessions_overlap
 
 from .diagnosis import Diagnosis, RecordingFacts
 from .diagnosis.recording_facts import Latest
+from .finding import Finding
 from .limits import GAPS_MAX, NAME_MAX, SESSIONS_MAX, TRACKED_MAX, WORDS_MAX
 from .report_data import Diagnosed
 
@@ -182,8 +184,12 @@ class Finder:
             first_ns=self._first_ns,
             last_ns=self._last_ns,
             events=self._events,
-            findings=self._diagnosis.findings(),
+            findings=tuple(map(self._with_time, self._diagnosis.findings())),
         )
+
+    def _with_time(self, finding: Finding) -> Finding:
+        first = self._recording.event(finding.events[0]) if finding.events else None
+        return finding if first is None else replace(finding, at_ns=first.at_ns)
 
     def _see(self, event: Event) -> None:
         self._diagnosis.see(event)

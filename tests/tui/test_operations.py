@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from nri_scope.cli.main import run
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
 from nri_scope.tui.store import store
@@ -20,6 +23,38 @@ CONFLICT = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
 TAPPED = RECORDINGS / "containerd-2.4.nriscope.zip"
 SINGLE = RECORDINGS / "containerd-2.1.nriscope.db"
 WIDE = (150, 40)
+
+
+@pytest.mark.parametrize("subject", ["", "I", "i"])
+@pytest.mark.parametrize("times", ["time:+0.41s..+0.6s", "time:-0.3s..", "time:..-0.17s"])
+async def test_the_copied_command_prints_the_shown_rows(
+    subject: str, times: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[tuple[list[str], list[int]]] = []
+    async with showing(CONFLICT, WIDE) as screen:
+        await screen.go_to(29)
+        if subject:
+            await screen.press(subject)
+            await screen.until(lambda: screen.app.context.about is not None)
+        before = screen.app.views.events.view
+        await screen.press("f", *times, "enter")
+        await screen.until(lambda: screen.app.views.events.view is not before)
+        for operations in (True, False):
+            await screen.until(lambda: screen.app.views.events.view.complete)
+            expected = event_rows(screen)
+            assert 1 < len(expected) < 60
+            await screen.press("Y")
+            await screen.shows("copied the command line")
+            command = shlex.split(screen.app.clipboard)
+            assert ("--operations" in command) is operations
+            shown.append((command, expected))
+            if operations:
+                await screen.press("v")
+                await screen.until(lambda: screen.app.views.events.view.noun == "event")
+    for command, expected in shown:
+        assert run(command[1:]) == 0
+        numbers = re.findall(r"(?m)^ *([0-9]+) [0-9:.]+ ", capsys.readouterr().out)
+        assert list(map(int, numbers)) == expected
 
 
 def event_rows(screen: Shown) -> list[int]:

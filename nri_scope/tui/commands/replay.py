@@ -22,6 +22,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 
 from ..frame import Frame
+from ..store.context import Context
 from ..views import Views
 from .choose import Chooser
 from .copy import pasteable
@@ -44,6 +45,7 @@ class Replayer:
     jobs: Jobs
 
     chooser: Chooser
+    context: Context
     open_input: Callable[[str], None]
     """Open the input of the plugin's command line, with a note."""
     _marked: bool = False
@@ -68,7 +70,9 @@ class Replayer:
             self.jobs.begin(lambda: self._replay(words))
 
     async def _replay(self, words: Sequence[str]) -> None:
-        shown = await shown_events(self.marker, self.views.events.view, marked=self._marked)
+        shown = await shown_events(
+            self.marker, self.views.events.view, self.context, marked=self._marked
+        )
         folder = Path(tempfile.mkdtemp(prefix="nri-scope-replay-"))
         file, keep = folder / "shown.nriscope.db", False
 

@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 
 from nri_scope.errors import UsageError
+from nri_scope.events import Pod
 from nri_scope.recording.display import many, size
 from nri_scope.recording.documents import document
 from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.lookup import subject_name
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import shell_safe, to_yaml
 
 from ..frame import Frame
+from ..store.context import Context
 from ..store.view import View
 from ..text.styled_line import Span, Style, StyledLine, line
 from ..views import Views
@@ -95,8 +98,10 @@ class ShownEvents:
     """For example ``3 marked events``."""
 
 
-async def shown_events(marker: Marker, view: View, *, marked: bool) -> ShownEvents:
-    """Return all marked events, or all of a view.
+async def shown_events(
+    marker: Marker, view: View, context: Context, *, marked: bool
+) -> ShownEvents:
+    """Return all marked events, or all of a view, whose restriction is ``context``.
 
     Raises RecordingError, and UsageError if there is none.
     """
@@ -120,7 +125,23 @@ async def shown_events(marker: Marker, view: View, *, marked: bool) -> ShownEven
         return ShownEvents(Selection(), view.all_events(), words)
     numbers = view.all_events()
     words = many(view.events, f"shown {view.noun}")
-    return ShownEvents(Selection(numbers=numbers), numbers, words)
+    selection = Selection(numbers=numbers, numbers_from=_criteria(view, context))
+    return ShownEvents(selection, numbers, words)
+
+
+def _criteria(view: View, context: Context) -> dict[str, str]:
+    """Return the criteria of a view's events, as those of `Selection`."""
+    found: dict[str, str] = {}
+    if context.about is not None:
+        name = "pod" if isinstance(context.about, Pod) else "container"
+        found[name] = subject_name(context.about) or context.about.id
+    if (where := context.where()) is not None:
+        found["--where"] = str(where)
+    if context.only_marked:
+        found["marks"] = "marked"
+    if context.shown() is not None and view.noun == "operation":
+        found["events"] = "all of each operation that matches"
+    return found
 
 
 @dataclass
@@ -133,8 +154,13 @@ class Saver:
     marker: Marker
     jobs: Jobs
     chooser: Chooser
+    context: Context
     fill: Callable[[str, Sequence[Field], Callable[[Sequence[str]], object]], None]
     """`FilterBar.fill`."""
+
+    async def _shown(self, marked: bool) -> ShownEvents:
+        view = self.views.events.view
+        return await shown_events(self.marker, view, self.context, marked=marked)
 
     async def save_text(self) -> None:
         """Save the marked events or the selected one as YAML."""
@@ -195,7 +221,7 @@ class Saver:
         )
 
     async def _save(self, marked: bool, file: _File) -> None:
-        shown = await shown_events(self.marker, self.views.events.view, marked=marked)
+        shown = await self._shown(marked)
         path = file.path(".nriscope.db")
         marks = await self.marker.all()
 
@@ -234,7 +260,7 @@ class Saver:
         self.frame.say(saved_words(words, made), problem=bool(made.damage))
 
     async def _export(self, marked: bool, file: _File) -> None:
-        shown = await shown_events(self.marker, self.views.events.view, marked=marked)
+        shown = await self._shown(marked)
         path = file.path(".nriscope.zip")
         marks = await self.marker.all()
 
@@ -255,7 +281,8 @@ class Saver:
             return made.bundles[0]
 
         made = await self.jobs.run(f"exporting {shown.words}", work)
-        screen = ReadingScreen("bundle", exported_lines(made), wrap=True)
+        lines = exported_lines(made, was_redacted=self.marker.store.facts.redacted)
+        screen = ReadingScreen("bundle", lines, wrap=True)
         damaged = bool(made.manifest.damage)
         await self.app.push_screen(
             screen,
@@ -300,14 +327,18 @@ def saved_words(words: str, made: Extracted) -> str:
     return f"saved {shown_path(made.path)}: {words}{more}{damage}"
 
 
-def exported_lines(made: Bundle) -> list[StyledLine]:
-    """Describe a bundle: path, content, and the places, but not the values, of replaced values."""
+def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
+    """Describe a bundle: path, content, and the places, but not the values, of replaced values.
+
+    ``was_redacted``: the original had been redacted before.
+    """
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
     context = f", plus {counts.context:,} for context" if counts.context else ""
+    of = f" of {manifest.subject}" if manifest.subject else ""
     lines = [
         line(safe(str(made.path)), Style.STRONG),
-        line(f"{size(made.size)}, {many(counts.events, 'event')}{context}"),
+        line(safe(f"{size(made.size)}, {many(counts.events, 'event')}{of}{context}")),
         line(),
     ]
     if manifest.damage:
@@ -315,7 +346,9 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
             line(f"incomplete, the original is damaged: {safe(manifest.damage)}", Style.BAD),
             line(),
         ]
-    if redaction is None:
+    if was_redacted and not (redaction and redaction.replaced):
+        lines.append(line("The recording was already redacted; nothing else was replaced."))
+    elif redaction is None:
         lines.append(line("Nothing was redacted: secrets are included.", Style.WARN))
     elif not redaction.replaced:
         lines.append(line("The default rules matched no value; nothing was replaced.", Style.WARN))

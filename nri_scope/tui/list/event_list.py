@@ -385,6 +385,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.listing.end()
         self._moved()
 
+    action_first_line, action_last_line = action_home, action_end
+
     def action_follow(self) -> None:
         """Follow new events."""
         if not self.grows():

@@ -65,6 +65,8 @@ class Facts:
     for the runtime to return: see ``connected``."""
     damage: str
     """Why the recording cannot be read to its end; "" if it can."""
+    redacted: bool
+    """Whether the recording says that it was redacted."""
 
     @property
     def span(self) -> TimeSpan | None:
@@ -113,6 +115,7 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
         lost_unknown=any(gap.lost is None for gap in gaps),
         growing=live or look.growing,
         damage=damage,
+        redacted=look.redacted,
     )
 
 

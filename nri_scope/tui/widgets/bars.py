@@ -36,6 +36,8 @@ def required_facts(facts: Facts, badge: str = "", findings: str = "") -> list[st
     being_recorded = facts.kind == "recording" and facts.growing
     parts = [badge] if badge else []
     parts.append("being recorded" if being_recorded else safe(facts.kind))
+    if facts.redacted:
+        parts.append("redacted")
     if lost := lost_words(facts):
         parts.append(lost)
     if findings:
