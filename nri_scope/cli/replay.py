@@ -119,6 +119,21 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     "--junit", type=FilePath(), metavar="FILE", help="Also write the result as JUnit XML to FILE."
 )
 @click.option(
+    "--load",
+    metavar="SHAPE",
+    help="Send many copies of the recorded pods to one process of the plugin, and measure it: "
+    "pods=500,rate=50/s,containers=3 starts 500 pods of 3 containers, 50 per second, and then "
+    "stops all. Without a rate, as fast as the plugin replies.",
+)
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="LIMIT",
+    help="With --load: exit with status 1 above this limit, such as p99=5ms, max=50ms, rss=64MiB, "
+    "cpu=50% or missed=0. Can be repeated.",
+)
+@click.option(
     "--v01",
     is_flag=True,
     help="COMMAND is a plugin of NRI 0.1. It is invoked with recorded requests of NRI 0.1, or with "
@@ -148,6 +163,12 @@ def command(context: click.Context, /, **options: Unpack[Options]) -> None:
         from . import replay_v01
 
         if not replay_v01.perform(options, given_options(context)):
+            context.exit(EXIT_DIFFERS)
+        return
+    if options["load"] is not None or options["budgets"]:
+        from . import replay_load
+
+        if not replay_load.perform(options, given_options(context)):
             context.exit(EXIT_DIFFERS)
         return
     from .replay_job import perform

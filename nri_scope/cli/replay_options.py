@@ -52,6 +52,8 @@ class Options(ChainOptions):
     update_golden: bool
     others: tuple[str, ...]
     junit: Path | None
+    load: str | None
+    budgets: tuple[str, ...]
     v01: bool
     on_this_host: bool
     output_format: str

@@ -57,6 +57,7 @@ class ReplayRun:
         self._playback = playback
         self._recorder = recorder
         self._keep = keep
+        self._audience = audience
         self._judge = Judge()
         self._setup = SetUp(profile)
         self._rules = runtime_rules_of(profile.runtime_name)
@@ -105,6 +106,8 @@ class ReplayRun:
                     await Player(self._script, self._replay_parts(), self._playback).play()
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
+                self._progress.settle()
+                self._audience.finish()
         finally:
             # Report the event that could not be played, with its output.
             self._progress.end()
@@ -195,6 +198,7 @@ class ReplayRun:
 
     def _ready(self, plugin: Plugin) -> None:
         self._plugins.ready(plugin)
+        self._audience.started(plugin.id, 0 if plugin.process is None else plugin.process.pid)
         if plugin.ignored_policy != NO_POLICY:
             why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
             policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
