@@ -91,6 +91,8 @@ def test_an_empty_recording_is_no_error(tmp_path: Path) -> None:
         (["--where", "pods:web"], 'filter: unknown field "pods", the nearest is "pod"'),
         (["--where", "a OR"], "filter: a term is missing here (at character 5)"),
         (["--since", "soon"], '"soon" is not a time; write 2026-01-31T14:05:00Z, 14:05,'),
+        (["--since", "3000-01-01"], "recordings have times from 1970-01-01 to 2262-04-10; `nri-sc"),
+        (["--where", "time:<1066-10-14"], "recordings have times from 1970-01-01 to 2262-04-10"),
         (["--since", "10m", "--until", "20m"], "; give the earlier time to --since"),
         (
             ["--since", "2026-01-31T12:00:00", "--until", "2026-01-31T12:00:00"],
