@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of fields in NRI's messages, which determine how messages are shown and written as text."""
+
+from __future__ import annotations
+
+from google.protobuf.descriptor import FieldDescriptor
+
+LIST_KEYS = {
+    "KeyValue": "key",
+    "POSIXRlimit": "type",
+    "LinuxDevice": "path",
+    "LinuxNamespace": "type",
+    "HugepageLimit": "page_size",
+    "ContainerUpdate": "container_id",
+    "ContainerEviction": "container_id",
+}
+"""The field by which a runtime distinguishes the members of a list, by the members' message."""
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Return whether a field is a map."""
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def value_field(field: FieldDescriptor) -> FieldDescriptor:
+    """Return the field of a map's values."""
+    assert field.message_type is not None
+    return field.message_type.fields_by_name["value"]
+
+
+def is_optional_value(message_name: str) -> bool:
+    """Return whether a message only wraps a value that may be absent, such as OptionalInt."""
+    return message_name.startswith("Optional")
