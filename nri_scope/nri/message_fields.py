@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 LIST_KEYS = {
     "KeyValue": "key",
@@ -15,6 +18,11 @@ LIST_KEYS = {
     "ContainerEviction": "container_id",
 }
 """The field by which a runtime distinguishes the members of a list, by the members' message."""
+
+
+def fields_of(kind: type[Message]) -> dict[str, FieldDescriptor]:
+    """Return the fields of a message by name, in the order of their declaration."""
+    return {one.name: cast("FieldDescriptor", one) for one in kind.DESCRIPTOR.fields}
 
 
 def is_map(field: FieldDescriptor) -> bool:
