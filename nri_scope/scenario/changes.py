@@ -26,7 +26,7 @@ EXAMPLE = "write it as 'shop/web/app:annotations.x=y', or 'shop/web/app:annotati
 
 _KEY = re.compile(
     r"""\.?(?:
-        '(?P<single>(?:[^']|'')*)' | "(?P<double>[^"]*)"
+        '(?P<single>[^']*)' | "(?P<double>[^"]*)"
         | \[(?:'(?P<in_single>[^']*)'|"(?P<in_double>[^"]*)"|(?P<bare>[^\]]*))\]
         | (?P<word>[^.\[='"]+?)(?=[.\[=]|-$|$)
     )""",
@@ -55,7 +55,7 @@ def _parse(text: str) -> _Change:
     subject, colon, rest = text.partition(":")
     keys: list[str] = []
     at = 0
-    while at < len(rest) and (found := _KEY.match(rest, at)) is not None:
+    while rest[at:] not in ("", "-") and (found := _KEY.match(rest, at)) is not None:
         keys.append(next(one for one in found.groups() if one is not None))
         at = found.end()
     if not colon or not subject or not keys or len(text) > MAX_BYTES:
@@ -78,12 +78,12 @@ def _apply(scenario: Scenario, change: _Change) -> None:
     for pod in list(scenario.pods.values()):
         names += [pod.name, *(_name(pod, one) for one in pod.containers.values())]
         if change.subject in (pod.key, pod.name):
-            _change_pod(scenario, pod, change, ())
+            _change_pod(scenario, pod.key, change, ())
             count += 1
             continue
         for one in list(pod.containers.values()):
             if change.subject in (_name(pod, one), f"{pod.key}/{one.key}"):
-                _change_pod(scenario, pod, change, ("containers", one.key))
+                _change_pod(scenario, pod.key, change, ("containers", one.key))
                 count += 1
     if not count:
         problem = f"there is no pod or container {shown(change.subject)}"
@@ -94,14 +94,13 @@ def _name(pod: ScenarioPod, one: ScenarioContainer) -> str:
     return f"{pod.name}/{one.message.name}"
 
 
-def _change_pod(
-    scenario: Scenario, pod: ScenarioPod, change: _Change, prefix: tuple[str, ...]
-) -> None:
+def _change_pod(scenario: Scenario, key: str, change: _Change, prefix: tuple[str, ...]) -> None:
+    pod = scenario.pods[key]
     path = (*prefix, *change.path)
     root = _Editing(change.place).changed(_node(pod_form(pod)), path, change.value)
     read = PodsShape(pod.exists).read(Node(0, {pod.key: root}), change.place)
-    for key, one in read[pod.key].containers.items():
-        one.exists = pod.containers[key].exists if key in pod.containers else False
+    for name, one in read[pod.key].containers.items():
+        one.exists = name in pod.containers and pod.containers[name].exists
     scenario.pods[pod.key] = read[pod.key]
     if scenario.steps is not None:
         subject = "/".join((pod.key, *prefix[1:]))

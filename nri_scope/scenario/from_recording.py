@@ -38,7 +38,6 @@ from nri_scope.runtime.state_change import own_request
 
 from .event_sequence import MAX_EVENTS
 from .model import (
-    DEFAULT_PAUSE_NS,
     RuntimeChoice,
     Scenario,
     ScenarioContainer,
@@ -46,6 +45,7 @@ from .model import (
     unused_key,
 )
 from .recorded_steps import RecordedSteps
+from .shapes import LATEST_NS, LONGEST_NS
 
 _PAUSE_SHOWN_NS = 100_000_000
 """Shortest pause that the scenario has a step for."""
@@ -96,8 +96,8 @@ class _Reading:
         self._notes: list[str] = []
         self._scenario = Scenario(
             runtime=runtime_of(session),
-            start_ns=session.started_ns,
-            pause_ns=DEFAULT_PAUSE_NS,
+            # An untrusted file may have any time.
+            start_ns=min(max(session.started_ns, 0), LATEST_NS),
             source=str(recording.path),
         )
         self._profile = self._scenario.runtime.profile()
@@ -131,7 +131,7 @@ class _Reading:
             pause = at_ns - before_ns - self._scenario.pause_ns
             before_ns = at_ns
             if pause >= _PAUSE_SHOWN_NS:
-                steps.wait(pause // _PAUSE_UNIT_NS * _PAUSE_UNIT_NS)
+                steps.wait(min(pause, LONGEST_NS) // _PAUSE_UNIT_NS * _PAUSE_UNIT_NS)
             if isinstance(one, Restart):
                 steps.restart()
                 continue

@@ -22,6 +22,8 @@ Definitions = dict[str, Schema]
 SECOND_NS = 1_000_000_000
 LONGEST_NS = 10 * 365 * 86_400 * SECOND_NS
 """Longest duration: ten years."""
+LATEST_NS = 2**63 - 1 - 2 * LONGEST_NS
+"""Latest start of a scenario."""
 
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.([0-9]{1,9}))?Z")
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)/(s|m|h)")
@@ -168,7 +170,7 @@ class Time:
                 f"{shown(text)} is not a time", "write for example 2026-01-31T14:05:07Z"
             ) from None
         whole = int((seconds - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
-        if not 0 <= whole * SECOND_NS < 2**63 - 2 * LONGEST_NS:
+        if not 0 <= whole * SECOND_NS <= LATEST_NS:
             raise place.error(f"{shown(text)} is outside of the years 1970 to 2240")
         return whole * SECOND_NS + int((found[1] or "0").ljust(9, "0"))
 

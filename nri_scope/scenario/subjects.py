@@ -139,7 +139,7 @@ class Subjects:
     def find_containers(self, reference: str) -> list[LiveContainer]:
         """Return the containers that a reference means; [] if there are none."""
         pod, _, key = reference.rpartition("/")
-        return [one.containers[key] for one in self._by_name.get(pod, ()) if key in one.containers]
+        return [one.containers[key] for one in self.find_pods(pod) if key in one.containers]
 
     def unknown(self, reference: str, place: Place, *, pods: bool, containers: bool) -> UsageError:
         """Return the error for a reference that means nothing."""
