@@ -51,7 +51,7 @@ class Node:
         self.profile = profile
         self.programs = found
         self.certificates = folder / "certificates"
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         os.environ["PATH"] = found.path
         os.environ["KUBECONFIG"] = str(self.certificates / "admin.conf")
 
@@ -220,19 +220,19 @@ class Node:
 
     def start(self, *command: str, cwd: Path | None = None) -> None:
         """Start a process, with its output in a file of its name."""
-        with (self.folder / f"{Path(command[0]).name}.log").open("ab") as log:
-            process = subprocess.Popen(
+        name = Path(command[0]).name
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd or self.folder
             )
-        self._processes.append(process)
 
     def wait_for(self, what: str, is_done: Callable[[], bool]) -> None:
         """Wait until a condition is true; all started processes must continue meanwhile."""
         end = time.monotonic() + _TIMEOUT
         while not is_done():
-            ended = [process.args for process in self._processes if process.poll() is not None]
-            if ended:
-                raise RuntimeError(f"ended while waiting for {what}: {ended[0]}")
+            for name, process in self._processes.items():
+                if process.poll() is not None:
+                    raise RuntimeError(f"{name} ended while waiting for {what}")
             if time.monotonic() > end:
                 raise TimeoutError(f"no {what} after {_TIMEOUT:g} s")
             time.sleep(0.1)
