@@ -87,7 +87,10 @@ class Player:
 
         self._parts.meanwhile(meanwhile)
         for step in steps:
-            if not step.selected:
+            if step.restarts and step.selected:
+                self._progress.settle()
+                await self._restart()
+            if not step.selected or step.restarts:
                 self._follow(step)
                 continue
             if self._playback.wait is not no_wait:
@@ -276,7 +279,10 @@ class Player:
                 "closed by the runtime because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
-            self._progress.note("restart-runtime", "the runtime restarts")
-            await self._parts.restart()
-            self._course = LifecycleState(self._parts.runtime.profile)
-            self._course.note_containers(self._world.state()[1])
+            await self._restart()
+
+    async def _restart(self) -> None:
+        self._progress.note("restart-runtime", "the runtime restarts")
+        await self._parts.restart()
+        self._course = LifecycleState(self._parts.runtime.profile)
+        self._course.note_containers(self._world.state()[1])

@@ -14,7 +14,7 @@ from nri_scope.differ.attribution.rounds import CREATE, SYNCHRONIZE, UPDATE, VAL
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import Container, Event, Gap, Pod, Role
+from nri_scope.events import PASSIVE_ROLES, Container, Event, Gap, Pod, Role
 from nri_scope.oci import Spec
 from nri_scope.recording import lookup
 from nri_scope.recording.cri_answers import is_container_status
@@ -93,7 +93,7 @@ def _needed_without_changes(recording: Recording) -> Callable[[Event], bool] | N
     an update. The test raises _ChangesNeeded for an event that shows that all messages are needed.
     """
     sessions = recording.sessions()
-    if not all(one.role in (Role.LOGGER, Role.PROBE) for one in sessions):
+    if not all(one.role in PASSIVE_ROLES for one in sessions):
         return None
     updated = lookup.containers_with(recording, UPDATE, TRACKED_MAX)
     if updated is None:
