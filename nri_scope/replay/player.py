@@ -101,7 +101,10 @@ class Player:
             if clock.is_due(step.recorded.at_ns):
                 await clock.fire_until(step.recorded.at_ns)
             clock.pass_to(step.recorded.at_ns)
-            if not step.selected:
+            if step.restarts and step.selected:
+                self._progress.settle()
+                await self._restart()
+            if not step.selected or step.restarts:
                 self._follow(step)
                 continue
             await self._step(step)
@@ -380,7 +383,10 @@ class Player:
                 "closed by the runtime because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
-            self._progress.note("restart-runtime", "the runtime restarts")
-            await self._parts.restart()
-            self._course = LifecycleState(self._parts.runtime.profile)
-            self._course.note_containers(self._world.state()[1])
+            await self._restart()
+
+    async def _restart(self) -> None:
+        self._progress.note("restart-runtime", "the runtime restarts")
+        await self._parts.restart()
+        self._course = LifecycleState(self._parts.runtime.profile)
+        self._course.note_containers(self._world.state()[1])

@@ -61,7 +61,7 @@ class CriO:
 
     def container(self, pod: SandboxRequest, request: ContainerRequest) -> api.Container:
         """Return a container as it is in CreateContainer."""
-        env = ["TERM=xterm", f"HOSTNAME={pod.hostname}"]
+        terminal = ["TERM=xterm"] * (2 if request.has_tty else 1)
         parent = self._parent(pod)
         return api.Container(
             id=request.id,
@@ -72,7 +72,8 @@ class CriO:
             args=(*request.command, *request.args),
             env=[
                 f"PATH={nri_values.DEFAULT_PATH}",
-                *env,
+                *terminal,
+                f"HOSTNAME={pod.hostname}",
                 *(f"{name}={value}" for name, value in request.env),
             ],
             mounts=self._mounts(pod, request),
@@ -124,7 +125,6 @@ class CriO:
             "Annotations": go_json(dict(sorted(request.annotations.items()))),
             "ContainerID": request.id,
             "ContainerType": "container",
-            "Image": request.image,
             "ImageName": request.image,
             "Labels": go_json(dict(sorted(request.labels.items()))),
             "LogPath": f"{pod.log_folder}/{request.log_path}",
@@ -133,7 +133,7 @@ class CriO:
             "ResolvPath": f"{_files(pod)}/resolv.conf",
             "SandboxID": pod.id,
             "SandboxName": f"k8s_{identity}_{pod.attempt}",
-            "SeccompProfilePath": "" if request.is_privileged else request.seccomp.kind,
+            "SeccompProfilePath": "Unconfined" if request.is_privileged else request.seccomp.kind,
             "Stdin": str(request.has_stdin).lower(),
             "StdinOnce": str(request.has_stdin_once).lower(),
             "TTY": str(request.has_tty).lower(),
@@ -193,7 +193,11 @@ class CriO:
         add(_bind("/dev/shm", shm, *_BIND))
         add(_bind("/etc/resolv.conf", f"{files}/resolv.conf", *root, "nodev", "nosuid", "noexec"))
         add(_bind("/etc/hostname", f"{files}/hostname", *root))
-        add(_bind("/run/.containerenv", f"{files}/.containerenv", *root))
+        # A sandbox with a process has its folder.
+        kept = f"/var/lib{files.removeprefix('/run')}" if pod.namespaces.shares_pid else files
+        add(_bind("/run/.containerenv", f"{kept}/.containerenv", *root))
+        if request.is_privileged:
+            found = {mount.destination: _writable(mount) for mount in found.values()}
         by_depth: list[CriMount] = sorted(request.mounts, key=lambda mount: mount.depth)
         for one in by_depth:
             add(nri_values.bind_mount(one, "bind"))
@@ -215,6 +219,7 @@ class CriO:
     def _resources(self, request: ContainerRequest) -> api.LinuxResources:
         resources = request.resources
         result = api.LinuxResources(
+            memory=api.LinuxMemory(),
             cpu=api.LinuxCPU(
                 shares=api.OptionalUInt64(value=resources.shares),
                 quota=api.OptionalInt64(value=resources.quota),
@@ -236,6 +241,19 @@ class CriO:
 
 def _files(pod: SandboxRequest) -> str:
     return f"/run/containers/storage/overlay-containers/{pod.id}/userdata"
+
+
+def _writable(mount: api.Mount) -> api.Mount:
+    """Return a mount as CRI-O passes it to a privileged container."""
+    if "rw" in mount.options:
+        return mount
+    options = [option for option in mount.options if option != "ro"]
+    return api.Mount(
+        destination=mount.destination,
+        type=mount.type,
+        source=mount.source,
+        options=[*options, "rw"],
+    )
 
 
 def _bind(destination: str, source: str, *options: str) -> api.Mount:
