@@ -142,7 +142,11 @@ def _remove_cgroups(name: str) -> None:
         if top.is_dir():
             _retried("sh", "-c", script, str(top))
     if not (base / "cgroup.controllers").exists() and not (base / "hugetlb").exists():
-        mounted = f'mount -t cgroup -o hugetlb cgroup /mnt; [ ! -e "$0" ] || {script}'
+        # The hierarchy ends when it is unmounted without a dying cgroup.
+        mounted = (
+            f'mount -t cgroup -o hugetlb cgroup /mnt && {{ [ ! -e "$0" ] || {script}; }}'
+            " && umount /mnt && sleep 0.1 && grep -q '^hugetlb[[:space:]]0' /proc/cgroups"
+        )
         _retried("unshare", "--mount", "sh", "-c", mounted, f"/mnt/{name}")
 
 

@@ -91,14 +91,13 @@ class CriO:
 
     def remarks(self, request: ContainerRequest) -> Iterator[str]:
         """Yield what is unknown of a container as this runtime sends it."""
-        place = f"container {request.name}: "
-        yield f"{place}variables, volumes and groups that its image defines are unknown"
+        yield "variables, volumes and groups that images define are unknown"
         yield (
-            f"{place}annotations of CRI-O about its image, storage and time of creation were left "
-            "out"
+            "annotations of CRI-O about the image, storage and time of creation of containers were "
+            "left out"
         )
         if request.is_privileged:
-            yield f"{place}the node's devices, all of which it gets, are unknown"
+            yield f"container {request.name}: the node's devices, all of which it gets, are unknown"
 
     def _parent(self, request: SandboxRequest) -> str:
         """Return a pod's cgroup: of systemd's slices, the last one."""
