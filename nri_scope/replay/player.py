@@ -36,6 +36,8 @@ class PlaybackOptions:
     faults: Faults = NONE
     effects: bool = True
     """Whether replies affect later requests; otherwise each request is sent as recorded."""
+    max_took_ns: int = 0
+    """Maximum response time that the user accepts; 0 for no limit but the deadline."""
     control: StepControl | None = None
     """Decides on each event, if set; it needs ``effects``."""
 

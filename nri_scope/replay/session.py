@@ -57,7 +57,7 @@ class ReplayRun:
         self._playback = playback
         self._recorder = recorder
         self._keep = keep
-        self._judge = Judge()
+        self._judge = Judge(playback.max_took_ns)
         self._setup = SetUp(profile)
         self._rules = runtime_rules_of(profile.runtime_name)
         self._runtime_words = runtime_words(session.runtime_name, session.runtime_version)
