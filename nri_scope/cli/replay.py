@@ -41,6 +41,13 @@ Faults, each of which was observed on a real runtime:
   reorder                    StopPodSandbox is sent before the pod's containers are stopped
   unknown-event              an event of a later NRI version is sent first
   huge-sync:N                Synchronize lists N additional containers
+
+\b
+Modifiers of slow, error, duplicate and skip:
+  :once                      only the first matching event
+  :pod=NS/POD                only events of this pod and its containers
+  :container=NS/POD/CTR      only events of this container
+  :plugin=NN                 only replies of the plugin with this index (slow)
 """
 
 

@@ -134,7 +134,8 @@ class _Printing(ReplayListener):
             case PrintedEvents.CHANGES:
                 printed = played.is_remarkable
             case PrintedEvents.PROBLEMS:
-                printed = played.has_problem
+                # Faults that are no events may have had no effect.
+                printed = played.has_problem or bool(played.fault and not played.subject)
         if printed:
             output = self._events is not PrintedEvents.PROBLEMS
             self._print(self._text.event(played, output=output))

@@ -64,13 +64,16 @@ class Options(ChainOptions):
 
 def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | None = None) -> Job:
     """Return the job for the options that `replay` and `shrink` share. Raises `UsageError`."""
+    plugin_set = _plugin_set(options, listen, expect)
+    faults = parse_faults(options["faults"])
+    for one in faults.slow:
+        if one.plugin and listen is None:
+            _check_index(plugin_set, f"--fault {one.text}", one.plugin)
     return Job(
         recording=options["file"],
-        plugin_set=_plugin_set(options, listen, expect),
+        plugin_set=plugin_set,
         selection=ReplaySelection(session=options["session"]),
-        playback=PlaybackOptions(
-            faults=parse_faults(options["faults"]), effects=not options["no_effects"]
-        ),
+        playback=PlaybackOptions(faults=faults, effects=not options["no_effects"]),
         profile=options["profile"],
     )
 

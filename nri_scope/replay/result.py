@@ -81,9 +81,10 @@ class PlayedEvent:
 
     @property
     def is_remarkable(self) -> bool:
-        """Whether the event has changes or problems."""
+        """Whether the event has changes or problems, or is an injected fault."""
         return bool(
             self.changes
+            or self.fault
             or self.dropped
             or self.logged
             or self.has_problem

@@ -206,6 +206,9 @@ def test_quiet_prints_failures_changes_and_totals(
     assert "creating" not in text
     assert '\nshop/web/app\n  + env ADDED = "1"' in text
     assert text.splitlines()[-1].startswith("30 events, ")
+    unmatched = "skip:StopContainer:pod=shop/x"
+    text = replay_output(f"{chain} --quiet --fault {unmatched}", capsys)
+    assert text.splitlines()[1] == f"        fault: no event matched {unmatched}"
     text = replay_output(f"{chain} --quiet --plugin 30=./plugin", capsys, 1)
     assert text.count("conflict: ") == 4
     assert "creating" not in text
@@ -288,6 +291,10 @@ def test_speed_and_loop_play_every_event(capsys: pytest.CaptureFixture[str]) -> 
         ("FILE --profile cri-a -- ./plugin", "did you mean cri-o?"),
         ("FILE --profile x -- ./plugin", "profiles are recorded, containerd-1.7"),
         ("FILE --fault slo:CreateContainer:1s -- ./plugin", "did you mean slow:EVENT:DURATION?"),
+        (
+            "FILE --fault slow:StopContainer:3s:plugin=20 -- ./plugin",
+            "--fault slow:StopContainer:3s:plugin=20: no plugin has index 20; the chain has 10",
+        ),
         ("FILE --fault split-sync --profile isulad -- ./plugin", "never splits Synchronize"),
         ("FILE --no-effects --profile cri-o -- ./plugin", "leave one of them out"),
         ("FILE --speed 0x -- ./plugin", "write 1x, 10x or 0.5x"),

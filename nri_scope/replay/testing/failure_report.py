@@ -38,7 +38,7 @@ def failure_report(result: Result) -> Iterator[str]:
 
 
 def _is_notable(event: PlayedEvent) -> bool:
-    return event.is_remarkable or bool(event.note or event.fault or event.output)
+    return event.is_remarkable or bool(event.note or event.output)
 
 
 def _first(lines: Iterable[str], most: int) -> Iterator[str]:
