@@ -13,6 +13,7 @@ from nri_scope.errors import UsageError
 from .chain_options import chain_options, emulation_options
 from .params import (
     ANY_PATH,
+    INDEX,
     Duration,
     FilePath,
     NewRecording,
@@ -40,6 +41,13 @@ Faults, each of which was observed on a real runtime:
   reorder                    StopPodSandbox is sent before the pod's containers are stopped
   unknown-event              an event of a later NRI version is sent first
   huge-sync:N                Synchronize lists N additional containers
+
+\b
+Modifiers of slow, error, duplicate and skip:
+  :once                      only the first matching event
+  :pod=NS/POD                only events of this pod and its containers
+  :container=NS/POD/CTR      only events of this container
+  :plugin=NN                 only replies of the plugin with this index (slow)
 """
 
 
@@ -96,6 +104,15 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Play all events N times, restarting the runtime before each repetition.",
 )
 @click.option(
+    "--max-took",
+    type=Duration(),
+    help="Fail replies that take longer, such as 5ms, even if they are in time for the runtime.",
+)
+@click.option(
+    "--quiet", is_flag=True, help="Print only failed events, the changes to containers, and totals."
+)
+@click.option("--only-changes", is_flag=True, help="Print only events with changes or problems.")
+@click.option(
     "-o", "--output", type=NewRecording(), metavar="REC", help="Record this replay to REC."
 )
 @click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with this file.")
@@ -112,8 +129,20 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     "others",
     multiple=True,
     metavar="NN=COMMAND",
-    help="Also replay to this plugin and compare the resulting containers. Repeat it for a chain; "
-    "'none' means no plugins.",
+    help="Also replay to this plugin and print only the differences of the resulting containers. "
+    "Repeat it for a chain; 'none' means no plugins.",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    type=INDEX,
+    metavar="NN",
+    help="Compare with the chain without the plugin with index NN. Can be repeated.",
+)
+@click.option(
+    "--swap",
+    metavar="NN,NN",
+    help="Compare with the chain in which two plugins swap their indices.",
 )
 @click.option(
     "--junit", type=FilePath(), metavar="FILE", help="Also write the result as JUnit XML to FILE."

@@ -21,6 +21,7 @@ from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.plugin_chain import event_of
 
 from .applied_replies import Effects
+from .faults import InjectedFaults
 from .golden import fingerprint
 from .ledger import Ledger
 from .player import PlaybackOptions, Player, ReplayParts
@@ -59,7 +60,8 @@ class ReplayRun:
         self._recorder = recorder
         self._keep = keep
         self._audience = audience
-        self._judge = Judge()
+        self._faults = InjectedFaults(playback.faults)
+        self._judge = Judge(playback.max_took_ns)
         self._setup = SetUp(profile)
         self._rules = runtime_rules_of(profile.runtime_name)
         self._runtime_words = runtime_words(session.runtime_name, session.runtime_version)
@@ -126,6 +128,7 @@ class ReplayRun:
             judge=self._judge,
             progress=self._progress,
             clock=self._clock,
+            faults=self._faults,
             restart=lambda: self._plugins.restart(self._runtime),
             drop_connections=lambda reason: self._plugins.disconnect(self._runtime, reason),
             meanwhile=self._set_meanwhile,
@@ -182,14 +185,10 @@ class ReplayRun:
         plugin.on_exchange = self._exchanged
         plugin.on_sent = self._sent
         plugin.on_timer = self._clock.change_timer
-        slow = self._playback.faults.slow
-        if slow:
-
-            def transit_ns(method: str, payload: bytes) -> int:
-                event = event_of(method, payload)
-                return int(slow.get(event, 0) * 1e9) if event is not None else 0
-
-            plugin.transit_ns = transit_ns
+        if self._playback.faults.slow:
+            plugin.transit_ns = lambda method, payload: int(
+                self._faults.delay_s(event_of(method, payload), plugin.id) * 1e9
+            )
 
     def _set_meanwhile(self, work: Callable[[], None]) -> None:
         self._meanwhile = work
