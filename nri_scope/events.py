@@ -34,9 +34,14 @@ class Role(StrEnum):
     REPLAY = "replay"
     CRI = "cri"
     """Not a plugin connection: the CRI's replies about containers."""
+    SCENARIO = "scenario"
+    """Made from a scenario: no runtime sent the requests, and no plugin received them."""
     V01 = "v0.1"
     """Not a plugin connection: invocations of one plugin by NRI 0.1."""
 
+
+PASSIVE_ROLES = frozenset({Role.LOGGER, Role.PROBE, Role.SCENARIO})
+"""Roles of connections of nri-scope itself, which change nothing."""
 
 OUTSIDE_CHAIN = (Role.CRI, Role.V01)
 """Roles of sessions that are not plugin connections."""

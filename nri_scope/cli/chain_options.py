@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from .params import ANY_PATH, INDEX, PLUGIN_NAME, command_line_argument
+from .params import ANY_PATH, INDEX, PLUGIN_NAME, command_line_argument, set_option
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
@@ -28,6 +28,7 @@ class ChainOptions(TypedDict):
     profile: str
     no_effects: bool
     faults: tuple[str, ...]
+    changes: tuple[str, ...]
 
 
 _CHAIN = (
@@ -84,6 +85,7 @@ _EMULATION = (
         is_flag=True,
         help="Send every request as it was recorded, regardless of the plugins' replies.",
     ),
+    set_option,
     click.option(
         "--fault",
         "faults",

@@ -140,19 +140,26 @@ def command(context: click.Context, /, **options: Unpack[Options]) -> None:
     containers are as adjusted by the plugins of this replay. No container runtime is needed, and
     nothing on this machine is modified, except by a plugin of NRI 0.1.
 
+    FILE can also be a scenario, or a manifest of Kubernetes; `-` reads either from standard input.
+
     Exit status: 0 all replies are valid, or match the golden; 1 otherwise; 2 an error occurred.
     """
     if options["on_this_host"] and not options["v01"]:
         raise UsageError("--on-this-host is only valid with --v01", "add --v01, or leave it out")
+    from .played import played
+
+    with played(options):
+        if not _perform(options, given_options(context)):
+            context.exit(EXIT_DIFFERS)
+
+
+def _perform(options: Options, given: dict[str, str]) -> bool:
+    """Replay; return whether the exit status is 0."""
     if options["v01"]:
         from . import replay_v01
 
-        if not replay_v01.perform(options, given_options(context)):
-            context.exit(EXIT_DIFFERS)
-        return
+        return replay_v01.perform(options, given)
     from .replay_job import perform
     from .replay_options import parse_options
 
-    job, result_options = parse_options(options)
-    if not perform(job, result_options):
-        context.exit(EXIT_DIFFERS)
+    return perform(*parse_options(options))

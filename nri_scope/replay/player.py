@@ -95,13 +95,16 @@ class Player:
         self._parts.meanwhile(meanwhile)
         clock = self._parts.clock
         for step in steps:
-            if step.selected and self._playback.wait is not no_wait:
+            if step.selected and self._playback.wait is not no_wait and not step.restarts:
                 self._progress.settle()
                 await self._playback.wait(step)
             if clock.is_due(step.recorded.at_ns):
                 await clock.fire_until(step.recorded.at_ns)
             clock.pass_to(step.recorded.at_ns)
-            if not step.selected:
+            if step.restarts and step.selected:
+                self._progress.settle()
+                await self._restart()
+            if not step.selected or step.restarts:
                 self._follow(step)
                 continue
             await self._step(step)
@@ -380,7 +383,10 @@ class Player:
                 "closed by the runtime because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
-            self._progress.note("restart-runtime", "the runtime restarts")
-            await self._parts.restart()
-            self._course = LifecycleState(self._parts.runtime.profile)
-            self._course.note_containers(self._world.state()[1])
+            await self._restart()
+
+    async def _restart(self) -> None:
+        self._progress.note("restart-runtime", "the runtime restarts")
+        await self._parts.restart()
+        self._course = LifecycleState(self._parts.runtime.profile)
+        self._course.note_containers(self._world.state()[1])

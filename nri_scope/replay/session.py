@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
+from nri_scope.events import Role, Session
 from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
@@ -62,7 +63,7 @@ class ReplayRun:
         self._rules = runtime_rules_of(profile.runtime_name)
         self._runtime_words = runtime_words(session.runtime_name, session.runtime_version)
         self._result = Replayed(
-            source=f"session {session.id}, {session.plugin} on {self._runtime_words}",
+            source=_source(session, self._runtime_words),
             fingerprint="",
             profile=profile.name,
             title=f"{profile.title}{runtime_remark(profile.runtime_name)}",
@@ -284,6 +285,12 @@ class ReplayRun:
             if event.event_id and event.event_id != last:
                 yield event.subject, event.event
             last = event.event_id or last
+
+
+def _source(session: Session, runtime: str) -> str:
+    if session.role == Role.SCENARIO:
+        return f"a scenario of {runtime}"
+    return f"session {session.id}, {session.plugin} on {runtime}"
 
 
 def _sync_reply(

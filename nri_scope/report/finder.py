@@ -21,7 +21,7 @@ from nri_scope.differ.attribution.rounds import (
 )
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import Container, Event, Pod, Role
+from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role
 from nri_scope.oci import Spec
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations
@@ -73,7 +73,7 @@ def _passive_finder(recording: Recording, thing: lookup.Found | None) -> Finder 
     that shows that all messages are needed.
     """
     sessions = recording.sessions()
-    if not all(one.role in (Role.LOGGER, Role.PROBE) for one in sessions):
+    if not all(one.role in PASSIVE_ROLES for one in sessions):
         return None
     if not sessions_overlap(sessions):
         return _SingleFinder(recording, thing)

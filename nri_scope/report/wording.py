@@ -95,6 +95,7 @@ _ROLES: dict[str, str] = {
     Role.PROBE: "passive probe",
     Role.TAP: "tapped plugin",
     Role.REPLAY: "replayed plugin",
+    Role.SCENARIO: "scenario, not observed",
     Role.CRI: "answers of the CRI",
     Role.V01: "plugin of NRI 0.1",
 }

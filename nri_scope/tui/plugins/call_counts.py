@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from nri_scope.events import Container, Event, Pod, Role, Session
+from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Session
 from nri_scope.filter import Filter
 from nri_scope.recording.event_scan import Call, EventScan
 from nri_scope.recording.reader import Recording
@@ -29,7 +29,6 @@ STEP = 4_000
 """Number of events per step of counting, which takes about 6 ms."""
 _ROUND_STEP = 2_000
 """Number of events per step of assembling rounds, which takes about 30 ms."""
-_PASSIVE = (Role.LOGGER, Role.PROBE)
 
 
 @dataclass(slots=True)
@@ -171,7 +170,8 @@ class CallCounts:
             return False
         # Most recordings have a single passive connection, which shows no plugin's time.
         chain = [session for session in self.sessions if session.is_connection]
-        return any(session.role not in _PASSIVE for session in chain) or sessions_overlap(chain)
+        has_plugin = any(session.role not in PASSIVE_ROLES for session in chain)
+        return has_plugin or sessions_overlap(chain)
 
     def _assemble_rounds(self, recording: Recording) -> bool:
         from nri_scope.differ.attribution.rounds import Rounds

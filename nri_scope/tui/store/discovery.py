@@ -122,7 +122,7 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
 def _kind(roles: set[str]) -> str:
     if Role.TAP in roles:
         return "tap"
-    return "replay" if roles == {Role.REPLAY} else "recording"
+    return next(iter(roles)) if roles in ({Role.REPLAY}, {Role.SCENARIO}) else "recording"
 
 
 _MAX_STEPS = 3
