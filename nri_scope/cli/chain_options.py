@@ -3,15 +3,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 import click
 
-from .params import ANY_PATH, INDEX, PLUGIN_NAME, command_line_argument, set_option
+from .params import ANY_PATH, INDEX, PLUGIN_NAME, Duration, command_line_argument, set_option
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
+
+
+class Timeout(Duration):
+    """Duration in seconds; infinity for ``none``."""
+
+    name = "timeout"
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the duration in seconds."""
+        return math.inf if value == "none" else super().convert(value, param, ctx)
 
 
 class ChainOptions(TypedDict):
@@ -93,6 +106,15 @@ _EMULATION = (
         metavar="FAULT",
         help="Inject this fault; `replay --help` lists all. Can be repeated.",
     ),
+)
+
+
+timeout_option = click.option(
+    "--timeout",
+    type=Timeout(),
+    metavar="DURATION|none",
+    help="Deadline of each request instead of the runtime's; none lets a plugin reply, and "
+    "register, at any time, for example in a debugger.",
 )
 
 

@@ -10,7 +10,7 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .chain_options import chain_options, emulation_options
+from .chain_options import chain_options, emulation_options, timeout_option
 from .params import (
     ANY_PATH,
     Duration,
@@ -70,6 +70,7 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Start when N plugins have connected to --listen.  [default: 1]",
 )
 @emulation_options
+@timeout_option
 @where_option
 @from_option
 @to_option

@@ -36,6 +36,7 @@ CONFIG_MAX = 1 << 20
 class Options(ChainOptions):
     """The options as click passes them."""
 
+    timeout: float | None
     listen: Path | None
     expect: int | None
     where: Filter | None
@@ -85,7 +86,7 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
             begin=begin,
             end=end,
         ),
-        playback=replace(job.playback, wait=_wait(options)),
+        playback=replace(job.playback, wait=_wait(options), timeout_s=options["timeout"]),
         rounds=options["rounds"],
         output=options["output"],
         # Events that are only printed need not stay in memory.

@@ -38,6 +38,8 @@ class PlaybackOptions:
     """Whether replies affect later requests; otherwise each request is sent as recorded."""
     control: StepControl | None = None
     """Decides on each event, if set; it needs ``effects``."""
+    timeout_s: float | None = None
+    """Deadline of each request, in seconds; None for the recorded ones, infinity for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,9 +339,10 @@ class Player:
         )
 
     def _timeout_ns(self, step: ReplayStep) -> int:
-        """Return the recorded timeout; 0, for the profile's own, if another runtime is emulated."""
-        profile = self._parts.runtime.profile
-        return step.recorded.timeout_ns if profile.name == RECORDED else 0
+        """Return the recorded timeout; 0, for the profile's own, if another one is wanted."""
+        is_recorded = self._parts.runtime.profile.name == RECORDED
+        is_recorded = is_recorded and self._playback.timeout_s is None
+        return step.recorded.timeout_ns if is_recorded else 0
 
     def _end(self) -> None:
         self._parts.read_output()
