@@ -30,6 +30,9 @@ class DebugListener(ReplayListener):
         ``position``: number of the events before it.
         """
 
+    def sent(self, pending: PendingEvent, played: PlayedEvent) -> None:
+        """Handle an event that a decision sent or skipped, after `event`, with its request."""
+
     def restarting(self) -> None:
         """Handle the start of a new process of the plugin, to go back or after a build."""
 
@@ -166,7 +169,8 @@ class DebugSession:
         return decision
 
     def after(self, pending: PendingEvent, played: PlayedEvent) -> None:
-        """Do nothing: the listener gets every event."""
+        """Report the event with its request."""
+        self._listener.sent(pending, played)
 
     async def _stop(self, pending: PendingEvent | None) -> StepDecision:
         """Return the decision of the next command."""

@@ -193,10 +193,12 @@ class Player:
     def _pending(
         self, step: ReplayStep, event: str, event_id: int, subscribed: Event | None
     ) -> PendingEvent:
-        plugins = tuple(
-            plugin.id for plugin in self._parts.runtime.plugins if plugin.subscribes(subscribed)
+        present = self._parts.runtime.plugins
+        plugins = tuple(plugin.id for plugin in present if plugin.subscribes(subscribed))
+        processes = tuple(
+            (plugin.id, plugin.process.pid) for plugin in present if plugin.process is not None
         )
-        return PendingEvent(event_id, event, step.subject, step, None, plugins)
+        return PendingEvent(event_id, event, step.subject, step, None, plugins, processes)
 
     async def _operate_controlled(
         self, control: StepControl, step: ReplayStep, played: PlayedEvent, part: LifecycleStep

@@ -27,6 +27,9 @@ class ReplayListener:
     def line(self, line: PrintedLine) -> None:
         """Handle a line that a plugin printed after the last event was reported."""
 
+    def printed(self, line: PrintedLine) -> None:
+        """Handle any line that a plugin printed, as soon as it was read."""
+
 
 @dataclass(slots=True)
 class ReplayProgress:
@@ -88,6 +91,7 @@ class ReplayProgress:
     def printed(self, line: PrintedLine) -> None:
         """Store a line that a plugin printed, within the limits."""
         self.settle()
+        self.audience.printed(line)
         if len(self._current.output) >= LINES_KEPT or not self._room:
             self._current.output_left_out += 1
             return
