@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from nri_scope.transport.loop import run
 from .golden_from import SOURCE_LABEL, TapComparison
 from .output import Output
 from .params import say
+from .replay_step import stepped
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T", bound=BaseException)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class ResultOptions:
     update_golden: bool = False
     other: Job | None = None
     """The same replay with another chain, for comparison."""
+    steps: bool = False
+    """Whether lines of standard input control the replay."""
 
 
 def perform(job: Job, options: ResultOptions) -> bool:
@@ -78,7 +82,10 @@ def _perform(
     names = [*plugins, *["??-external"] * job.plugin_set.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
     audience = ReplayListener() if options.json else _Printing(output, text, _recipients(job))
-    replayed = play(job, audience)
+    how = stepped if options.steps else replay
+    replayed = run_interruptibly(lambda: how(job, audience))
+    if replayed is None:
+        return True
     mismatches = _compare(replayed, golden, options)
     other = None if options.other is None else play(options.other, ReplayListener())
     result = _Result(replayed, mismatches, other, golden, options)
@@ -126,17 +133,22 @@ def _recipients(job: Job) -> str:
 
 
 def play(job: Job, audience: ReplayListener) -> Replayed:
-    """Replay; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
+    """Replay, as `run_interruptibly` does."""
+    return run_interruptibly(lambda: replay(job, audience))
 
-    Raises the errors of `replay`, and OSErrors of the audience.
+
+def run_interruptibly(work: Callable[[], Coroutine[object, object, R]]) -> R:
+    """Run ``work``; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
+
+    Raises its errors, and OSErrors of the audience of a replay.
     """
 
-    async def main() -> Replayed:
+    async def main() -> R:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
         with stop_signals(lambda *_: task.cancel(), signals=END_SIGNALS, loop=loop):
-            return await replay(job, audience)
+            return await work()
 
     try:
         return run(main())

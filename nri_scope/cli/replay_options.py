@@ -22,7 +22,7 @@ from nri_scope.tap.wrapper import check_unwrapped
 from .chain_options import ChainOptions
 from .params import environment_of
 from .replay_job import ResultOptions
-from .replay_step import stepped
+from .replay_step import check_input
 from .share_messages import resolved_where
 from .time_arguments import places_of
 
@@ -105,6 +105,7 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         golden_from=options["golden_from"],
         update_golden=options["update_golden"],
         other=_other(job, options["others"]),
+        steps=options["step"],
     )
     return job, result_options
 
@@ -124,6 +125,10 @@ def _check(options: Options) -> None:
             raise UsageError("--golden-from and --loop exclude each other", "leave out --loop")
     if options["max_idle"] is not None and options["speed"] is None:
         raise UsageError("--max-idle needs --speed", "add --speed 1x")
+    if options["step"]:
+        check_input()
+    if options["step"] and options["rounds"] > 1:
+        raise UsageError("--step and --loop exclude each other", "leave one of them out")
     if options["step"] and options["speed"] is not None:
         raise UsageError("--step and --speed exclude each other", "leave one of them out")
     if options["expect"] is not None and listen is None:
@@ -226,8 +231,6 @@ def _read(file: str) -> str:
 
 def _wait(options: Options) -> Wait:
     speed, max_idle = options["speed"], options["max_idle"]
-    if options["step"]:
-        return stepped()
     if speed is None:
         return no_wait
     return paced(speed, math.inf if max_idle is None else max_idle)
