@@ -77,11 +77,9 @@ def perform(job: Job, options: ResultOptions) -> bool:
 def _perform(
     output: Output, job: Job, golden: Golden | TapComparison | None, options: ResultOptions
 ) -> bool:
-    plugins = [plugin.id for plugin in job.plugin_set.plugins]
-    # Names of external plugins are unknown until they connect.
-    names = [*plugins, *["??-external"] * job.plugin_set.expect]
-    text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    audience = ReplayListener() if options.json else _Printing(output, text, _recipients(job))
+    text, audience = printing(output, job)
+    if options.json:
+        audience = ReplayListener()
     how = stepped if options.steps else replay
     replayed = run_interruptibly(lambda: how(job, audience))
     if replayed is None:
@@ -97,6 +95,15 @@ def _perform(
     else:
         result.print(output, text)
     return result.well
+
+
+def printing(output: Output, job: Job) -> tuple[Report, ReplayListener]:
+    """Return the formatter of a job's result, and a listener that prints events as they arrive."""
+    plugins = [plugin.id for plugin in job.plugin_set.plugins]
+    # Names of external plugins are unknown until they connect.
+    names = [*plugins, *["??-external"] * job.plugin_set.expect]
+    text = Report(chain=len(names) > 1, plugins=names, width=output.width)
+    return text, _Printing(output, text, _recipients(job))
 
 
 class _Printing(ReplayListener):

@@ -7,9 +7,9 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.filter import Filter
 from nri_scope.replay import chain
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.pace import Wait, no_wait, paced
@@ -19,12 +19,15 @@ from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection
 from nri_scope.tap.wrapper import check_unwrapped
 
-from .chain_options import ChainOptions
+from .chain_options import ChainOptions, PlayOptions
 from .params import environment_of
 from .replay_job import ResultOptions
 from .replay_step import check_input
 from .share_messages import resolved_where
 from .time_arguments import places_of
+
+if TYPE_CHECKING:
+    from nri_scope.debugger.watch import Watch
 
 NO_PLUGINS = "none"
 """Value of ``--compare-with`` for a chain without plugins."""
@@ -33,16 +36,9 @@ CONFIG_MAX = 1 << 20
 """Maximum size of a configuration in bytes; a ttRPC message has at most 4 MiB."""
 
 
-class Options(ChainOptions):
+class Options(PlayOptions):
     """The options as click passes them."""
 
-    timeout: float | None
-    listen: Path | None
-    expect: int | None
-    where: Filter | None
-    begin: str | None
-    end: str | None
-    only: str
     speed: float | None
     max_idle: float | None
     step: bool
@@ -71,13 +67,16 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
     )
 
 
-def parse_options(options: Options) -> tuple[Job, ResultOptions]:
-    """Return the job and the result options. Raise `UsageError` for conflicting options."""
-    _check(options)
-    json = options["output_format"] == "json"
-    job = chain_job(options, options["listen"], options["expect"])
+def selected_job(options: PlayOptions) -> Job:
+    """Return the job for the options that `replay` and `debug` share. Raises `UsageError`."""
+    listen = options["listen"]
+    if options["expect"] is not None and listen is None:
+        raise UsageError("--expect needs --listen", "add --listen SOCK")
+    if listen is not None and not listen.absolute().parent.is_dir():
+        raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
+    job = chain_job(options, listen, options["expect"])
     begin, end = places_of(options["file"], options["begin"], options["end"])
-    job = replace(
+    return replace(
         job,
         selection=replace(
             job.selection,
@@ -86,7 +85,31 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
             begin=begin,
             end=end,
         ),
-        playback=replace(job.playback, wait=_wait(options), timeout_s=options["timeout"]),
+        playback=replace(job.playback, timeout_s=options["timeout"]),
+    )
+
+
+def watch_of(paths: tuple[Path, ...], build: str | None) -> Watch | None:
+    """Return the watched files and their build; None if there are none. Raises `UsageError`."""
+    if not paths and build is None:
+        return None
+    if not paths:
+        raise UsageError("--build needs --watch", "add --watch PATH")
+    if not build:
+        raise UsageError("--watch needs --build", "add --build COMMAND, such as 'go build .'")
+    from nri_scope.debugger.watch import Watch
+
+    return Watch(paths, build)
+
+
+def parse_options(options: Options) -> tuple[Job, ResultOptions]:
+    """Return the job and the result options. Raise `UsageError` for conflicting options."""
+    _check(options)
+    json = options["output_format"] == "json"
+    job = selected_job(options)
+    job = replace(
+        job,
+        playback=replace(job.playback, wait=_wait(options)),
         rounds=options["rounds"],
         output=options["output"],
         # Events that are only printed need not stay in memory.
@@ -96,6 +119,7 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
             or options["golden_from"]
             or options["junit"]
             or options["others"]
+            or options["watched"]
         ),
     )
     result_options = ResultOptions(
@@ -131,8 +155,8 @@ def _check(options: Options) -> None:
         raise UsageError("--step and --loop exclude each other", "leave one of them out")
     if options["step"] and options["speed"] is not None:
         raise UsageError("--step and --speed exclude each other", "leave one of them out")
-    if options["expect"] is not None and listen is None:
-        raise UsageError("--expect needs --listen", "add --listen SOCK")
+    if options["watched"] and (other := _other_than_watch(options)):
+        raise UsageError(f"--watch and {other} exclude each other", "leave one of them out")
     if options["others"] and listen is not None:
         raise UsageError(
             "--compare-with and --listen exclude each other",
@@ -143,8 +167,6 @@ def _check(options: Options) -> None:
             "--compare-with has no effect with --no-effects: containers stay as recorded",
             "leave one of them out",
         )
-    if listen is not None and not listen.absolute().parent.is_dir():
-        raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
     check_files(
         {
             "FILE": options["file"],
@@ -153,6 +175,22 @@ def _check(options: Options) -> None:
             "--junit": options["junit"],
         }
     )
+
+
+def _other_than_watch(options: Options) -> str:
+    """Return an option that has no meaning with --watch; "" if there is none."""
+    given = {
+        "--step": options["step"],
+        "-o": options["output"],
+        "--golden": options["golden"],
+        "--golden-from": options["golden_from"],
+        "--junit": options["junit"],
+        "--compare-with": options["others"],
+        "--format json": options["output_format"] == "json",
+        "--loop": options["rounds"] > 1,
+        "--v01": options["v01"],
+    }
+    return next((name for name, value in given.items() if value), "")
 
 
 def check_files(named: dict[str, Path | None]) -> None:
