@@ -99,3 +99,6 @@ def _debug(options: Options, title: str) -> None:
     )
     respect_no_color()
     asyncio.run(app.run_async())
+    if app.return_code:
+        # Textual has printed the traceback of a bug.
+        click.get_current_context().exit(app.return_code)

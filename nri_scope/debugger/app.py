@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -58,7 +59,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
     #body > .events { height: 2fr; }
     #body > .content { height: 3fr; border-top: solid $primary; }
     #body > .output { height: 1fr; min-height: 4; border-top: solid $primary; }
-    #body.-wide { layout: grid; grid-size: 2 2; grid-columns: 2fr 3fr; grid-rows: 3fr 1fr; }
+    #body.-wide { layout: grid; grid-size: 2 2; grid-columns: 1fr 1fr; grid-rows: 3fr 1fr; }
     #body.-wide > .events { height: 100%; row-span: 2; border-right: solid $primary; }
     #body.-wide > .content { height: 100%; border-top: none; }
     #body.-wide > .output { height: 100%; }
@@ -94,6 +95,8 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         self._notice: list[StyledLine] = []
         """Lines shown in place of the content, such as errors of a build."""
         self._differences: list[str] = []
+        self._is_compared = False
+        """Whether the user expects to hear that nothing differs."""
         self._drafts: dict[str, str] = {}
         """Edited texts that were refused, by what was edited, to continue with."""
         debugger.on_change = self._changed
@@ -172,11 +175,12 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     def _show(self) -> None:
         one = self._debugger
-        self._list.show(
-            EventRows(one, max(20, self._list.scrollable_content_region.width)), keep_position=True
-        )
-        if self._follows:
-            self._list.go_to_with_next(len(one.sent))
+        rows = EventRows(one, max(20, self._list.scrollable_content_region.width))
+        # Only the user's moves choose another event.
+        with self._list.prevent(Pane.Moved):
+            self._list.show(rows, keep_position=True)
+            if self._follows:
+                self._list.go_to_with_next(len(one.sent))
         self._show_content()
         printed = [_output_line(each.plugin, each.stream, each.text) for each in one.output]
         at_end = self._output.top + self._output.size.height >= len(self._output.source)
@@ -244,9 +248,9 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
             return
         self._differences = found
         if found:
-            self._say(count_words(found), problem=True)
+            self._say(f"{count_words(found)}; Esc closes", problem=True)
             self.action_differences()
-        else:
+        elif self._is_compared:
             self._say("all replies equal those of the run before")
 
     async def _build_on_save(self) -> None:
@@ -260,8 +264,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
                 self._say(str(error), problem=True)
                 return
             if result.is_ok:
-                self._notice = []
-                self._debugger.restart()
+                self.action_restart()
                 continue
             self._say(
                 f"the build failed, {result.problem}; the plugin is the one before", problem=True
@@ -276,11 +279,15 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         """Handle a key completely before the next one, which may belong to an opened input."""
         if isinstance(event, events.Key) and not event.is_forwarded and self.screen_stack:
             is_typed = isinstance(self.focused, Input | TextArea)
-            if not is_typed or event.key in ("escape", "ctrl+c"):
+            if self._question.is_open and not event.is_printable:
+                # The key may close the line: wait until all text typed before has been processed.
+                await self._question.ready()
+                is_typed = False
+            if not is_typed:
                 if not self._question.is_open:
                     self._status.clear_message()
-                await do_bound(self, event.key)
-                return
+                if await do_bound(self, event.key):
+                    return
         await super().on_event(event)
 
     def _run(self, command: _Command) -> None:
@@ -297,7 +304,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
             self._say(str(error), problem=True)
         else:
             if isinstance(result, Awaitable):
-                begin(self, lambda: self._finish(result), "edit")
+                begin(self, partial(self._finish, result), "edit")
         self._changed()
 
     async def _finish(self, work: Awaitable[object]) -> None:
@@ -363,11 +370,12 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     def action_restart(self) -> None:
         """Start the plugin anew."""
-        self._restart(self._debugger.restart)
+        self._restart(self._debugger.restart, is_compared=True)
 
-    def _restart(self, command: _Command) -> None:
+    def _restart(self, command: _Command, *, is_compared: bool = False) -> None:
         # Also while the plugin does not reply.
         self._queue.clear()
+        self._is_compared = is_compared
         self._notice, self._follows = [], True
         command()
         self._changed()
@@ -416,9 +424,13 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         pending = self._debugger.pending
         begun = self._drafts.pop(what, text)
         edited = await self._text_from_user(what, begun)
-        if edited is None or self._debugger.pending is not pending:
+        if edited is None:
             return
+        if edited == begun:
+            raise UsageError("the text was not changed", "nothing was sent")
         try:
+            if self._debugger.pending is not pending:
+                raise UsageError("the plugin was restarted meanwhile")
             use(edited)
         except UsageError as error:
             if edited != text:

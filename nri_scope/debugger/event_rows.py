@@ -31,11 +31,20 @@ _TEXT_MAX = 2_000
 _FIELDS = (
     TableField("", 1),
     TableField("", 6, right=True),
-    TableField("", 15, grows=True, most=27),
-    TableField("", 10, grows=True),
-    TableField("", 12, grows=True, most=22),
+    TableField("", 19, grows=True, most=27),
+    TableField("", 16, grows=True),
+    TableField("", 10, grows=True, most=22),
     TableField("", 7, right=True, rank=1),
 )
+_NARROW = (
+    *_FIELDS[:2],
+    TableField("", 10, grows=True, most=19),
+    TableField("", 8, grows=True),
+    TableField("", 9),
+    _FIELDS[-1],
+)
+_NARROW_BELOW = 56
+"""Columns for all fields in full."""
 
 
 class EventRows:
@@ -43,7 +52,7 @@ class EventRows:
 
     def __init__(self, debugger: Debugger, width: int) -> None:
         self._debugger = debugger
-        self._grid = TableGrid.of(_FIELDS, width)
+        self._grid = TableGrid.of(_NARROW if width < _NARROW_BELOW else _FIELDS, width)
 
     def __len__(self) -> int:
         one = self._debugger

@@ -239,7 +239,10 @@ class LineDebugger(Debugger):
         command = editor_command()
         if not command or not self._reader.is_terminal:
             raise UsageError("there is no editor", "set EDITOR, or write the change on the line")
-        return await edit_text(command, text, name)
+        edited = await edit_text(command, text, name)
+        if edited == text:
+            raise UsageError("the text was not changed", "nothing was sent")
+        return edited
 
     def _back(self, text: str) -> None:
         if text and not (text.isascii() and text.isdigit() and int(text[:9]) > 0):

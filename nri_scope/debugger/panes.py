@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ClassVar
 
 from rich.text import Text
@@ -33,6 +35,9 @@ _MOVES = (
 
 
 _LINES_AFTER = 3
+"""Number of lines after the pending event that are shown, too."""
+_MAX_WAIT_S = 1.0
+"""Maximum seconds for which a key waits for previously typed text."""
 
 
 class Pane(Lines, inherit_bindings=False):
@@ -41,7 +46,6 @@ class Pane(Lines, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(keys, action, show=False) for keys, action in _MOVES
     ]
-
 
     def go_to_with_next(self, index: int) -> None:
         """Go to a line, and show some lines after it, too."""
@@ -134,6 +138,13 @@ class Question(Horizontal):
         self.add_class("-open")
         # Not `focus`, which the next key might precede.
         self.screen.set_focus(self._input)
+
+    async def ready(self) -> None:
+        """Wait until the input has processed all text typed so far."""
+        processed = asyncio.Event()
+        if self._input.call_later(processed.set):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)
 
     def close(self) -> None:
         """Hide the line."""
