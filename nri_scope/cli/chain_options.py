@@ -3,15 +3,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
-from .params import ANY_PATH, INDEX, PLUGIN_NAME, command_line_argument, set_option
+from .params import (
+    ANY_PATH,
+    INDEX,
+    PLUGIN_NAME,
+    Duration,
+    FilePath,
+    command_line_argument,
+    set_option,
+    where_option,
+)
+from .time_arguments import from_option, to_option
+
+if TYPE_CHECKING:
+    from nri_scope.filter import Filter
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
+
+
+class Timeout(Duration):
+    """Duration in seconds; infinity for ``none``."""
+
+    name = "timeout"
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the duration in seconds."""
+        return math.inf if value == "none" else super().convert(value, param, ctx)
 
 
 class ChainOptions(TypedDict):
@@ -29,6 +55,20 @@ class ChainOptions(TypedDict):
     no_effects: bool
     faults: tuple[str, ...]
     changes: tuple[str, ...]
+
+
+class PlayOptions(ChainOptions):
+    """The options of the commands that play events to plugins once."""
+
+    listen: Path | None
+    expect: int | None
+    timeout: float | None
+    where: Filter | None
+    begin: str | None
+    end: str | None
+    only: str
+    watched: tuple[Path, ...]
+    build: str | None
 
 
 _CHAIN = (
@@ -96,6 +136,58 @@ _EMULATION = (
 )
 
 
+_LISTEN = (
+    click.option(
+        "--listen",
+        type=FilePath(),
+        metavar="SOCK",
+        help="Listen on this NRI socket for external plugins.",
+    ),
+    click.option(
+        "--expect",
+        type=click.IntRange(1, 100),
+        metavar="N",
+        help="Start when N plugins have connected to --listen.  [default: 1]",
+    ),
+)
+_SELECTION = (
+    where_option,
+    from_option,
+    to_option,
+    click.option(
+        "--only",
+        default="",
+        metavar="POD[/CTR]",
+        help="Play only events of this pod or container: ns/pod or ns/pod/container.",
+    ),
+)
+_WATCH = (
+    click.option(
+        "--watch",
+        "watched",
+        multiple=True,
+        type=FilePath(),
+        metavar="PATH",
+        help="On every save of this file, or of a file in this folder, run --build, replay again "
+        "and show what differs from the run before. Can be repeated.",
+    ),
+    click.option(
+        "--build",
+        metavar="COMMAND",
+        help="Shell command that builds the plugin, for --watch.",
+    ),
+)
+
+
+timeout_option = click.option(
+    "--timeout",
+    type=Timeout(),
+    metavar="DURATION|none",
+    help="Deadline of each request instead of the runtime's; none lets a plugin reply, and "
+    "register, at any time, for example in a debugger.",
+)
+
+
 def chain_options(command: _Command) -> _Command:
     """Add FILE, COMMAND and the options of the plugins to launch."""
     for option in reversed(_CHAIN):
@@ -106,5 +198,26 @@ def chain_options(command: _Command) -> _Command:
 def emulation_options(command: _Command) -> _Command:
     """Add the options of the session and of the emulated runtime."""
     for option in reversed(_EMULATION):
+        command = option(command)
+    return command
+
+
+def listen_options(command: _Command) -> _Command:
+    """Add the options of external plugins."""
+    for option in reversed(_LISTEN):
+        command = option(command)
+    return command
+
+
+def selection_options(command: _Command) -> _Command:
+    """Add the options that select the events to play."""
+    for option in reversed(_SELECTION):
+        command = option(command)
+    return command
+
+
+def watch_options(command: _Command) -> _Command:
+    """Add --watch and --build."""
+    for option in reversed(_WATCH):
         command = option(command)
     return command

@@ -10,7 +10,14 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .chain_options import chain_options, emulation_options
+from .chain_options import (
+    chain_options,
+    emulation_options,
+    listen_options,
+    selection_options,
+    timeout_option,
+    watch_options,
+)
 from .params import (
     ANY_PATH,
     INDEX,
@@ -19,9 +26,7 @@ from .params import (
     NewRecording,
     format_option,
     given_options,
-    where_option,
 )
-from .time_arguments import from_option, to_option
 
 if TYPE_CHECKING:
     from .replay_options import Options
@@ -65,28 +70,10 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
 
 @click.command(epilog=_FAULTS)
 @chain_options
-@click.option(
-    "--listen",
-    type=FilePath(),
-    metavar="SOCK",
-    help="Listen on this NRI socket for external plugins.",
-)
-@click.option(
-    "--expect",
-    type=click.IntRange(1, 100),
-    metavar="N",
-    help="Start when N plugins have connected to --listen.  [default: 1]",
-)
+@listen_options
 @emulation_options
-@where_option
-@from_option
-@to_option
-@click.option(
-    "--only",
-    default="",
-    metavar="POD[/CTR]",
-    help="Play only events of this pod or container: ns/pod or ns/pod/container.",
-)
+@timeout_option
+@selection_options
 @click.option(
     "--speed",
     callback=_speed,
@@ -94,7 +81,12 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Keep the recorded pauses; 10x plays ten times as fast.  [default: no pauses]",
 )
 @click.option("--max-idle", type=Duration(), help="With --speed: maximum pause between two events.")
-@click.option("--step", is_flag=True, help="Wait for Enter before each event.")
+@click.option(
+    "--step",
+    is_flag=True,
+    help="Wait for Enter before each event; help lists other commands: breakpoints, edited "
+    "requests and replies, going back.",
+)
 @click.option(
     "--loop",
     "rounds",
@@ -174,6 +166,7 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Invoke a plugin of NRI 0.1. RISK: such a plugin acts on this host by itself, for example "
     "on the cgroups that a request names.",
 )
+@watch_options
 @format_option("text|json", "text: for people. json: one object.")
 @click.pass_context
 def command(context: click.Context, /, **options: Unpack[Options]) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +27,7 @@ from nri_scope.transport.loop import run
 from .golden_from import SOURCE_LABEL, TapComparison
 from .output import Output
 from .params import say
+from .replay_step import stepped
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T", bound=BaseException)
+R = TypeVar("R")
 
 
 class PrintedEvents(Enum):
@@ -61,6 +63,8 @@ class ResultOptions:
     """The same replay with another chain, for comparison."""
     other_label: str = ""
     """How the other chain differs, such as "without 20-b"."""
+    steps: bool = False
+    """Whether lines of standard input control the replay."""
 
 
 def perform(job: Job, options: ResultOptions) -> bool:
@@ -87,16 +91,13 @@ def perform(job: Job, options: ResultOptions) -> bool:
 def _perform(
     output: Output, job: Job, golden: Golden | TapComparison | None, options: ResultOptions
 ) -> bool:
-    plugins = [plugin.id for plugin in job.plugin_set.plugins]
-    # Names of external plugins are unknown until they connect.
-    names = [*plugins, *["??-external"] * job.plugin_set.expect]
-    text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    audience = (
-        ReplayListener()
-        if options.json
-        else _Printing(output, text, _recipients(job), options.events)
-    )
-    replayed = play(job, audience)
+    text, audience = printing(output, job, options.events)
+    if options.json:
+        audience = ReplayListener()
+    how = stepped if options.steps else replay
+    replayed = run_interruptibly(lambda: how(job, audience))
+    if replayed is None:
+        return True
     mismatches = _compare(replayed, golden, options)
     other = None if options.other is None else play(options.other, ReplayListener())
     result = _Result(replayed, mismatches, other, golden, options)
@@ -108,6 +109,17 @@ def _perform(
     else:
         result.print(output, text)
     return result.well
+
+
+def printing(
+    output: Output, job: Job, events: PrintedEvents = PrintedEvents.ALL
+) -> tuple[Report, ReplayListener]:
+    """Return the formatter of a job's result, and a listener that prints events as they arrive."""
+    plugins = [plugin.id for plugin in job.plugin_set.plugins]
+    # Names of external plugins are unknown until they connect.
+    names = [*plugins, *["??-external"] * job.plugin_set.expect]
+    text = Report(chain=len(names) > 1, plugins=names, width=output.width)
+    return text, _Printing(output, text, _recipients(job), events)
 
 
 class _Printing(ReplayListener):
@@ -159,17 +171,22 @@ def _recipients(job: Job) -> str:
 
 
 def play(job: Job, audience: ReplayListener) -> Replayed:
-    """Replay; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
+    """Replay, as `run_interruptibly` does."""
+    return run_interruptibly(lambda: replay(job, audience))
 
-    Raises the errors of `replay`, and OSErrors of the audience.
+
+def run_interruptibly(work: Callable[[], Coroutine[object, object, R]]) -> R:
+    """Run ``work``; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
+
+    Raises its errors, and OSErrors of the audience of a replay.
     """
 
-    async def main() -> Replayed:
+    async def main() -> R:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
         with stop_signals(lambda *_: task.cancel(), signals=END_SIGNALS, loop=loop):
-            return await replay(job, audience)
+            return await work()
 
     try:
         return run(main())

@@ -7,9 +7,9 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.filter import Filter
 from nri_scope.replay import chain
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.pace import Wait, no_wait, paced
@@ -19,12 +19,15 @@ from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection
 from nri_scope.tap.wrapper import check_unwrapped
 
-from .chain_options import ChainOptions
+from .chain_options import ChainOptions, PlayOptions
 from .params import environment_of
 from .replay_job import PrintedEvents, ResultOptions
-from .replay_step import stepped
+from .replay_step import check_input
 from .share_messages import resolved_where
 from .time_arguments import places_of
+
+if TYPE_CHECKING:
+    from nri_scope.debugger.watch import Watch
 
 NO_PLUGINS = "none"
 """Value of ``--compare-with`` for a chain without plugins."""
@@ -33,15 +36,9 @@ CONFIG_MAX = 1 << 20
 """Maximum size of a configuration in bytes; a ttRPC message has at most 4 MiB."""
 
 
-class Options(ChainOptions):
+class Options(PlayOptions):
     """The options as click passes them."""
 
-    listen: Path | None
-    expect: int | None
-    where: Filter | None
-    begin: str | None
-    end: str | None
-    only: str
     speed: float | None
     max_idle: float | None
     step: bool
@@ -80,13 +77,16 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
     )
 
 
-def parse_options(options: Options) -> tuple[Job, ResultOptions]:
-    """Return the job and the result options. Raise `UsageError` for conflicting options."""
-    _check(options)
-    json = options["output_format"] == "json"
-    job = chain_job(options, options["listen"], options["expect"])
+def selected_job(options: PlayOptions) -> Job:
+    """Return the job for the options that `replay` and `debug` share. Raises `UsageError`."""
+    listen = options["listen"]
+    if options["expect"] is not None and listen is None:
+        raise UsageError("--expect needs --listen", "add --listen SOCK")
+    if listen is not None and not listen.absolute().parent.is_dir():
+        raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
+    job = chain_job(options, listen, options["expect"])
     begin, end = places_of(options["file"], options["begin"], options["end"])
-    job = replace(
+    return replace(
         job,
         selection=replace(
             job.selection,
@@ -95,6 +95,30 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
             begin=begin,
             end=end,
         ),
+        playback=replace(job.playback, timeout_s=options["timeout"]),
+    )
+
+
+def watch_of(paths: tuple[Path, ...], build: str | None) -> Watch | None:
+    """Return the watched files and their build; None if there are none. Raises `UsageError`."""
+    if not paths and build is None:
+        return None
+    if not paths:
+        raise UsageError("--build needs --watch", "add --watch PATH")
+    if not build:
+        raise UsageError("--watch needs --build", "add --build COMMAND, such as 'go build .'")
+    from nri_scope.debugger.watch import Watch
+
+    return Watch(paths, build)
+
+
+def parse_options(options: Options) -> tuple[Job, ResultOptions]:
+    """Return the job and the result options. Raise `UsageError` for conflicting options."""
+    _check(options)
+    json = options["output_format"] == "json"
+    job = selected_job(options)
+    job = replace(
+        job,
         playback=replace(
             job.playback,
             wait=_wait(options),
@@ -111,6 +135,7 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
             or options["others"]
             or options["without"]
             or options["swap"]
+            or options["watched"]
         ),
     )
     other, label = _other(job, options)
@@ -123,12 +148,12 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         events=_printed_events(options),
         other=other,
         other_label=label,
+        steps=options["step"],
     )
     return job, result_options
 
 
 def _check(options: Options) -> None:
-    listen = options["listen"]
     if options["update_golden"] and options["golden"] is None:
         raise UsageError("--update-golden needs --golden", "add --golden FILE")
     if options["golden"] is not None and options["rounds"] > 1:
@@ -142,18 +167,20 @@ def _check(options: Options) -> None:
             raise UsageError("--golden-from and --loop exclude each other", "leave out --loop")
     if options["max_idle"] is not None and options["speed"] is None:
         raise UsageError("--max-idle needs --speed", "add --speed 1x")
+    if options["step"]:
+        check_input()
+    if options["step"] and options["rounds"] > 1:
+        raise UsageError("--step and --loop exclude each other", "leave one of them out")
     if options["step"] and options["speed"] is not None:
         raise UsageError("--step and --speed exclude each other", "leave one of them out")
-    if options["expect"] is not None and listen is None:
-        raise UsageError("--expect needs --listen", "add --listen SOCK")
     if options["output_format"] == "json" and (options["quiet"] or options["only_changes"]):
         name = "--quiet" if options["quiet"] else "--only-changes"
         raise UsageError(f"{name} has no effect with --format json", "leave one of them out")
     if options["quiet"] and options["only_changes"]:
         raise UsageError("--quiet and --only-changes exclude each other", "leave one of them out")
     _check_comparison(options)
-    if listen is not None and not listen.absolute().parent.is_dir():
-        raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
+    if options["watched"] and (other := _other_than_watch(options)):
+        raise UsageError(f"--watch and {other} exclude each other", "leave one of them out")
     check_files(
         {
             "FILE": options["file"],
@@ -199,6 +226,24 @@ def _printed_events(options: Options) -> PrintedEvents:
     if options["quiet"] or options["others"] or options["without"] or options["swap"]:
         return PrintedEvents.PROBLEMS
     return PrintedEvents.CHANGES if options["only_changes"] else PrintedEvents.ALL
+
+
+def _other_than_watch(options: Options) -> str:
+    """Return an option that has no meaning with --watch; "" if there is none."""
+    given = {
+        "--step": options["step"],
+        "-o": options["output"],
+        "--golden": options["golden"],
+        "--golden-from": options["golden_from"],
+        "--junit": options["junit"],
+        "--compare-with": options["others"],
+        "--without": options["without"],
+        "--swap": options["swap"],
+        "--format json": options["output_format"] == "json",
+        "--loop": options["rounds"] > 1,
+        "--v01": options["v01"],
+    }
+    return next((name for name, value in given.items() if value), "")
 
 
 def check_files(named: dict[str, Path | None]) -> None:
@@ -277,8 +322,6 @@ def _read(file: str) -> str:
 
 def _wait(options: Options) -> Wait:
     speed, max_idle = options["speed"], options["max_idle"]
-    if options["step"]:
-        return stepped()
     if speed is None:
         return no_wait
     return paced(speed, math.inf if max_idle is None else max_idle)

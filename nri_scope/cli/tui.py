@@ -252,9 +252,7 @@ def make_app(
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.theme import color_system
 
-    if not os.environ.get("NO_COLOR", "-"):
-        # https://no-color.org: set and not empty. Textual checks only whether it is set.
-        del os.environ["NO_COLOR"]
+    respect_no_color()
     return ScopeApp(
         file,
         live=live,
@@ -267,6 +265,15 @@ def make_app(
         store=store,
         warning=config.warning,
     )
+
+
+def respect_no_color() -> None:
+    """Remove an empty NO_COLOR: Textual checks only whether it is set.
+
+    See https://no-color.org: it counts if it is set and not empty.
+    """
+    if not os.environ.get("NO_COLOR", "-"):
+        del os.environ["NO_COLOR"]
 
 
 def report_saved_files(app: ScopeApp) -> None:

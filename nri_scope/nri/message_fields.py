@@ -30,6 +30,12 @@ def is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
+def key_field(field: FieldDescriptor) -> FieldDescriptor:
+    """Return the field of a map's keys."""
+    assert field.message_type is not None
+    return field.message_type.fields_by_name["key"]
+
+
 def value_field(field: FieldDescriptor) -> FieldDescriptor:
     """Return the field of a map's values."""
     assert field.message_type is not None

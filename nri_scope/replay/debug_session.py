@@ -30,6 +30,9 @@ class DebugListener(ReplayListener):
         ``position``: number of the events before it.
         """
 
+    def event_sent(self, pending: PendingEvent, played: PlayedEvent) -> None:
+        """Handle an event that a decision sent or skipped, after `event`, with its request."""
+
     def restarting(self) -> None:
         """Handle the start of a new process of the plugin, to go back or after a build."""
 
@@ -111,18 +114,15 @@ class DebugSession:
 
     def back(self, events: int = 1) -> None:
         """Replay to a new process of the plugin, with the decisions made except the last ones."""
-        kept = self._history[: self._next]
-        while kept and events > 0:
+        while self._history and events > 0:
             # An event that was sent again belongs to the one before.
-            events -= not kept.pop().again
-        self._history = kept
+            events -= not self._history.pop().again
         self._begin()
 
     def restart(self, job: Job | None = None) -> None:
         """Replay from the start to where it is, to a new process of the plugin."""
         if job is not None:
             self._job = job
-        self._history = self._history[: self._next]
         self._begin()
 
     def pause(self) -> None:
@@ -166,7 +166,8 @@ class DebugSession:
         return decision
 
     def after(self, pending: PendingEvent, played: PlayedEvent) -> None:
-        """Do nothing: the listener gets every event."""
+        """Report the event with its request."""
+        self._listener.event_sent(pending, played)
 
     async def _stop(self, pending: PendingEvent | None) -> StepDecision:
         """Return the decision of the next command."""

@@ -40,6 +40,8 @@ class PlaybackOptions:
     """Maximum response time that the user accepts; 0 for no limit but the deadline."""
     control: StepControl | None = None
     """Decides on each event, if set; it needs ``effects``."""
+    timeout_s: float | None = None
+    """Deadline of each request, in seconds; None for the recorded ones, infinity for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Player:
         self._parts.meanwhile(meanwhile)
         clock = self._parts.clock
         for step in steps:
-            if step.selected and self._playback.wait is not no_wait:
+            if step.selected and self._playback.wait is not no_wait and not step.restarts:
                 self._progress.settle()
                 await self._playback.wait(step)
             if clock.is_due(step.recorded.at_ns):
@@ -197,10 +199,12 @@ class Player:
     def _pending(
         self, step: ReplayStep, event: str, event_id: int, subscribed: Event | None
     ) -> PendingEvent:
-        plugins = tuple(
-            plugin.id for plugin in self._parts.runtime.plugins if plugin.subscribes(subscribed)
+        present = self._parts.runtime.plugins
+        plugins = tuple(plugin.id for plugin in present if plugin.subscribes(subscribed))
+        processes = tuple(
+            (plugin.id, plugin.process.pid) for plugin in present if plugin.process is not None
         )
-        return PendingEvent(event_id, event, step.subject, step, None, plugins)
+        return PendingEvent(event_id, event, step.subject, step, None, plugins, processes)
 
     async def _operate_controlled(
         self, control: StepControl, step: ReplayStep, played: PlayedEvent, part: LifecycleStep
@@ -344,9 +348,10 @@ class Player:
         )
 
     def _timeout_ns(self, step: ReplayStep) -> int:
-        """Return the recorded timeout; 0, for the profile's own, if another runtime is emulated."""
-        profile = self._parts.runtime.profile
-        return step.recorded.timeout_ns if profile.name == RECORDED else 0
+        """Return the recorded timeout; 0, for the profile's own, if another one is wanted."""
+        is_recorded = self._parts.runtime.profile.name == RECORDED
+        is_recorded = is_recorded and self._playback.timeout_s is None
+        return step.recorded.timeout_ns if is_recorded else 0
 
     def _end(self) -> None:
         self._parts.read_output()

@@ -18,6 +18,8 @@ from nri_scope.runtime import Plugin, Rejection, Runtime, Stage, Stream
 from .chain import Command
 from .result import PluginResult, PrintedLine
 
+CONNECT_TIMEOUT_S = 30.0
+"""Seconds for external plugins to connect."""
 RECONNECT_TIMEOUT_S = 10.0
 """Seconds for external plugins to reconnect after their connections were closed."""
 
@@ -50,8 +52,6 @@ class PluginSet:
     """A socket for external plugins."""
     expect: int = 0
     """Number of external plugins that must connect before the replay begins."""
-    connect_timeout_s: float = 30.0
-    """Seconds to wait for external plugins to connect."""
 
     def config(self, index: str) -> str:
         """Return the configuration of the plugin with this index."""
@@ -155,7 +155,9 @@ class ReplayPlugins:
                 await self._launch(runtime, plugin)
             else:
                 await self._adopt(runtime, plugin)
-        await self._await_others(runtime, self._plugin_set.connect_timeout_s)
+        # Without deadlines, a plugin also has any time to connect.
+        registration_s = runtime.profile.registration_timeout_ms / 1e3
+        await self._await_others(runtime, max(CONNECT_TIMEOUT_S, registration_s))
 
     async def restart(self, runtime: Runtime) -> None:
         """Stop and start the runtime; return once the plugins have reconnected."""

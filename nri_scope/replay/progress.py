@@ -33,6 +33,9 @@ class ReplayListener:
     def finish(self) -> None:
         """Handle the end of the last round, before plugins are ended."""
 
+    def printed(self, line: PrintedLine) -> None:
+        """Handle any line that a plugin printed, as soon as it was read."""
+
 
 @dataclass(slots=True)
 class ReplayProgress:
@@ -94,6 +97,7 @@ class ReplayProgress:
     def printed(self, line: PrintedLine) -> None:
         """Store a line that a plugin printed, within the limits."""
         self.settle()
+        self.audience.printed(line)
         if len(self._current.output) >= LINES_KEPT or not self._room:
             self._current.output_left_out += 1
             return

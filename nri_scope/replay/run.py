@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import RECORDED, Profile, profile_named
+from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 
 from .load import LoadScript, LoadShape
 from .player import PlaybackOptions
@@ -56,6 +56,8 @@ async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
             else LoadScript(recording, job.selection, job.load)
         )
         profile = profile_named(job.profile, script.profile)
+        if job.playback.timeout_s is not None:
+            profile = _with_timeout(profile, job.playback.timeout_s)
         _check(job, profile)
         recorder = None
         if job.output is not None:
@@ -75,6 +77,16 @@ async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
         result = await replay_run.perform(job.rounds)
     result.took_ns = monotonic_ns() - began_ns
     return result
+
+
+def _with_timeout(profile: Profile, seconds: float) -> Profile:
+    """Return the profile with this deadline of requests; without one, plugins also have any time to
+    register.
+    """
+    timeout_ms = max(round(min(seconds * 1000, NO_DEADLINE_MS)), 1)
+    if timeout_ms == NO_DEADLINE_MS:
+        profile = replace(profile, registration_timeout_ms=timeout_ms)
+    return replace(profile, request_timeout_ms=timeout_ms)
 
 
 def _check(job: Job, profile: Profile) -> None:

@@ -158,9 +158,7 @@ class Script:
             )
             if selection.end is not None and selection.end.reached(recorded):
                 return
-            selected = is_started and (selection.where is None or selection.where.matches(recorded))
-            selected = selected and (not selection.only or concerns(selection.only, recorded))
-            yield self._step(recorded, request, selected)
+            yield self._step(recorded, request, is_started and self._selects(recorded))
 
     def _exchanges(self) -> Iterator[tuple[Recorded, bytes]]:
         allowance = self._recording.allowance(_BUDGET_FACTOR)
@@ -172,6 +170,28 @@ class Script:
                 together=_BATCH_BYTES,
             ):
                 yield recorded, request
+
+    def events_after(self, event_id: int) -> Iterator[Recorded]:
+        """Yield the selected events after one, without their messages."""
+        selection = self._selection
+        is_started = selection.begin is None
+        sessions = " OR ".join(f"session:{session.id}" for session in self._sessions)
+        for recorded in self._recording.events(where=parse(sessions), after_id=event_id):
+            if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
+                continue
+            is_started = is_started or (
+                selection.begin is not None and selection.begin.reached(recorded)
+            )
+            if selection.end is not None and selection.end.reached(recorded):
+                return
+            if is_started and self._selects(recorded):
+                yield recorded
+
+    def _selects(self, recorded: Recorded) -> bool:
+        """Return whether an event between begin and end is selected."""
+        selection = self._selection
+        matches = selection.where is None or selection.where.matches(recorded)
+        return matches and (not selection.only or concerns(selection.only, recorded))
 
     def before(self) -> Iterator[ReplayStep]:
         """Yield the events before the first selected one.

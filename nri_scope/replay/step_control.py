@@ -37,6 +37,8 @@ class PendingEvent:
     is sent as recorded. It must not be modified."""
     plugins: tuple[str, ...]
     """The plugins that subscribe to the event, in the order in which they are asked."""
+    processes: tuple[tuple[str, int], ...] = ()
+    """All plugins that this replay launched and their process ids."""
 
 
 @dataclass(frozen=True, slots=True)

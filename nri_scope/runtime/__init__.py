@@ -13,6 +13,7 @@ from .lifecycle import LifecycleStep as LifecycleStep
 from .outcome import Outcome as Outcome
 from .output import Stream as Stream
 from .pace import Pace as Pace
+from .plugin import NO_DEADLINE_MS as NO_DEADLINE_MS
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
 from .plugin_process import end_signature as end_signature

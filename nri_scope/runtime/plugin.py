@@ -42,6 +42,10 @@ from .plugin_process import Process
 from .rejection import Stage
 from .state_change import state_change_of
 
+NO_DEADLINE_MS = 10**12
+"""A timeout of 31 years, which stands for none: requests have no deadline then. Plugins find it in
+Configure, where 0 would mean that they have no time at all."""
+
 NOTICES_KEPT = 100
 """Maximum number of notices stored per plugin, as a peer can cause any number of them."""
 
@@ -60,7 +64,12 @@ class Exchange:
     """Start of the request, on the monotonic clock."""
     took_ns: int
     timeout_ns: int
-    """The deadline that was sent with the request."""
+    """The deadline that was sent with the request; 0 if there was none."""
+
+
+def _is_endless(timeout_ns: int) -> bool:
+    """Return whether a timeout stands for none, even if a part of it was spent."""
+    return timeout_ns > NO_DEADLINE_MS * 500_000
 
 
 def _no_time(method: str, payload: bytes) -> int:
@@ -211,6 +220,8 @@ class Plugin:
         except (ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError) as error:
             problem = error
         took_ns = monotonic_ns() - started_ns
+        if _is_endless(timeout_ns):
+            timeout_ns = 0
         answer = Answer(
             self.id,
             method,
@@ -237,11 +248,12 @@ class Plugin:
     ) -> bytes:
         """Send one request, with ``timeout_ns`` as its deadline, and return the reply's payload.
 
-        Raises the errors of `Link.call`.
+        `NO_DEADLINE_MS` is sent as no deadline. Raises the errors of `Link.call`.
         """
         if timeout_ns <= 0:
             # The deadline is shared by several calls, and passed before this one.
             raise DeadlineExceeded(method, 0)
+        deadline_ns = 0 if _is_endless(timeout_ns) else timeout_ns
         started_ns = monotonic_ns()
         data, problem = b"", None
         try:
@@ -249,7 +261,7 @@ class Plugin:
                 service,
                 method,
                 payload,
-                timeout=timeout_ns / 1e9,
+                timeout=deadline_ns / 1e9 if deadline_ns else None,
                 metadata=metadata,
                 on_sent=self.on_sent,
             )
@@ -266,7 +278,7 @@ class Plugin:
             took_ns = monotonic_ns() - started_ns
             self.on_exchange(
                 self,
-                Exchange(method, service, payload, data, problem, started_ns, took_ns, timeout_ns),
+                Exchange(method, service, payload, data, problem, started_ns, took_ns, deadline_ns),
             )
         return data
 

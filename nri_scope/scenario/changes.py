@@ -53,23 +53,41 @@ def apply_changes(scenario: Scenario, texts: Sequence[str]) -> None:
 def _parse(text: str) -> _Change:
     place = Place(f"--set {shown(text)}")
     subject, colon, rest = text.partition(":")
+    if not colon or not subject:
+        raise place.error("not a change", EXAMPLE)
+    path, value = parse_assignment(rest, place, EXAMPLE)
+    return _Change(place, subject, path, value)
+
+
+def parse_assignment(
+    text: str, place: Place, example: str = "write it as annotations.x=y, or annotations.x-"
+) -> tuple[tuple[str, ...], Node | None]:
+    """Return the path and the value in ``PATH=VALUE``; None for ``PATH-``. Raises UsageError."""
     keys: list[str] = []
     at = 0
-    while rest[at:] not in ("", "-") and (found := _KEY.match(rest, at)) is not None:
+    while text[at:] not in ("", "-") and (found := _KEY.match(text, at)) is not None:
         keys.append(next(one for one in found.groups() if one is not None))
         at = found.end()
-    if not colon or not subject or not keys or len(text) > MAX_BYTES:
-        raise place.error("not a change", EXAMPLE)
-    if rest[at:] == "-":
-        return _Change(place, subject, tuple(keys), None)
-    if not rest.startswith("=", at):
-        raise place.error("not a change", EXAMPLE)
-    content = rest[at + 1 :]
+    if not keys or len(text) > MAX_BYTES:
+        raise place.error("not a change", example)
+    if text[at:] == "-":
+        return tuple(keys), None
+    if not text.startswith("=", at):
+        raise place.error("not a change", example)
+    content = text[at + 1 :]
     try:
         value = parse_yaml(content) if content.strip() else Node(0, "")
     except MalformedYaml as error:
         raise place.error(f"the value is {error.problem}", error.hint) from None
-    return _Change(place, subject, tuple(keys), value)
+    return tuple(keys), value
+
+
+def changed_node(node: Node, path: Sequence[str], value: Node | None, place: Place) -> Node:
+    """Return a copy of a tree with ``value`` at a path, or, if it is None, without what is there.
+
+    Raises UsageError.
+    """
+    return _Editing(place).changed(node, path, value)
 
 
 def _apply(scenario: Scenario, change: _Change) -> None:
@@ -97,7 +115,7 @@ def _name(pod: ScenarioPod, one: ScenarioContainer) -> str:
 def _change_pod(scenario: Scenario, key: str, change: _Change, prefix: tuple[str, ...]) -> None:
     pod = scenario.pods[key]
     path = (*prefix, *change.path)
-    root = _Editing(change.place).changed(_node(pod_form(pod)), path, change.value)
+    root = changed_node(to_node(pod_form(pod)), path, change.value, change.place)
     read = PodsShape(pod.exists).read(Node(0, {pod.key: root}), change.place)
     for name, one in read[pod.key].containers.items():
         one.exists = name in pod.containers and pod.containers[name].exists
@@ -123,7 +141,7 @@ def _changed_fields(
 ) -> FieldChanges:
     if change.path[0] not in changes.names:
         return changes
-    root = _Editing(change.place).changed(_node(changes_form(changes)), change.path, change.value)
+    root = changed_node(to_node(changes_form(changes)), change.path, change.value, change.place)
     return ChangesShape(kind).read(root, change.place)
 
 
@@ -163,12 +181,12 @@ class _Editing:
         return int(key)
 
 
-def _node(value: YamlValue) -> Node:
+def to_node(value: YamlValue) -> Node:
     """Return a form as the reader would return it."""
     if isinstance(value, dict):
-        return Node(0, {key: _node(one) for key, one in value.items()})
+        return Node(0, {key: to_node(one) for key, one in value.items()})
     if isinstance(value, list):
-        return Node(0, [_node(one) for one in value])
+        return Node(0, [to_node(one) for one in value])
     if not isinstance(value, str | int):
         raise TypeError(f"no value of a form: {value!r}")
     return Node(0, value)

@@ -11,6 +11,7 @@ API does not know, as hexadecimal protobuf.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -24,6 +25,7 @@ from nri_scope.nri.message_fields import (
     fields_of,
     is_map,
     is_optional_value,
+    key_field,
     value_field,
 )
 from nri_scope.nri.plain import UNKNOWN
@@ -49,6 +51,8 @@ ABSENT = "absent"
 """Value of a field that is a message, to remove it from a message that has it."""
 
 _ENVIRONMENT = ("Container", "env")
+_KEY_VALUE = "KeyValue"
+"""Message whose value stands for it in a mapping by its key."""
 _ON_ONE_LINE = frozenset({"Mount", "LinuxNamespace", "POSIXRlimit", "HugepageLimit", "LinuxDevice"})
 _NUMBERS = {
     FieldDescriptor.CPPTYPE_INT32: Integer(-(2**31), 2**31 - 1),
@@ -56,6 +60,7 @@ _NUMBERS = {
     FieldDescriptor.CPPTYPE_UINT32: Integer(0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: Integer(0, 2**64 - 1),
 }
+_INTEGER = re.compile(r"[0-9]{1,9}")
 _KINDS: dict[str, type[Message]] = {
     name: getattr(api, name) for name in api.DESCRIPTOR.message_types_by_name
 }
@@ -72,7 +77,7 @@ def message_form(message: Message) -> dict[str, YamlValue]:
             form[one.name] = _value_form(one, value)
         elif is_map(one):
             of_value = value_field(one)
-            form[one.name] = {key: _value_form(of_value, value[key]) for key in sorted(value)}
+            form[one.name] = {str(key): _value_form(of_value, value[key]) for key in sorted(value)}
         else:
             form[one.name] = _list_form(message, one, value)
     if unknown := unknown_fields(message):
@@ -116,10 +121,18 @@ def _list_form(message: Message, one: FieldDescriptor, values: Iterable[object])
     names = [cast("str", member.get(key, "")) for member in members]
     if len(set(names)) < len(names):
         return forms
+    if _is_key_value(one):
+        if any(UNKNOWN in member for member in members):
+            return forms
+        return {name: member.get("value", "") for name, member in zip(names, members, strict=True)}
     return {
         name: FlowMapping({other: value for other, value in member.items() if other != key})
         for name, member in zip(names, members, strict=True)
     }
+
+
+def _is_key_value(one: FieldDescriptor) -> bool:
+    return one.message_type is not None and one.message_type.name == _KEY_VALUE
 
 
 def _is_environment(texts: list[str]) -> bool:
@@ -189,8 +202,14 @@ def _read_field(message: Message, one: FieldDescriptor, node: Node, place: Place
     if is_map(one):
         of_value = value_field(one)
         target = getattr(message, name)
-        for key, value in mapping_of(node, place).items():
-            at = place.key(key, value.line)
+        has_numbers = key_field(one).cpp_type in _NUMBERS
+        for name_or_number, value in mapping_of(node, place).items():
+            at = place.key(name_or_number, value.line)
+            key: str | int = name_or_number
+            if has_numbers:
+                if _INTEGER.fullmatch(name_or_number) is None:
+                    raise at.error(f"{shown(name_or_number)} is not a number of a field")
+                key = int(name_or_number)
             if of_value.message_type is not None:
                 target[key].CopyFrom(_read_message(of_value, value, at))
             else:
@@ -223,6 +242,9 @@ def _read_list(
     if isinstance(node.value, dict) and key is not None:
         for name, value in node.value.items():
             at = place.key(name, value.line)
+            if _is_key_value(one) and not isinstance(value.value, dict):
+                yield api.KeyValue(key=name, value=text_of(value, at))
+                continue
             member = MessageShape(_kind(one)).read(value, at)
             if getattr(member, key):
                 raise at.key(key, value.line).error("it is the key of the mapping, too")

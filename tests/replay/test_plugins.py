@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.plugin import Container, PodSandbox
 from nri_scope.replay.chain import Command
+from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
@@ -103,6 +105,20 @@ def test_a_plugin_that_hangs_is_late(short_deadline: Path) -> None:
     (late,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert (late.verdict, late.problem) == (Verdict.LATE, "no reply within 0.6 s")
     assert not replayed.ok
+
+
+def test_without_a_deadline_no_reply_is_late(one_life: Path, short_deadline: Path) -> None:
+    # The plugin prints the deadlines that it gets, and misses the recorded one.
+    sleeping = "import time; print(request.timeout_ns, flush=True); time.sleep(0.8)"
+    command = Command("10", "plugin", tuple(plugin_that_runs(sleeping)))
+    for path, timeout_s, sent in [(short_deadline, math.inf, 0), (one_life, 0.5, 500_000_000)]:
+        job = Job(path, PluginSet((command,)), playback=PlaybackOptions(timeout_s=timeout_s))
+        replayed = run(replay(job))
+        (reply,) = [one for one in replayed.replies() if one.event == "CreateContainer"]
+        (line,) = [line for event in replayed.events for line in event.output]
+        assert (reply.deadline_ns, line.text) == (sent, str(sent))
+        assert reply.verdict is (Verdict.LATE if sent else Verdict.OK)
+        assert not reply.slow
 
 
 def test_a_failure_policy_that_the_runtime_ignores_is_reported(one_life: Path) -> None:
