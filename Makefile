@@ -85,6 +85,11 @@ RUNTIME_WORKERS ?= 3
 test-runtime: $(STAMP) ## tests against a real containerd (as root)
 	$(BIN)/pytest -n $(RUNTIME_WORKERS) --dist worksteal -m runtime tests/runtime $(PYTEST_ARGS)
 
+# Builds Kubernetes in a cache folder at first, which takes 10 minutes on two cores.
+.PHONY: test-kubernetes
+test-kubernetes: $(STAMP) ## run manifests on a real Kubernetes and compare (as root, needs Go)
+	$(BIN)/pytest -n 0 -m kubernetes tests/kubernetes $(PYTEST_ARGS)
+
 FUZZ_SECONDS ?= 300
 FUZZ_ARGS ?=
 FUZZ_TARGETS = $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.py)))

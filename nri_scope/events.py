@@ -34,9 +34,14 @@ class Role(StrEnum):
     REPLAY = "replay"
     CRI = "cri"
     """Not a plugin connection: the CRI's replies about containers."""
+    SCENARIO = "scenario"
+    """Made from a scenario: no runtime sent the requests, and no plugin received them."""
     V01 = "v0.1"
     """Not a plugin connection: invocations of one plugin by NRI 0.1."""
 
+
+PASSIVE_ROLES = frozenset({Role.LOGGER, Role.PROBE, Role.SCENARIO})
+"""Roles of connections of nri-scope itself, which change nothing."""
 
 OUTSIDE_CHAIN = (Role.CRI, Role.V01)
 """Roles of sessions that are not plugin connections."""
@@ -206,6 +211,9 @@ LEFT_OUT = "this is a part of a recording: these events were recorded, and are n
 
 RING_REMOVED = "older events were removed to keep the recording small (--max-size, --max-age)"
 """Reason of the single gap that stands for all events removed by a recorder's ring."""
+
+REDACTED = "secret and personal values were replaced by tokens"
+"""Text of a note in every redacted recording."""
 
 KILLED = "its recorder ended without closing it"
 """Reason for the end of a session whose recorder was killed, and of the gap until recording to the

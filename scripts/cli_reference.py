@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from nri_scope.cli.main import COMMANDS, cli
@@ -37,7 +39,20 @@ def render() -> str:
         command = cli.get_command(root, name)
         if command is None:
             raise SystemExit(f"no command {name}")
-        context = click.Context(command, parent=root, info_name=name, max_content_width=88)
-        context.terminal_width = 88
-        parts.append(f"## {name}\n\n```\n{command.get_help(context).rstrip()}\n```\n")
+        parts += _sections(command, root, name, 2)
     return "\n".join(parts)
+
+
+def _sections(
+    command: click.Command, parent: click.Context, name: str, level: int
+) -> Iterator[str]:
+    """Yield the help of a command and of the commands below it."""
+    context = click.Context(command, parent=parent, info_name=name, max_content_width=88)
+    context.terminal_width = 88
+    title = context.command_path.removeprefix("nri-scope ")
+    yield f"{'#' * level} {title}\n\n```\n{command.get_help(context).rstrip()}\n```\n"
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(context):
+            below = command.get_command(context, inner)
+            assert below is not None, inner
+            yield from _sections(below, context, inner, level + 1)

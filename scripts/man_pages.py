@@ -27,8 +27,22 @@ def render() -> dict[str, str]:
     for name in COMMANDS:
         command = cli.get_command(root, name)
         assert command is not None, name
-        pages[f"{PROGRAM}-{name}.1"] = _command_page(click.Context(command, root, name))
+        context = click.Context(command, root, name)
+        pages[f"{PROGRAM}-{name}.1"] = _command_page(context)
+        for inner, below in _below(context):
+            page = _command_page(click.Context(below, context, inner))
+            pages[f"{PROGRAM}-{name}-{inner}.1"] = page
     return pages
+
+
+def _below(context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands of a group; none for another command."""
+    command = context.command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None, name
+            yield name, below
 
 
 def _program_page(root: click.Context) -> str:
@@ -55,6 +69,7 @@ def _command_page(context: click.Context) -> str:
             *_title(name, command.get_short_help_str(limit=200)),
             *_synopsis(context),
             *_section("DESCRIPTION", [line for text in texts for line in _paragraphs(text)]),
+            *_commands(context, name),
             *_options(context),
             *_section("NOTES", _paragraphs(command.epilog or "")),
             ".SH SEE ALSO",
@@ -91,6 +106,15 @@ def _options(context: click.Context) -> Iterator[str]:
         names, description = option.get_help_record(context) or ("", "")
         if description:
             yield from (".TP", _bold(names), _text(description))
+
+
+def _commands(context: click.Context, name: str) -> Iterator[str]:
+    below = list(_below(context))
+    if below:
+        yield ".SH COMMANDS"
+    for inner, command in below:
+        summary = command.get_short_help_str(limit=200)
+        yield from (".TP", _bold(f"{name}-{inner}") + "(1)", _text(summary))
 
 
 def _exit_status() -> Iterator[str]:

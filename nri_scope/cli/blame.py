@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """
 \b
-The gutter: owner, evidence (letters, explained after the output), and kind of change:
+The gutter: owner, evidence (letters, explained above the lines), and kind of change:
   + added, - removed, ~ changed, > moved to another place, ! requested but not applied.
 """
 
@@ -146,10 +146,10 @@ def _text(
         yield from blame.markdown(history, of_all, body, explained, about)
         return
     yield from blame.head(history, of_all, width, about)
+    yield from blame.legend(explained, width)
     if body:
         yield ""
     yield from body
-    yield from blame.legend(explained, width)
 
 
 def _by_plugins(steps: Sequence[ChangeStep]) -> bool:

@@ -6,11 +6,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
-from .params import ANY_PATH, INDEX, PLUGIN_NAME, Duration, Grace, command_line_argument
+from .params import (
+    ANY_PATH,
+    INDEX,
+    PLUGIN_NAME,
+    Duration,
+    FilePath,
+    Grace,
+    command_line_argument,
+    set_option,
+    where_option,
+)
+from .time_arguments import from_option, to_option
+
+if TYPE_CHECKING:
+    from nri_scope.filter import Filter
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
@@ -44,6 +58,21 @@ class ChainOptions(TypedDict):
     ideal: bool
     no_effects: bool
     faults: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+class PlayOptions(ChainOptions):
+    """The options of the commands that play events to plugins once."""
+
+    listen: Path | None
+    expect: int | None
+    timeout: float | None
+    where: Filter | None
+    begin: str | None
+    end: str | None
+    only: str
+    watched: tuple[Path, ...]
+    build: str | None
 
 
 _CHAIN = (
@@ -121,12 +150,56 @@ _EMULATION = (
         is_flag=True,
         help="Send every request as it was recorded, regardless of the plugins' replies.",
     ),
+    set_option,
     click.option(
         "--fault",
         "faults",
         multiple=True,
         metavar="FAULT",
         help="Inject this fault; `replay --help` lists all. Can be repeated.",
+    ),
+)
+
+
+_LISTEN = (
+    click.option(
+        "--listen",
+        type=FilePath(),
+        metavar="SOCK",
+        help="Listen on this NRI socket for external plugins.",
+    ),
+    click.option(
+        "--expect",
+        type=click.IntRange(1, 100),
+        metavar="N",
+        help="Start when N plugins have connected to --listen.  [default: 1]",
+    ),
+)
+_SELECTION = (
+    where_option,
+    from_option,
+    to_option,
+    click.option(
+        "--only",
+        default="",
+        metavar="POD[/CTR]",
+        help="Play only events of this pod or container: ns/pod or ns/pod/container.",
+    ),
+)
+_WATCH = (
+    click.option(
+        "--watch",
+        "watched",
+        multiple=True,
+        type=FilePath(),
+        metavar="PATH",
+        help="On every save of this file, or of a file in this folder, run --build, replay again "
+        "and show what differs from the run before. Can be repeated.",
+    ),
+    click.option(
+        "--build",
+        metavar="COMMAND",
+        help="Shell command that builds the plugin, for --watch.",
     ),
 )
 
@@ -150,5 +223,26 @@ def chain_options(command: _Command) -> _Command:
 def emulation_options(command: _Command) -> _Command:
     """Add the options of the session and of the emulated runtime."""
     for option in reversed(_EMULATION):
+        command = option(command)
+    return command
+
+
+def listen_options(command: _Command) -> _Command:
+    """Add the options of external plugins."""
+    for option in reversed(_LISTEN):
+        command = option(command)
+    return command
+
+
+def selection_options(command: _Command) -> _Command:
+    """Add the options that select the events to play."""
+    for option in reversed(_SELECTION):
+        command = option(command)
+    return command
+
+
+def watch_options(command: _Command) -> _Command:
+    """Add --watch and --build."""
+    for option in reversed(_WATCH):
         command = option(command)
     return command

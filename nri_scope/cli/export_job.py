@@ -12,6 +12,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many, size
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import is_redacted
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.share.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.share.extract import Selection
@@ -23,6 +24,7 @@ from nri_scope.text.escape import safe
 from .output import Output
 from .params import say
 from .share_messages import (
+    as_recorded,
     progress,
     replacement_counts,
     resolved_where,
@@ -39,9 +41,8 @@ if TYPE_CHECKING:
 
     from .export_verify import Verified
 
-# The wording must hold for recordings made with --redact and for redacted bundles, too.
 _SECRETS = "nothing was replaced: secrets in the recording are in the bundle; --redact removes them"
-_AS_RECORDED = "values as in the recording; --redact removes secrets"
+_REDACTED_BEFORE = "the recording was already redacted, and nothing else was replaced"
 
 
 class Options(TypedDict):
@@ -93,6 +94,7 @@ def write_bundle(file: Path, options: Options) -> bool:
                 inspect=verify if options["verify"] else None,
                 on_progress=on_progress,
             )
+        redacted = is_redacted(recording)
     for bundle in exported.bundles:
         say(f"{bundle.path}: {_described(bundle)}")
     if exported.damage:
@@ -102,7 +104,7 @@ def write_bundle(file: Path, options: Options) -> bool:
         )
     warn_unreadable_marks(recording)
     if redactor is None:
-        say(_SECRETS)
+        say(_REDACTED_BEFORE if redacted else _SECRETS)
     return all(map(_report_comparison, comparisons))
 
 
@@ -174,7 +176,10 @@ def _write_format(
         )
         written = draft.stat().st_size
         outputs.place([draft])
-    values = _AS_RECORDED if redactor is None else replacement_counts(redactor.tally.by_rule())
+    before = is_redacted(recording)
+    values = as_recorded(redacted=before)
+    if redactor is not None:
+        values = replacement_counts(redactor.tally.by_rule(), before=before)
     say(f"{output}: {size(written)}, {many(count, 'event')}; {values}")
 
 
@@ -216,8 +221,11 @@ def _described(bundle: Bundle) -> str:
     counts = manifest.counts
     context = f" and {counts.context:,} that they need" if counts.context else ""
     left_out = f", {counts.left_out:,} left out" if counts.left_out else ""
-    text = f"{size(bundle.size)}, {many(counts.events, 'event')}{context}{left_out}"
+    of = f" of {manifest.subject}" if manifest.subject else ""
+    text = f"{size(bundle.size)}, {many(counts.events, 'event')}{of}{context}{left_out}"
     if manifest.redaction is None:
         return text
     searched = "; a search for all but short ones found none" if manifest.redaction.total else ""
-    return f"{text}; {replacement_counts(manifest.redaction.by_rule())}{searched}"
+    redaction = manifest.redaction
+    counted = replacement_counts(redaction.by_rule(), before=redaction.before)
+    return f"{text}; {counted}{searched}"

@@ -210,6 +210,14 @@ socket_option = click.option(
 where_option = click.option(
     "--where", type=WHERE, help="Include only events that match, e.g. 'ns:shop took:>1ms'."
 )
+set_option = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="WHO:WHAT=VALUE",
+    help="Change a pod or container, as in 'shop/web/app:env.DEBUG=1' or 'shop/web:labels.app-', "
+    "which removes it. Can be repeated.",
+)
 redact_option = click.option(
     "--redact",
     type=RulesFile(),

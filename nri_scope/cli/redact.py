@@ -85,6 +85,7 @@ def command(
 def _preview(file: Path, rules: Rules, output_format: str) -> None:
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.summary import is_redacted
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import preview
 
@@ -95,8 +96,9 @@ def _preview(file: Path, rules: Rules, output_format: str) -> None:
             redactor = redactor_for(recording, rules)
             with progress(recording, "reading") as on_progress:
                 tally = preview(recording, redactor, on_progress)
+            before = is_redacted(recording)
         if output_format == "text":
-            _print_tally(output, tally)
+            _print_tally(output, tally, before=before)
             return
         output.line(
             to_json(
@@ -113,7 +115,7 @@ def _preview(file: Path, rules: Rules, output_format: str) -> None:
         )
 
 
-def _print_tally(output: Output, tally: Tally) -> None:
+def _print_tally(output: Output, tally: Tally, *, before: bool) -> None:
     from .share_messages import replacement_counts
 
     if tally.total:
@@ -121,7 +123,8 @@ def _print_tally(output: Output, tally: Tally) -> None:
         for line in table(("rule", "values", "place"), rows, output.width, right=(1,)):
             output.line(line)
         output.line("")
-    output.line(f"{replacement_counts(tally.by_rule())}; nothing was written")
+    counts = replacement_counts(tally.by_rule(), before=before)
+    output.line(f"{counts}; nothing was written")
 
 
 def _write(
@@ -129,6 +132,7 @@ def _write(
 ) -> None:
     from nri_scope.recording.display import many
     from nri_scope.recording.reader import Recording
+    from nri_scope.recording.summary import is_redacted
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import redact
 
@@ -138,7 +142,8 @@ def _write(
         redactor = redactor_for(recording, rules, stable=stable, unlinked=unlinked)
         with progress(recording, "redacting") as on_progress:
             rebuilt = redact(recording, output, redactor, force=force, on_progress=on_progress)
-    counts = replacement_counts(redactor.tally.by_rule())
+        before = is_redacted(recording)
+    counts = replacement_counts(redactor.tally.by_rule(), before=before)
     say(f"{output}: {many(rebuilt.counts.events, 'event')}; {counts}")
     warn_unreadable_marks(recording)
     if rebuilt.damage:

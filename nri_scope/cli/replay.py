@@ -10,17 +10,23 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .chain_options import chain_options, emulation_options, timeout_option
+from .chain_options import (
+    chain_options,
+    emulation_options,
+    listen_options,
+    selection_options,
+    timeout_option,
+    watch_options,
+)
 from .params import (
     ANY_PATH,
+    INDEX,
     Duration,
     FilePath,
     NewRecording,
     format_option,
     given_options,
-    where_option,
 )
-from .time_arguments import from_option, to_option
 
 if TYPE_CHECKING:
     from .replay_options import Options
@@ -40,6 +46,13 @@ Faults, each of which was observed on a real runtime:
   reorder                    StopPodSandbox is sent before the pod's containers are stopped
   unknown-event              an event of a later NRI version is sent first
   huge-sync:N                Synchronize lists N additional containers
+
+\b
+Modifiers of slow, error, duplicate and skip:
+  :once                      only the first matching event
+  :pod=NS/POD                only events of this pod and its containers
+  :container=NS/POD/CTR      only events of this container
+  :plugin=NN                 only replies of the plugin with this index (slow)
 """
 
 
@@ -57,29 +70,10 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
 
 @click.command(epilog=_FAULTS)
 @chain_options
-@click.option(
-    "--listen",
-    type=FilePath(),
-    metavar="SOCK",
-    help="Listen on this NRI socket for external plugins.",
-)
-@click.option(
-    "--expect",
-    type=click.IntRange(1, 100),
-    metavar="N",
-    help="Start when N plugins have connected to --listen.  [default: 1]",
-)
+@listen_options
 @emulation_options
 @timeout_option
-@where_option
-@from_option
-@to_option
-@click.option(
-    "--only",
-    default="",
-    metavar="POD[/CTR]",
-    help="Play only events of this pod or container: ns/pod or ns/pod/container.",
-)
+@selection_options
 @click.option(
     "--speed",
     callback=_speed,
@@ -87,7 +81,12 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Keep the recorded pauses; 10x plays ten times as fast.  [default: no pauses]",
 )
 @click.option("--max-idle", type=Duration(), help="With --speed: maximum pause between two events.")
-@click.option("--step", is_flag=True, help="Wait for Enter before each event.")
+@click.option(
+    "--step",
+    is_flag=True,
+    help="Wait for Enter before each event; help lists other commands: breakpoints, edited "
+    "requests and replies, going back.",
+)
 @click.option(
     "--loop",
     "rounds",
@@ -96,6 +95,15 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     metavar="N",
     help="Play all events N times, restarting the runtime before each repetition.",
 )
+@click.option(
+    "--max-took",
+    type=Duration(),
+    help="Fail replies that take longer, such as 5ms, even if they are in time for the runtime.",
+)
+@click.option(
+    "--quiet", is_flag=True, help="Print only failed events, the changes to containers, and totals."
+)
+@click.option("--only-changes", is_flag=True, help="Print only events with changes or problems.")
 @click.option(
     "-o", "--output", type=NewRecording(), metavar="REC", help="Record this replay to REC."
 )
@@ -113,11 +121,38 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     "others",
     multiple=True,
     metavar="NN=COMMAND",
-    help="Also replay to this plugin and compare the resulting containers. Repeat it for a chain; "
-    "'none' means no plugins.",
+    help="Also replay to this plugin and print only the differences of the resulting containers. "
+    "Repeat it for a chain; 'none' means no plugins.",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    type=INDEX,
+    metavar="NN",
+    help="Compare with the chain without the plugin with index NN. Can be repeated.",
+)
+@click.option(
+    "--swap",
+    metavar="NN,NN",
+    help="Compare with the chain in which two plugins swap their indices.",
 )
 @click.option(
     "--junit", type=FilePath(), metavar="FILE", help="Also write the result as JUnit XML to FILE."
+)
+@click.option(
+    "--load",
+    metavar="SHAPE",
+    help="Send many copies of the recorded pods to one process of the plugin, and measure it: "
+    "pods=500,rate=50/s,containers=3 starts 500 pods of 3 containers, 50 per second, and then "
+    "stops all. Without a rate, as fast as the plugin replies.",
+)
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="LIMIT",
+    help="With --load: exit with status 1 above this limit, such as p99=5ms, max=50ms, rss=64MiB, "
+    "cpu=50% or missed=0. Can be repeated.",
 )
 @click.option(
     "--v01",
@@ -131,6 +166,7 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Invoke a plugin of NRI 0.1. RISK: such a plugin acts on this host by itself, for example "
     "on the cgroups that a request names.",
 )
+@watch_options
 @format_option("text|json", "text: for people. json: one object.")
 @click.pass_context
 def command(context: click.Context, /, **options: Unpack[Options]) -> None:
@@ -141,19 +177,30 @@ def command(context: click.Context, /, **options: Unpack[Options]) -> None:
     containers are as adjusted by the plugins of this replay. No container runtime is needed, and
     nothing on this machine is modified, except by a plugin of NRI 0.1.
 
+    FILE can also be a scenario, or a manifest of Kubernetes; `-` reads either from standard input.
+
     Exit status: 0 all replies are valid, or match the golden; 1 otherwise; 2 an error occurred.
     """
     if options["on_this_host"] and not options["v01"]:
         raise UsageError("--on-this-host is only valid with --v01", "add --v01, or leave it out")
+    from .played import played
+
+    with played(options):
+        if not _perform(options, given_options(context)):
+            context.exit(EXIT_DIFFERS)
+
+
+def _perform(options: Options, given: dict[str, str]) -> bool:
+    """Replay; return whether the exit status is 0."""
     if options["v01"]:
         from . import replay_v01
 
-        if not replay_v01.perform(options, given_options(context)):
-            context.exit(EXIT_DIFFERS)
-        return
+        return replay_v01.perform(options, given)
+    if options["load"] is not None or options["budgets"]:
+        from . import replay_load
+
+        return replay_load.perform(options, given)
     from .replay_job import perform
     from .replay_options import parse_options
 
-    job, result_options = parse_options(options)
-    if not perform(job, result_options):
-        context.exit(EXIT_DIFFERS)
+    return perform(*parse_options(options))

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +28,7 @@ from nri_scope.transport.loop import run
 from .golden_from import SOURCE_LABEL, TapComparison
 from .output import Output
 from .params import say
+from .replay_step import stepped
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -34,6 +36,17 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T", bound=BaseException)
+R = TypeVar("R")
+
+
+class PrintedEvents(Enum):
+    """Which events are printed while they are played."""
+
+    ALL = "all"
+    CHANGES = "changes"
+    """Events with changes or problems."""
+    PROBLEMS = "problems"
+    """Failed events, without plugins' output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,7 @@ class ResultOptions:
     """Options for output and comparison of a replay's result."""
 
     json: bool = False
+    events: PrintedEvents = PrintedEvents.ALL
     junit: Path | None = None
     golden: Path | None = None
     golden_from: Path | None = None
@@ -48,6 +62,10 @@ class ResultOptions:
     update_golden: bool = False
     other: Job | None = None
     """The same replay with another chain, for comparison."""
+    other_label: str = ""
+    """How the other chain differs, such as "without 20-b"."""
+    steps: bool = False
+    """Whether lines of standard input control the replay."""
 
 
 def perform(job: Job, options: ResultOptions) -> bool:
@@ -74,15 +92,13 @@ def perform(job: Job, options: ResultOptions) -> bool:
 def _perform(
     output: Output, job: Job, golden: Golden | TapComparison | None, options: ResultOptions
 ) -> bool:
-    plugins = [
-        plugin.title if isinstance(plugin, Command) else plugin.id
-        for plugin in job.plugin_set.plugins
-    ]
-    # Names of external plugins are unknown until they connect.
-    names = [*plugins, *["??-external"] * job.plugin_set.expect]
-    text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    audience = _Notices() if options.json else _Printing(output, text, _recipients(job, plugins))
-    replayed = play(job, audience)
+    text, audience = printing(output, job, options.events)
+    if options.json:
+        audience = Notices()
+    how = stepped if options.steps else replay
+    replayed = run_interruptibly(lambda: how(job, audience))
+    if replayed is None:
+        return True
     mismatches = _compare(replayed, golden, options)
     other = None if options.other is None else play(options.other, ReplayListener())
     result = _Result(replayed, mismatches, other, golden, options)
@@ -96,31 +112,60 @@ def _perform(
     return result.well
 
 
-class _Notices(ReplayListener):
-    """Prints messages for the user on stderr."""
+class Notices(ReplayListener):
+    """Printer of messages for the user, on stderr."""
 
     def notice(self, text: str) -> None:
         say(text)
 
 
-class _Printing(_Notices):
+def printing(
+    output: Output, job: Job, events: PrintedEvents = PrintedEvents.ALL
+) -> tuple[Report, ReplayListener]:
+    """Return the formatter of a job's result, and a listener that prints events as they arrive."""
+    plugins = [
+        plugin.title if isinstance(plugin, Command) else plugin.id
+        for plugin in job.plugin_set.plugins
+    ]
+    # Names of external plugins are unknown until they connect.
+    names = [*plugins, *["??-external"] * job.plugin_set.expect]
+    text = Report(chain=len(names) > 1, plugins=names, width=output.width)
+    return text, _Printing(output, text, _recipients(job, plugins), events)
+
+
+class _Printing(Notices):
     """Prints events and output as they arrive."""
 
-    def __init__(self, output: Output, text: Report, recipients: str) -> None:
+    def __init__(
+        self, output: Output, text: Report, recipients: str, events: PrintedEvents
+    ) -> None:
         """Print to `output`. ``recipients``: the plugins of the replay, as text."""
         self._output = output
         self._text = text
         self._recipients = recipients
+        self._events = events
 
     def began(self, replayed: Replayed) -> None:
         text = f"{replayed.source}, {self._recipients}, as {replayed.title}"
-        self._print([safe(text, self._output.width), ""])
+        blank = [] if self._events is PrintedEvents.PROBLEMS else [""]
+        self._print([safe(text, self._output.width), *blank])
 
     def event(self, played: PlayedEvent) -> None:
-        self._print(self._text.event(played))
+        match self._events:
+            case PrintedEvents.ALL:
+                printed = True
+            case PrintedEvents.CHANGES:
+                printed = played.is_remarkable
+            case PrintedEvents.PROBLEMS:
+                # Faults that are no events may have had no effect.
+                printed = played.has_problem or bool(played.fault and not played.subject)
+        if printed:
+            output = self._events is not PrintedEvents.PROBLEMS
+            self._print(self._text.event(played, output=output))
 
     def line(self, line: PrintedLine) -> None:
-        self._print([self._text.line(line)])
+        if self._events is PrintedEvents.ALL:
+            self._print([self._text.line(line)])
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -137,17 +182,22 @@ def _recipients(job: Job, names: Sequence[str]) -> str:
 
 
 def play(job: Job, audience: ReplayListener) -> Replayed:
-    """Replay; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
+    """Replay, as `run_interruptibly` does."""
+    return run_interruptibly(lambda: replay(job, audience))
 
-    Raises the errors of `replay`, and OSErrors of the audience.
+
+def run_interruptibly(work: Callable[[], Coroutine[object, object, R]]) -> R:
+    """Run ``work``; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
+
+    Raises its errors, and OSErrors of the audience of a replay.
     """
 
-    async def main() -> Replayed:
+    async def main() -> R:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
         with stop_signals(lambda *_: task.cancel(), signals=END_SIGNALS, loop=loop):
-            return await replay(job, audience)
+            return await work()
 
     try:
         return run(main())
@@ -227,7 +277,7 @@ class _Result:
             return False
         if (options.golden is None and options.golden_from is None) or options.update_golden:
             return replayed.ok
-        return not self.mismatches and not any(
+        return not (self.mismatches or replayed.tally.too_slow) and not any(
             plugin.left_behind or plugin.deserted for plugin in replayed.plugins
         )
 
@@ -239,13 +289,15 @@ class _Result:
 
     def print(self, output: Output, text: Report) -> None:
         """Print the results other than events."""
-        for line in text.containers(self.replayed):
-            output.line(line)
-        if self.other is not None:
-            for line in text.differences(self.replayed, self.other):
+        if self.other is None:
+            for line in text.containers(self.replayed):
+                output.line(line)
+        else:
+            label = self.options.other_label
+            for line in text.differences(self.replayed, self.other, label):
                 output.line(line)
             for failure in self.other.failures():
-                output.line(safe(f"with the other chain: {failure}", output.width))
+                output.line(safe(f"{label}: {failure}", output.width))
         if self.mismatches:
             output.line("")
             for line in self.lines_of(self.mismatches):

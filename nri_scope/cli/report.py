@@ -93,11 +93,11 @@ def command(
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
     from nri_scope.recording.records import to_json
     from nri_scope.report import findings_list
-    from nri_scope.report.collect import diagnose
+    from nri_scope.report.finder import diagnose
 
     with Output() as output:
         with interrupted_by_signals():
-            facts, _ = _read(file, what, rules, diagnose)
+            facts, _, _ = _read(file, what, rules, diagnose)
         if output_format == "json":
             output.line(to_json(findings_list.document(facts)))
         else:
@@ -113,20 +113,18 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
     from nri_scope.report.output_file import write
     from nri_scope.share.output_files import Outputs
 
-    from .share_messages import replacement_counts
+    from .share_messages import as_recorded, replacement_counts
 
     render = _renderer(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
-        facts, redactor = _read(file, what, rules, collect)
-        if redactor is not None:
-            facts = replace(facts, redacted=True)
+        facts, redactor, before = _read(file, what, rules, collect)
         draft = outputs.new(output.suffix)
         size = write(draft, render(facts))
         if redactor is None:
-            values = "values as in the recording; --redact removes secrets"
+            values = as_recorded(redacted=before)
         else:
             _scan_for_leaks(redactor, draft, output)
-            values = replacement_counts(redactor.tally.by_rule())
+            values = replacement_counts(redactor.tally.by_rule(), before=before)
         outputs.place([draft])
     found = f"; {many(len(facts.findings), 'finding')}" if facts.findings else ""
     say(f"{output}: {size:,} bytes; {values}{found}")
@@ -161,8 +159,12 @@ def _scan_for_leaks(redactor: Redactor, draft: Path, output: Path) -> None:
 
 def _read(
     file: Path, what: str | None, rules: Rules | None, read: Callable[..., _D]
-) -> tuple[_D, Redactor | None]:
-    """Return the result of `diagnose` or `collect`, and the redactor that was applied to it."""
+) -> tuple[_D, Redactor | None, bool]:
+    """Return the result of `diagnose` or `collect`, the redactor that was applied to it, and
+    whether the recording had been redacted before.
+    """
+    from nri_scope.recording.summary import is_redacted
+
     from .redacted_view import open_view
     from .share_messages import progress
     from .what_argument import find_subject
@@ -171,6 +173,7 @@ def _read(
         subject = None if what is None else view.counterpart(find_subject(view.original, what))
         with progress(view.recording, "reading") as on_progress:
             found = read(view.recording, subject, on_progress=on_progress)
+        before = is_redacted(view.original)
     if view.redactor is not None:
         found = replace(found, file=view.name)
-    return found, view.redactor
+    return found, view.redactor, before

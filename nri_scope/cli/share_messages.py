@@ -67,9 +67,24 @@ def warn_unreadable_marks(recording: Recording) -> None:
         say(f"{error}; its marks were not copied")
 
 
-def replacement_counts(by_rule: Mapping[str, int]) -> str:
-    """Return the counts as text, such as ``63 values replaced (42 env-values, …)``."""
+def as_recorded(*, redacted: bool) -> str:
+    """Return a remark on the values of an output to which no redaction was applied.
+
+    ``redacted``: the recording had been redacted before.
+    """
+    if redacted:
+        return "values as in the recording, which is redacted"
+    return "values as in the recording; --redact removes secrets"
+
+
+def replacement_counts(by_rule: Mapping[str, int], *, before: bool) -> str:
+    """Return the counts as text, such as ``63 values replaced (42 env-values, …)``.
+
+    ``before``: the recording had been redacted before.
+    """
     total = sum(by_rule.values())
+    if not total and before:
+        return "already redacted: no other values to replace were found"
     if not total:
         return "no values to replace were found"
     rules = sorted(by_rule.items(), key=lambda one: (-one[1], one[0]))

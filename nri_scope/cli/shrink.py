@@ -79,13 +79,15 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     """
     from nri_scope.replay.shrink import Limits
 
+    from .played import played
     from .replay_options import chain_job, check_files
     from .shrink_job import Destination, perform
 
     output, golden = options["output"], options["golden"]
     check_files({"FILE": options["file"], "-o": output, "--golden": golden})
-    job = chain_job(options)
     to = Destination(output, options["folder"], options["faults"], force=options["force"])
     limits = Limits(options["max_replays"], options["max_time"])
-    if not perform(job, golden, options["check"], limits, to):
+    with played(options):
+        is_complete = perform(chain_job(options), golden, options["check"], limits, to)
+    if not is_complete:
         context.exit(EXIT_INTERRUPTED)

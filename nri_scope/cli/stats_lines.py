@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nri_scope.differ.latency import TimeIn
-from nri_scope.events import Role
+from nri_scope.events import PASSIVE_ROLES, Role
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import clock, duration, many, moment, runtime, size
 from nri_scope.recording.plugin_calls import MeasuredTimes, by_plugin
@@ -171,7 +171,7 @@ def _statuses(stats: Stats) -> str:
 
 def _responder(found: Summary) -> str:
     """Return the side that replied, as the subject of a sentence."""
-    ours = {one.role in (Role.LOGGER, Role.PROBE) for one in found.sessions if one.role != Role.CRI}
+    ours = {one.role in PASSIVE_ROLES for one in found.sessions if one.role != Role.CRI}
     if ours == {False}:
         return "plugins"
     return "nri-scope and plugins" if False in ours else "nri-scope"

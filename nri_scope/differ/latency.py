@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nri_scope.events import Role, Session
+from nri_scope.events import PASSIVE_ROLES, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.reader import Recording
@@ -20,7 +20,6 @@ from .attribution.rounds import ConnectionPart, Round, Rounds, is_ordered
 from .attribution.spans import spans
 
 _NAMES = frozenset(event.name for event in NriEvent)
-_PASSIVE = frozenset({Role.LOGGER, Role.PROBE})
 _NO_NAMES, _UNORDERED = Chain(), Chain(is_ordered=False)
 """Spans with index ranges, or without: only messages contain the names of other plugins."""
 
@@ -179,7 +178,7 @@ def _has_chain(sessions: Iterable[Session]) -> bool:
     for session in sorted(sessions, key=lambda session: session.started_ns):
         if not session.is_connection:
             continue
-        if session.role not in _PASSIVE or session.started_ns < newest_end:
+        if session.role not in PASSIVE_ROLES or session.started_ns < newest_end:
             return True
         ended = float("inf") if session.ended_ns is None else session.ended_ns
         newest_end = max(newest_end, ended)

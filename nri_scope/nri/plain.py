@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from .element_limits import CUT, CUT_FIELD, MAX_IN_SYNCHRONIZE, bounded
+from .message_fields import is_map, value_field
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 """A JSON value."""
@@ -41,9 +42,9 @@ def plain(message: Message) -> dict[str, Plain]:
     """
     values: dict[str, Plain] = {}
     for field, value in message.ListFields():
-        if _is_map(field):
-            value_field = _value_field(field)
-            entries = ((str(key), _plain_value(value_field, value[key])) for key in value)
+        if is_map(field):
+            of_value = value_field(field)
+            entries = ((str(key), _plain_value(of_value, value[key])) for key in value)
             # Sorted, because the order of a map on the wire has no meaning.
             values[field.name] = dict(sorted(entries, key=lambda entry: entry[0]))
         elif isinstance(value, str | bytes | int | float | Message):
@@ -94,15 +95,6 @@ def json_or_malformed(content: bytes) -> dict[str, Plain]:
 def _refuse(constant: str) -> Plain:
     # Python's parser accepts NaN and similar constants, which are not JSON.
     raise ValueError(constant)
-
-
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
-
-
-def _value_field(field: FieldDescriptor) -> FieldDescriptor:
-    assert field.message_type is not None
-    return field.message_type.fields_by_name["value"]
 
 
 def _plain_value(field: FieldDescriptor, value: object) -> Plain:

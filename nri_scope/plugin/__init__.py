@@ -24,7 +24,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import UsageError
 
-from .adjustment import Adjustment, syscall_argument, syscall_rule
+from .adjustment import Adjustment, HookStage, syscall_argument, syscall_rule
 from .endpoint import Connect, Identity, Launched, inherited, launched, unix_socket
 from .handle import RuntimeHandle
 from .handlers import BasePlugin
@@ -34,6 +34,7 @@ from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
 from .request import time_left
 from .serving import serve
 from .session import AnswerLater, Exchange, Plugin, PluginSession, SessionEnd
+from .timers import Timer
 from .update import Eviction, Update
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "CreateReply",
     "Eviction",
     "Exchange",
+    "HookStage",
     "Identity",
     "Launched",
     "LinuxResources",
@@ -56,6 +58,7 @@ __all__ = [
     "Rejection",
     "RuntimeHandle",
     "SessionEnd",
+    "Timer",
     "Update",
     "UpdateReply",
     "UpdatesReply",

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import ParamSpec
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
@@ -14,7 +16,10 @@ from nri_scope.nri.runtime_setup import Introduction
 
 from .request import unanswered
 from .session import PluginSession
+from .timers import Timer, Timers
 from .update import Eviction, Update
+
+P = ParamSpec("P")
 
 UPDATE_TIMEOUT = 30.0
 """Seconds to wait for the reply to UpdateContainers: the runtime first finishes other events."""
@@ -29,6 +34,7 @@ class RuntimeHandle:
         self._session = session
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._timers = Timers(session)
         self.name = introduction.runtime_name
         """The runtime's own name; iSulad's is ``v2``."""
         self.version = introduction.runtime_version
@@ -58,15 +64,41 @@ class RuntimeHandle:
     def update_soon(self, updates: Iterable[Update], evictions: Iterable[Eviction] = ()) -> None:
         """Request changes without waiting, from any handler, task or thread.
 
-        Failures are logged. Raises `ConnectionClosed` only after the event loop has ended.
+        Nothing is sent without updates and evictions. Failures are logged. Raises
+        `ConnectionClosed` only after the event loop has ended.
         """
         request = _request(updates, evictions)
+        if not (request.update or request.evict):
+            return
         # Use a new context: the current one may be a handler's.
         context = contextvars.Context()
         try:
             self._loop.call_soon_threadsafe(self._start, request, context=context)
         except RuntimeError as error:
             raise ConnectionClosed("the plugin's event loop has ended") from error
+
+    def call_later(
+        self, delay: float, callback: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+    ) -> Timer:
+        """Call ``callback``, plain or ``async``, in ``delay`` seconds.
+
+        In a replay, these are seconds of the recording: the call is made before the first event
+        that was recorded at that time or later, and the replay waits for it and its updates.
+        Otherwise it is the event loop's clock. Call it in the event loop's thread. At the end of
+        the session, pending calls are cancelled, so set timers again in `synchronize`. Exceptions
+        are logged. Raises `ConnectionClosed` after the session.
+        """
+        return self._timers.start(delay, partial(callback, *args, **kwargs))
+
+    async def fire(self, number: int) -> None:
+        """Run a timer's callback in a replay, and wait for the updates that it requested."""
+        try:
+            await self._timers.fire(number)
+        finally:
+            # `update_soon` starts its task in the next iteration of the event loop.
+            await asyncio.sleep(0)
+            while self._tasks:
+                await asyncio.wait(self._tasks)
 
     def _start(self, request: api.UpdateContainersRequest) -> None:
         task = self._loop.create_task(self._send_and_log(request))
@@ -87,7 +119,8 @@ class RuntimeHandle:
         return [update.container_id for update in reply.failed]
 
     def end(self) -> None:
-        """Cancel pending requests at the end of the session."""
+        """Cancel pending requests and timers at the end of the session."""
+        self._timers.end()
         for task in self._tasks:
             task.cancel()
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,6 +17,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 
 from .handle import RuntimeHandle
 from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
@@ -32,9 +34,13 @@ class BasePlugin:
     asks no further plugin. `time_left` returns the time that a handler has left.
     """
 
+    failure_policy: str = ""
+    """What the runtime does when the plugin does not answer, see `run` (NRI 0.12.4 and later)."""
+
     def configure(self, config: str, runtime: RuntimeHandle) -> Awaitable[None] | None:
-        """Handle the first call of each session. ``config`` is always empty for a plugin that the
-        runtime did not launch. Raise `UsageError` to reject it and end the plugin.
+        """Handle the first call of each session. ``config`` is what the runtime sends to a plugin
+        that it launches, or else the file of ``--config``. Raise `UsageError` to reject it and end
+        the plugin.
         """
         return None
 
@@ -142,9 +148,10 @@ Handler = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Checked handlers of one object."""
+    """Checked handlers of one object, and its failure policy."""
 
     by_name: dict[str, Handler]
+    failure_policy: FailurePolicy = NO_POLICY
 
     @property
     def events(self) -> frozenset[Event]:
@@ -155,57 +162,123 @@ class Handlers:
     def of(cls, plugin: object) -> Handlers:
         """Find the handlers of an object.
 
-        Raises `UsageError` for an object without any, a class instead of an object, a misspelt name
-        (``CreateContainer``), and a method with other arguments.
+        Raises `UsageError` for an object without any, a class instead of an object, a method with
+        other arguments, a method that seems to be a misspelt handler (see `_intended`), and an
+        unknown failure policy.
         """
         if isinstance(plugin, type):
             name = plugin.__name__
             raise UsageError(f"{name} is a class", f"pass an instance: {name}()")
+        owner = type(plugin).__name__
         found: dict[str, Handler] = {}
+        others: dict[str, Handler] = {}
         for name in dir(plugin):
-            intended = _intended_name(name)
-            if not intended or name.startswith("_"):
+            if name.startswith("_") or not (name in _NAMES or _spelled_like(name)):
+                # Do not read other attributes: they may be properties.
                 continue
-            handler: object = getattr(plugin, name)
-            if not callable(handler) or _inherited(name, handler):
+            value: object = getattr(plugin, name)
+            if not callable(value) or isinstance(value, type):
                 continue
-            if name != intended:
+            if name not in _NAMES:
+                others[name] = value
+            elif getattr(value, "__func__", None) is not getattr(BasePlugin, name):
+                _check_arguments(owner, name, value)
+                found[name] = value
+        for name, method in others.items():
+            if intended := _intended(name, method, found):
                 raise UsageError(
-                    f"{type(plugin).__name__}.{name} is not a handler", f"rename it to {intended}"
+                    f"{owner}.{name} is not a handler",
+                    f"rename it to {intended}; if it is not meant to be one, to _{name}",
                 )
-            _check_arguments(type(plugin).__name__, name, handler)
-            found[name] = handler
         if not found:
-            raise UsageError(
-                f"{type(plugin).__name__} has no handlers",
-                "define methods such as create_container",
-            )
-        return cls(found)
+            raise UsageError(f"{owner} has no handlers", "define methods such as create_container")
+        policy: object = getattr(plugin, "failure_policy", "")
+        if not isinstance(policy, str):
+            raise UsageError(f"{owner}.failure_policy is not text", 'write it as "fail_request"')
+        return cls(found, FailurePolicy.parse(policy))
 
 
-def _intended_name(name: str) -> str:
-    plain = name.replace("_", "").lower()
-    for one in _NAMES:
-        if plain in (one.replace("_", ""), "on" + one.replace("_", "")):
-            return one
+_SIMILAR = 0.8
+"""Similarity, by difflib, from which a name may be that of a handler with a typing error."""
+
+_ALMOST_EQUAL = 0.9
+"""Similarity from which it is one whatever the arguments, unless something was only added."""
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _spellings() -> dict[str, list[str]]:
+    """Return the handlers by other spellings of their names, without underscores and capitals.
+
+    These are the names of other languages (``CreateContainer``), with ``on`` in front, and without
+    the subject (``run_pod``, ``on_create``).
+    """
+    found: dict[str, list[str]] = {}
+    # Of "on_stop", the handler for containers is named first.
+    for name in sorted(_NAMES, key=lambda one: (one.endswith("sandbox"), one)):
+        plain = _plain(name)
+        verb = plain.removesuffix("container").removesuffix("podsandbox")
+        short = plain.removesuffix("sandbox")
+        for spelling in {plain, f"on{plain}", short, f"on{short}", f"on{verb}"}:
+            found.setdefault(spelling, []).append(name)
+    found["onclose"] = ["closed"]
+    return found
+
+
+_SPELLINGS = _spellings()
+
+
+def _spelled_like(name: str) -> list[str]:
+    """Return the handlers that ``name`` may stand for, nearest first."""
+    return _SPELLINGS.get(_plain(name)) or difflib.get_close_matches(
+        name.lower(), _NAMES, n=1, cutoff=_SIMILAR
+    )
+
+
+def _intended(name: str, method: Handler, found: dict[str, Handler]) -> str:
+    """Return the handler for which ``method`` is misspelt; "" if it is a method of another purpose.
+
+    It is misspelt if the plugin lacks the handler and the name is another spelling of it; or a
+    similar one, if the method takes the handler's arguments or the name has other letters instead
+    of only more or fewer (``update_containers``, ``close``).
+    """
+    handlers = _spelled_like(name)
+    if any(one in found for one in handlers):
+        return ""
+    handler = handlers[0]
+    if _plain(name) in _SPELLINGS:
+        return handler
+    similarity = difflib.SequenceMatcher(None, name.lower(), handler).ratio()
+    differs = name not in handler and handler not in name
+    if (similarity >= _ALMOST_EQUAL and differs) or _argument_problem(handler, method) is None:
+        return handler
     return ""
 
 
-def _inherited(name: str, handler: object) -> bool:
-    return getattr(handler, "__func__", None) is getattr(BasePlugin, name, handler)
-
-
 def _check_arguments(owner: str, name: str, handler: Handler) -> None:
-    expected = list(inspect.signature(getattr(BasePlugin, name)).parameters)[1:]
+    if error := _argument_problem(name, handler):
+        raise UsageError(
+            f"{owner}.{name}{inspect.signature(handler)} does not accept the arguments of the "
+            "handler",
+            f"it is called as {name}({', '.join(_arguments(name))})",
+        ) from error
+
+
+def _argument_problem(name: str, method: Handler) -> TypeError | None:
+    """Return the error of calling ``method`` as the handler ``name``; None if it has none."""
     try:
-        signature = inspect.signature(handler)
+        signature = inspect.signature(method)
     except (TypeError, ValueError):
         # Some callables have no signature.
-        return
+        return None
     try:
-        signature.bind(*expected)
+        signature.bind(*_arguments(name))
     except TypeError as error:
-        raise UsageError(
-            f"{owner}.{name}{signature} does not accept the arguments of the handler",
-            f"it is called as {name}({', '.join(expected)})",
-        ) from error
+        return error
+    return None
+
+
+def _arguments(name: str) -> list[str]:
+    return list(inspect.signature(getattr(BasePlugin, name)).parameters)[1:]

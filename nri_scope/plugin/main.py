@@ -7,9 +7,10 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from nri_scope.errors import NriScopeError, RpcError, UsageError
 from nri_scope.nri.failure_policy import FailurePolicy
@@ -23,9 +24,16 @@ from .handlers import Handlers
 from .reconnect import keep_connected
 from .serving import HandlerSession
 from .session import SessionEnd
+from .stderr_log import log_to_stderr, printable
+
+if TYPE_CHECKING:
+    import argparse
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """Signals that end a plugin after its pending replies."""
+
+CONFIG_MAX = 4 << 20
+"""Maximum bytes of the file of ``--config``; a runtime cannot send more."""
 
 log = logging.getLogger("nri_scope.plugin")
 
@@ -36,6 +44,7 @@ def run(
     name: str,
     index: str = "10",
     failure_policy: str = "",
+    parser: argparse.ArgumentParser | None = None,
     arguments: Sequence[str] | None = None,
 ) -> NoReturn:
     """Run ``plugin``, an object with handlers as in `BasePlugin`, until a signal stops it.
@@ -45,17 +54,23 @@ def run(
     runtime has restarted. Parses the command line (or ``arguments``), logs to stderr, and exits
     with status 0 after a signal, or 2 with one line about an error.
 
+    ``parser`` has the plugin's own options, to which those of `run` are added. ``plugin`` is then a
+    class or function that is called with the parsed options, and returns the plugin.
+
+    ``--config FILE`` passes the file's text to `BasePlugin.configure`. A configuration sent by the
+    runtime, which only launched plugins get, replaces it.
+
     ``failure_policy`` tells a runtime with NRI 0.12.4 or later what to do when this plugin does not
     answer a request: ``"fail_request"`` fails the request, ``"keep_connected"`` does not disconnect
-    the plugin for a missed deadline, ``"fail_request,keep_connected"`` does both. It is an error if
-    the runtime does not know the policy; a launched plugin continues without it, as up to NRI 0.6
-    the runtime could not start otherwise.
+    the plugin for a missed deadline, ``"fail_request,keep_connected"`` does both. The default is
+    the plugin's attribute `BasePlugin.failure_policy`. It is an error if the runtime does not know
+    the policy; a launched plugin continues without it, as up to NRI 0.6 the runtime could not start
+    otherwise.
     """
     try:
-        policy = FailurePolicy.parse(failure_policy)
-        status = _run(plugin, name, index, policy, arguments)
+        status = _run(plugin, name, index, failure_policy, parser, arguments)
     except NriScopeError as error:
-        print(f"{name}: {_printable(str(error))}", file=sys.stderr)  # noqa: T201 - a main program
+        print(f"{name}: {printable(str(error))}", file=sys.stderr)  # noqa: T201 - a main program
         status = 2
     sys.exit(status)
 
@@ -64,46 +79,90 @@ def _run(
     plugin: object,
     name: str,
     index: str,
-    policy: FailurePolicy,
+    policy: str,
+    own: argparse.ArgumentParser | None,
     arguments: Sequence[str] | None,
 ) -> int:
     import argparse
 
-    handlers = Handlers.of(plugin)
-    parser = argparse.ArgumentParser(
-        prog=name, description=(type(plugin).__doc__ or "").strip().partition("\n")[0]
-    )
-    parser.add_argument(
-        "--socket",
-        type=Path,
-        default=Path(DEFAULT_SOCKET),
-        metavar="PATH",
-        help="the runtime's NRI socket (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--index", default=index, help="two digits: the place in the chain (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--name", default=name, help="plugin name to register (default: %(default)s)"
-    )
-    parser.add_argument("--wait", action="store_true", help="wait until a runtime is running")
-    parser.add_argument("--once", action="store_true", help="end when the connection ends")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log more, with tracebacks")
-    options = parser.parse_args(arguments)
+    if own is None:
+        handlers = Handlers.of(plugin)
+        own = argparse.ArgumentParser(
+            prog=name, description=(type(plugin).__doc__ or "").strip().partition("\n")[0]
+        )
+        options = _parse(own, name, index, arguments)
+    else:
+        if not callable(plugin):
+            raise UsageError(
+                "with parser, run needs a function that makes the plugin",
+                f"pass lambda options: {type(plugin).__name__}(...)",
+            )
+        options = _parse(own, name, index, arguments)
+        handlers = Handlers.of(cast("Callable[[argparse.Namespace], object]", plugin)(options))
+    if policy:
+        handlers = replace(handlers, failure_policy=FailurePolicy.parse(policy))
+    config = "" if options.config is None else _read_config(options.config)
 
     launch = launched()
-    # A launched plugin does not log its start and end.
-    usual = logging.INFO if launch is None else logging.WARNING
-    _log_to_stderr(logging.DEBUG if options.verbose else usual)
+    log_to_stderr(verbose=options.verbose, launched=launch is not None)
     if launch is not None:
         connect = inherited(launch.descriptor)
-        life = _PluginRun(handlers, launch.identity, connect, policy, once=True, wait=False)
+        life = _PluginRun(handlers, launch.identity, connect, config, once=True, wait=False)
         life.requires_policy = False
     else:
         identity = Identity(check_index(options.index), check_name(options.name))
         connect = unix_socket(options.socket)
-        life = _PluginRun(handlers, identity, connect, policy, once=options.once, wait=options.wait)
+        life = _PluginRun(handlers, identity, connect, config, once=options.once, wait=options.wait)
     return run_loop(life.run())
+
+
+def _parse(
+    parser: argparse.ArgumentParser, name: str, index: str, arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """Add the options of `run` to ``parser``, and parse the arguments."""
+    import argparse
+
+    group = parser.add_argument_group("NRI")
+    try:
+        group.add_argument(
+            "--socket",
+            type=Path,
+            default=Path(DEFAULT_SOCKET),
+            metavar="PATH",
+            help="the runtime's NRI socket (default: %(default)s)",
+        )
+        group.add_argument(
+            "--index",
+            default=index,
+            help="two digits: the place in the chain (default: %(default)s)",
+        )
+        group.add_argument(
+            "--name", default=name, help="plugin name to register (default: %(default)s)"
+        )
+        group.add_argument(
+            "--config", type=Path, metavar="FILE", help="configuration, if the runtime sends none"
+        )
+        group.add_argument("--wait", action="store_true", help="wait until a runtime is running")
+        group.add_argument("--once", action="store_true", help="end when the connection ends")
+        group.add_argument("-v", "--verbose", action="store_true", help="log more, with tracebacks")
+    except argparse.ArgumentError as error:
+        raise UsageError(f"run adds an option that parser has, too: {error}") from error
+    return parser.parse_args(arguments)
+
+
+def _read_config(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONFIG_MAX + 1)
+        text = data.decode()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"--config {path}: cannot be read: {why}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--config {path}: it is not text in UTF-8") from error
+    if len(data) > CONFIG_MAX:
+        raise UsageError(f"--config {path}: it has more than {CONFIG_MAX >> 20} MiB")
+    return text
 
 
 class _PluginRun:
@@ -114,7 +173,7 @@ class _PluginRun:
         handlers: Handlers,
         identity: Identity,
         connect: Connect,
-        policy: FailurePolicy,
+        config: str,
         *,
         once: bool,
         wait: bool,
@@ -122,7 +181,7 @@ class _PluginRun:
         self.requires_policy = True
         """Whether it is an error if the runtime does not know the failure policy. After the first
         session it is not: a runtime with an older NRI may return."""
-        self._policy = policy
+        self._config = config
         self._handlers = handlers
         self._identity = identity
         self._connect = connect
@@ -169,7 +228,7 @@ class _PluginRun:
         session = self._session = HandlerSession(
             self._handlers,
             self._identity,
-            self._policy,
+            self._config,
             requires_policy=self.requires_policy,
         )
         try:
@@ -178,32 +237,3 @@ class _PluginRun:
             self._session = None
         self.requires_policy = False
         return end
-
-
-class _OneLine(logging.Formatter):
-    """Formatter that escapes untrusted text, and prints one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = _printable(record.getMessage())
-        text = f"{record.levelname.lower()}: {line}"
-        if record.exc_info:
-            # A traceback has several lines.
-            lines = self.formatException(record.exc_info).splitlines()
-            text = "\n".join([text, *("  " + _printable(one) for one in lines)])
-        return text
-
-
-def _log_to_stderr(level: int) -> None:
-    if logging.getLogger().handlers:
-        # The plugin has configured its own logging.
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine())
-    logging.basicConfig(level=level, handlers=[handler])
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
-
-
-def _printable(text: str) -> str:
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

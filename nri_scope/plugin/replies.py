@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from google.protobuf.message import Message
 
@@ -26,11 +26,11 @@ Rejection = str | None
 """Reply of `validate_container_adjustment`: the reason to reject the container, or None."""
 
 
-def create_reply(value: object) -> Message:
+def create_reply(handler: str, value: object) -> Message:
     """Build the reply to CreateContainer, always with ``adjust``: iSulad aborts without one."""
-    adjustments, updates, evictions = _sorted(value, (Adjustment, Update, Eviction))
+    adjustments, updates, evictions = _sorted(handler, value, (Adjustment, Update, Eviction))
     if len(adjustments) > 1:
-        raise UsageError(f"it returned {len(adjustments)} Adjustments; at most one is allowed")
+        raise UsageError(f"{handler} returned {len(adjustments)} Adjustments", "return one at most")
     return api.CreateContainerResponse(
         adjust=adjustments[0].message if adjustments else api.ContainerAdjustment(),
         update=[one.message for one in updates],
@@ -38,41 +38,42 @@ def create_reply(value: object) -> Message:
     )
 
 
-def update_reply(value: object) -> Message:
+def update_reply(handler: str, value: object) -> Message:
     """Build the reply to UpdateContainer."""
-    _, updates, evictions = _sorted(value, (Update, Eviction))
+    _, updates, evictions = _sorted(handler, value, (Update, Eviction))
     return api.UpdateContainerResponse(
         update=[one.message for one in updates], evict=[one.message for one in evictions]
     )
 
 
-def stop_reply(value: object) -> Message:
+def stop_reply(handler: str, value: object) -> Message:
     """Build the reply to StopContainer."""
-    _, updates, _ = _sorted(value, (Update,))
+    _, updates, _ = _sorted(handler, value, (Update,))
     return api.StopContainerResponse(update=[one.message for one in updates])
 
 
-def synchronize_reply(value: object) -> Message:
+def synchronize_reply(handler: str, value: object) -> Message:
     """Build the reply to the last part of Synchronize."""
-    _, updates, _ = _sorted(value, (Update,))
+    _, updates, _ = _sorted(handler, value, (Update,))
     return api.SynchronizeResponse(update=[one.message for one in updates])
 
 
-def validate_reply(value: object) -> Message:
+def validate_reply(handler: str, value: object) -> Message:
     """Build the reply to ValidateContainerAdjustment."""
     if value is not None and not isinstance(value, str):
-        raise UsageError(f"it must return a reason to reject or None, not {_named(value)}")
+        raise _wrong_type(handler, value, "a reason to reject, as a str, or None")
     return api.ValidateContainerAdjustmentResponse(reject=value is not None, reason=value or "")
 
 
-def empty_reply(value: object) -> Message:
+def empty_reply(handler: str, value: object) -> Message:
     """Build the empty reply."""
     if value is not None:
-        raise UsageError(f"it must return None, not {_named(value)}")
+        raise _wrong_type(handler, value, "None")
     return api.Empty()
 
 
-ReplyOf = Callable[[object], Message]
+ReplyOf = Callable[[str, object], Message]
+"""Builds a reply of the value that a handler, named first, returned; raises `UsageError`."""
 
 REPLIES: dict[str, ReplyOf] = {
     "CreateContainer": create_reply,
@@ -84,7 +85,7 @@ REPLIES: dict[str, ReplyOf] = {
 
 
 def _sorted(
-    value: object, allowed: tuple[type[Adjustment | Update | Eviction], ...]
+    handler: str, value: object, allowed: tuple[type[Adjustment | Update | Eviction], ...]
 ) -> tuple[list[Adjustment], list[Update], list[Eviction]]:
     """Sort a handler's results by type; raise `UsageError` for other types than ``allowed``."""
     adjustments: list[Adjustment] = []
@@ -92,8 +93,9 @@ def _sorted(
     evictions: list[Eviction] = []
     for one in _listed(value):
         if not isinstance(one, allowed):
-            names = ", ".join(kind.__name__ for kind in allowed)
-            raise UsageError(f"it must return {names}, several of them or None, not {_named(one)}")
+            articles = ", ".join(_with_article(kind.__name__) for kind in allowed)
+            several = "a list of them" if len(allowed) > 1 else "a list of Updates"
+            raise _wrong_type(handler, one, f"{articles}, {several}, or None", inside=value)
         if isinstance(one, Adjustment):
             adjustments.append(one)
         elif isinstance(one, Update):
@@ -106,11 +108,17 @@ def _sorted(
 def _listed(value: object) -> Iterable[object]:
     if value is None:
         return ()
-    # Do not iterate over text: the error should contain all of it, not its first character.
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+    # The items of text and mappings are no results, so the error is about the whole value.
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
         return value
     return (value,)
 
 
-def _named(value: object) -> str:
-    return f"{type(value).__name__} {value!r}"[:200]
+def _wrong_type(handler: str, value: object, wanted: str, inside: object = None) -> UsageError:
+    name = type(value).__name__
+    where = "" if inside is None or inside is value else f" in a {type(inside).__name__}"
+    return UsageError(f"{handler} returned {name}{where} ({value!r:.100})", f"return {wanted}")
+
+
+def _with_article(name: str) -> str:
+    return f"an {name}" if name[0] in "AEIOU" else f"a {name}"

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable
 
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
+from nri_scope.nri import recording_clock
 from nri_scope.nri.events import Event
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 from nri_scope.nri.negotiation import negotiate
 from nri_scope.nri.no_change import no_change
@@ -23,6 +22,7 @@ from nri_scope.wire import Code, RequestReceived
 
 from .endpoint import Connect, Identity
 from .handle import RuntimeHandle
+from .handler_errors import log, log_failure, words_of
 from .handlers import EVENT_HANDLERS, Handlers
 from .replies import REPLIES, ReplyOf, empty_reply, synchronize_reply
 from .request import CURRENT, Request
@@ -31,15 +31,14 @@ from .session import AnswerLater, Exchange, PluginSession, SessionEnd
 QUIET = Event.RemovePodSandbox
 """Event subscribed to without event handlers, as an empty mask would subscribe to all events."""
 
-log = logging.getLogger("nri_scope.plugin")
-
 
 async def serve(plugin: object, identity: Identity, connect: Connect) -> SessionEnd:
     """Run one session of ``plugin``, an object with handlers as in `BasePlugin`.
 
-    Returns when the connection has ended, after the handler `closed`. Raises the errors of
-    `PluginSession.run`, and `UsageError` for an object that is not a plugin. To connect it to an
-    emulated runtime in the same process, pass one end of a socket pair to the runtime and
+    A failure policy that the runtime does not know is not sent, which is logged. Returns when the
+    connection has ended, after the handler `closed`. Raises the errors of `PluginSession.run`, and
+    `UsageError` for an object that is not a plugin. To connect it to an emulated runtime in the
+    same process, pass one end of a socket pair to the runtime and
     ``connect=inherited(other.detach())`` here.
     """
     session = HandlerSession(Handlers.of(plugin), identity)
@@ -53,13 +52,15 @@ class HandlerSession:
         self,
         handlers: Handlers,
         identity: Identity,
-        failure_policy: FailurePolicy = NO_POLICY,
+        config: str = "",
         *,
-        requires_policy: bool = True,
+        requires_policy: bool = False,
     ) -> None:
+        """Prepare a session. ``config``: passed to `configure` if the runtime sends none."""
         self._handlers = handlers
+        self._config = config
         self._session = PluginSession(
-            identity, self, failure_policy, requires_policy=requires_policy
+            identity, self, handlers.failure_policy, requires_policy=requires_policy
         )
         self._runtime: RuntimeHandle | None = None
         self._parts = api.SynchronizeRequest()
@@ -107,7 +108,7 @@ class HandlerSession:
             if inspect.isawaitable(value):
                 await value
         except Exception as error:  # noqa: BLE001 - any error of the plugin's code
-            _log_failure("closed", error)
+            log_failure("closed", error)
 
     # -- callbacks of the session -------------------------------------------------------------
 
@@ -133,11 +134,13 @@ class HandlerSession:
             self._runtime.end()
         self._runtime = RuntimeHandle(self._session, runtime)
         self._parts.Clear()
+        if request.config and self._config:
+            log.warning("--config is not used, as the runtime sends a configuration")
         try:
             # The session passes no deadline for Configure; the runtime sends that of all requests.
             self._call(
                 Request("configure", "", request.request_timeout * 1_000_000),
-                (request.config, self._runtime),
+                (request.config or self._config, self._runtime),
                 empty_reply,
             )
         except AnswerLater as later:
@@ -168,12 +171,15 @@ class HandlerSession:
             )
 
     def noticed(self, text: str) -> None:
-        """Log a protocol violation of the runtime."""
-        log.info("%s", text)
+        """Log a protocol violation of the runtime, or a failure policy that it does not know."""
+        log.warning("%s", text)
 
     # -- inside -------------------------------------------------------------------------------
 
     def _answer(self, received: RequestReceived) -> bytes:
+        if received.service == recording_clock.SERVICE and self._runtime is not None:
+            number, _ = recording_clock.unpack(received.payload)
+            raise AnswerLater(asyncio.ensure_future(self._fire(self._runtime, number)))
         method = METHODS.get(received.method)
         if received.service != PLUGIN_SERVICE or method is None or method.service != PLUGIN_SERVICE:
             # On this code, a runtime sends StateChange instead.
@@ -195,6 +201,10 @@ class HandlerSession:
             return no_change(received.method, received.payload)
         request = Request(EVENT_HANDLERS[event], _subject(message), received.timeout_ns)
         return self._call(request, _arguments(event, message), REPLIES.get(event.name, empty_reply))
+
+    async def _fire(self, runtime: RuntimeHandle, number: int) -> bytes:
+        await runtime.fire(number)
+        return b""
 
     def _synchronize(self, part: api.SynchronizeRequest, timeout_ns: int) -> bytes:
         """Collect the parts; call the handler after the last part, with the whole state."""
@@ -220,7 +230,7 @@ class HandlerSession:
                 task = asyncio.ensure_future(_finish(request, value, reply))
                 waiting = True
                 raise AnswerLater(task)
-            return reply(value).SerializeToString()
+            return reply(request.handler, value).SerializeToString()
         except AnswerLater:
             raise
         except SystemExit as exit_request:
@@ -241,7 +251,7 @@ def _exit(request: SystemExit) -> None:
 
 async def _finish(request: Request, value: Awaitable[object], reply: ReplyOf) -> bytes:
     try:
-        return reply(await value).SerializeToString()
+        return reply(request.handler, await value).SerializeToString()
     except asyncio.CancelledError:
         log.error("%s: the connection ended before the handler returned", request)
         raise
@@ -259,24 +269,12 @@ def _result(task: asyncio.Future[bytes]) -> bytes:
 
 def _failure(request: Request, error: Exception) -> NriScopeError:
     """Log a handler's exception, and return the error to reply with."""
-    _log_failure(str(request), error)
+    log_failure(str(request), error)
     if isinstance(error, RpcError) or (
         isinstance(error, UsageError) and request.handler == "configure"
     ):
         return error
-    return RpcError(Code.UNKNOWN, _words(error))
-
-
-def _log_failure(where: str, error: Exception) -> None:
-    log.error("%s: %s", where, _words(error))
-    log.debug("%s", where, exc_info=error)
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, RpcError):
-        return error.message
-    # Errors of nri-scope are sentences; other errors need their type.
-    return str(error) if isinstance(error, NriScopeError) else f"{type(error).__name__}: {error}"
+    return RpcError(Code.UNKNOWN, words_of(error))
 
 
 def _arguments(event: Event, message: Message) -> tuple[object, ...]:

@@ -19,6 +19,7 @@ from nri_scope._gen.nri.api_pb2 import (
     UpdateContainersResponse,
 )
 from nri_scope.errors import ConnectionClosed, RemoteProtocolError, RpcError, UsageError
+from nri_scope.nri import recording_clock
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.negotiation import check_failure_policy
@@ -137,6 +138,8 @@ class PluginSession:
         self._synchronized = False
         self._refused: UsageError | None = None
         self._failures: set[str] = set()
+        self.has_recording_clock = False
+        """Whether the runtime is a replay that fires timers, see `nri.recording_clock`."""
 
     @property
     def open(self) -> bool:
@@ -215,6 +218,21 @@ class PluginSession:
         except DecodeError as error:
             raise RemoteProtocolError(f"UpdateContainers: undecodable reply: {error}") from error
 
+    def begin_call(self, service: str, method: str, payload: bytes) -> None:
+        """Send a request whose reply is not needed; an error status is a notice.
+
+        Raises `ConnectionClosed`.
+        """
+        if self._link is None:
+            raise ConnectionClosed("not connected to a runtime")
+        _, reply = self._link.begin_call(service, method, payload)
+        reply.add_done_callback(self._check_reply)
+
+    def _check_reply(self, reply: asyncio.Future[bytes]) -> None:
+        error = None if reply.cancelled() else reply.exception()
+        if isinstance(error, RpcError):
+            self._plugin.noticed(f"from the runtime: {error.message}")
+
     def _give_up(self, link: Link) -> None:
         if not self._configuring:
             link.close(
@@ -285,19 +303,27 @@ class PluginSession:
             message = ConfigureRequest.FromString(request.payload)
         except DecodeError as error:
             raise RpcError(Code.INVALID_ARGUMENT, f"Configure cannot be decoded: {error}") from None
+        self.has_recording_clock = recording_clock.OFFER in request.metadata
         try:
-            self._check_policy(message)
+            policy = self._known_policy(message)
             mask = self._plugin.configure(message)
         except UsageError as error:
             self._refused = error
             raise RpcError(Code.INVALID_ARGUMENT, str(error)) from None
         self._configured = True
-        return configure_reply(mask, self._failure_policy)
+        return configure_reply(mask, policy)
 
-    def _check_policy(self, message: ConfigureRequest) -> None:
+    def _known_policy(self, message: ConfigureRequest) -> FailurePolicy:
+        """Return the failure policy if the runtime knows it, or else the default."""
         try:
             check_failure_policy(self._failure_policy, message)
         except UsageError as error:
             if self._requires_policy:
                 raise
-            self._plugin.noticed(str(error))
+            # `Plugin.configure` may defer the reply, and is then called again with this request.
+            text = str(error)
+            if text not in self._failures:
+                self._failures.add(text)
+                self._plugin.noticed(text)
+            return NO_POLICY
+        return self._failure_policy

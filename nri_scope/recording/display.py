@@ -150,7 +150,8 @@ _MARKS = {
 
 def runtime(session: Session) -> str:
     """Return a session's runtime: ``containerd 1.7.24, NRI 0.6.1 (inferred)``; without the NRI
-    version for a CRI session. An unknown runtime has a remark, unless its plugins are of NRI 0.1.
+    version for a CRI session. An unknown runtime has a remark, unless its plugins are of NRI 0.1;
+    so has the runtime of a scenario, which was not observed.
     """
     text = safe(runtime_words(session.runtime_name, session.runtime_version)) or "unknown runtime"
     if session.role == Role.CRI:
@@ -158,5 +159,7 @@ def runtime(session: Session) -> str:
     if not session.nri_version:
         return f"{text}, NRI unknown{runtime_remark(session.runtime_name)}"
     inferred = " (inferred)" if session.nri_version_inferred else ""
+    if session.role == Role.SCENARIO:
+        inferred = " (a scenario, not observed)"
     remark = "" if session.role == Role.V01 else runtime_remark(session.runtime_name)
     return f"{text}, NRI {safe(session.nri_version)}{inferred}{remark}"

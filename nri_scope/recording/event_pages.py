@@ -17,6 +17,7 @@ from .opening import is_settled
 from .reader import MAX_ROWS, Recording, Value
 from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
 from .sqlite_errors import query_numbers, query_rows, recording_errors
+from .summary import is_redacted
 
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
@@ -100,6 +101,7 @@ class RecordingState:
     last_ns: int
     growing: bool
     """Whether a recorder is writing to it, or was killed."""
+    redacted: bool
     size: int
     """Size of the file in bytes."""
 
@@ -119,6 +121,7 @@ def look(recording: Recording, tables: SessionTables) -> RecordingState:
         first_ns=first_ns,
         last_ns=last_ns,
         growing=_is_growing(recording, tables.sessions),
+        redacted=is_redacted(recording),
         size=size_of(recording),
     )
 
@@ -347,7 +350,7 @@ def _matches_about(
         numbers = _in_order((number for (number,) in rows), (after, until))
     upto = numbers[-1] if len(numbers) == limit else until
     if numbers and question.where is not None:
-        numbers = _found(recording, question, among(numbers), (), (after, upto))
+        numbers = _found(recording, question, AMONG, (listed(numbers),), (after, upto))
     return Matches(numbers, upto)
 
 
@@ -394,9 +397,14 @@ def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
     return found
 
 
-def among(numbers: Sequence[int]) -> str:
-    """Return an SQL condition for events with these ids."""
-    return f"id IN ({', '.join(map(str, numbers))})"
+AMONG = "id IN (SELECT value FROM json_each(?))"
+"""SQL condition for events whose ids are `listed` in its parameter. A query with ids as literals
+would be prepared each time, and then cached by the connection with up to 50 KiB."""
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Return the parameter of `AMONG` for events with these ids."""
+    return f"[{','.join(map(str, numbers))}]"
 
 
 # -- whole events ---------------------------------------------------------------------------
@@ -421,6 +429,6 @@ def events_of(recording: Recording, numbers: Sequence[int]) -> dict[int, Event |
 def _events(recording: Recording, numbers: Sequence[int]) -> dict[int, Event]:
     with recording_errors(recording):
         rows = recording.connection.execute(
-            f"SELECT {EVENT_COLUMNS} FROM events WHERE {among(numbers)}"
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE {AMONG}", (listed(numbers),)
         ).fetchall()
         return {event.id: event for event in map(event_of, rows)}

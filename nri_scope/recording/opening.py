@@ -27,6 +27,8 @@ from .trusted_location import opening_by_name
 from .writable_file import is_recorded_by_this_process
 
 _BUSY_TIMEOUT_MS = 2_000
+_CACHED_STATEMENTS = 32
+"""Number of prepared queries that a connection keeps. One takes up to 50 KiB if it lists events."""
 # Larger than any stored value, as queries may concatenate values.
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 4 * MAX_CONTENT,
@@ -196,7 +198,12 @@ def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
     # A settled file is opened as immutable, which also works in a read-only folder and creates no
     # companions.
     mode = "mode=ro&immutable=1" if settled else "mode=ro"
-    connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, isolation_level=None)
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?{mode}",
+        uri=True,
+        isolation_level=None,
+        cached_statements=_CACHED_STATEMENTS,
+    )
     try:
         for limit, value in _LIMITS.items():
             connection.setlimit(limit, value)

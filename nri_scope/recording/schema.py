@@ -53,7 +53,7 @@ TABLES = (
         "One plugin connection, from registration to close.",
         (
             Column("id", _ID, "ascending in the order of the sessions' start"),
-            Column("role", _TEXT, "writer: logger, probe, tap, replay, cri or v0.1"),
+            Column("role", _TEXT, "writer: logger, probe, tap, replay, scenario, cri or v0.1"),
             Column("plugin_name", _TEXT, "name of the connected plugin"),
             Column(
                 "plugin_index", _TEXT, "two digits, the plugin's place in the chain; empty: none"

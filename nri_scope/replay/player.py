@@ -5,24 +5,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from google.protobuf.message import Message
 
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of, pod_of
-from nri_scope.runtime import RECORDED, Answer, LifecycleState, Outcome, Runtime
+from nri_scope.runtime import RECORDED, Answer, LifecycleState, LifecycleStep, Outcome, Runtime
 
 from .applied_replies import Effects
-from .faults import INJECTED, NONE, Faults
+from .faults import INJECTED, NONE, Faults, InjectedFaults
 from .pace import Wait, no_wait
 from .progress import ReplayProgress
 from .read_ahead import ReadAhead
+from .recording_clock import RecordingClock
 from .replies import Reply
 from .reply_verdict import Judge
 from .result import PlayedEvent
 from .script import ReplayStep, Script
+from .step_control import EDITED, SENT_AGAIN, SKIPPED, PendingEvent, StepControl, StepDecision
 from .world import World
 
 
@@ -34,6 +36,10 @@ class PlaybackOptions:
     faults: Faults = NONE
     effects: bool = True
     """Whether replies affect later requests; otherwise each request is sent as recorded."""
+    max_took_ns: int = 0
+    """Maximum response time that the user accepts; 0 for no limit but the deadline."""
+    control: StepControl | None = None
+    """Decides on each event, if set; it needs ``effects``."""
     timeout_s: float | None = None
     """Deadline of each request, in seconds; None for the recorded ones, infinity for none."""
 
@@ -47,6 +53,8 @@ class ReplayParts:
     effects: Effects
     judge: Judge
     progress: ReplayProgress
+    clock: RecordingClock
+    faults: InjectedFaults
     restart: Callable[[], Awaitable[None]]
     """Restart the runtime; return once the plugins have reconnected."""
     drop_connections: Callable[[str], Awaitable[None]]
@@ -75,12 +83,15 @@ class Player:
         self._course.note_pods(pods)
         self._course.note_containers(containers)
         self._played = 0
+        self._resend: Callable[[StepDecision], Awaitable[None]] | None = None
+        """Sends the newest event again."""
 
     async def play(self) -> None:
         """Play the whole script. Raises `UsageError` for events that cannot be played."""
         if self._faults.unknown_event:
             await self._unknown_event()
-        steps = ReadAhead(self._faults.arranged(self._script.steps()))
+        injected = self._parts.faults
+        steps = ReadAhead(injected.arranged(self._script.steps()))
 
         def meanwhile() -> None:
             """Run deferred work while the first plugin works on its reply."""
@@ -88,19 +99,29 @@ class Player:
             steps.look()
 
         self._parts.meanwhile(meanwhile)
+        clock = self._parts.clock
         for step in steps:
-            if not step.selected:
-                self._follow(step)
-                continue
-            if self._playback.wait is not no_wait:
+            if step.selected and self._playback.wait is not no_wait and not step.restarts:
                 self._progress.settle()
                 await self._playback.wait(step)
+            if clock.is_due(step.recorded.at_ns):
+                await clock.fire_until(step.recorded.at_ns)
+            clock.pass_to(step.recorded.at_ns)
+            if step.restarts and step.selected:
+                self._progress.settle()
+                await self._restart()
+            if not step.selected or step.restarts:
+                self._follow(step)
+                continue
             await self._step(step)
             self._played += 1
             await self._inject_runtime_faults()
             # Let unsolicited updates of plugins be processed.
             await asyncio.sleep(0)
         self._progress.settle()
+        clock.end()
+        if self._playback.control is not None:
+            await self._decide(self._playback.control, lambda: None)
         for fault, after in (
             ("drop-connection", self._faults.drop_after),
             ("restart-runtime", self._faults.restart_after),
@@ -109,6 +130,8 @@ class Player:
                 if number > self._played:
                     unreached = f"after={number} was not reached: only {self._played} events"
                     self._progress.note(fault, unreached)
+        for one in injected.unmatched():
+            self._progress.note("fault", f"no event matched {one.text}")
 
     def _follow(self, step: ReplayStep) -> None:
         if step.event is None or step.message is None:
@@ -125,8 +148,12 @@ class Player:
 
     async def _step(self, step: ReplayStep) -> None:
         recorded = step.recorded
+        control = self._playback.control
         if step.event is None or step.message is None or not self._playback.effects:
-            await self._send_raw(step)
+            if control is None:
+                await self._send_raw(step)
+            else:
+                await self._send_raw_controlled(control, step)
             return
         self._world.check_known(recorded.id, step.event, step.message, step.subject)
         shown = self._world.shown(step.event, step.message)
@@ -138,22 +165,110 @@ class Player:
                 0 if part.added else recorded.at_ns,
                 fault=step.altered_by,
             )
-            if not part.skipped:
+            if part.skipped:
+                self._skip(played, part, part.skipped)
+            elif control is None:
                 await self._operate(played, part.event, part.request, self._timeout_ns(step))
-                continue
-            played.skipped = part.skipped
-            self._progress.begin(played)
-            self._progress.end()
-            created = container_of(part.event.name, part.request)
-            if part.event is Event.CreateContainer and created is not None:
-                self._world.not_created(created, pod_of(part.event.name, part.request))
-            elif self._world.applies(part.event, part.request):
-                self._world.happened(part.event, part.request)
+            else:
+                await self._operate_controlled(control, step, played, part)
+
+    def _skip(self, played: PlayedEvent, part: LifecycleStep, reason: str) -> None:
+        played.skipped = reason
+        self._progress.begin(played)
+        self._progress.end()
+        created = container_of(part.event.name, part.request)
+        if part.skipped and part.event is Event.CreateContainer and created is not None:
+            self._world.not_created(created, pod_of(part.event.name, part.request))
+        elif self._world.applies(part.event, part.request):
+            self._world.happened(part.event, part.request)
+
+    # -- control of each event ----------------------------------------------------------------
+
+    async def _decide(
+        self, control: StepControl, pending: Callable[[], PendingEvent | None]
+    ) -> StepDecision:
+        """Return the decision on the pending event, after sending the one before as requested."""
+        while True:
+            self._progress.settle()
+            decision = await control.before(pending())
+            if not decision.again:
+                return decision
+            if self._resend is not None:
+                await self._resend(decision)
+
+    def _pending(
+        self, step: ReplayStep, event: str, event_id: int, subscribed: Event | None
+    ) -> PendingEvent:
+        present = self._parts.runtime.plugins
+        plugins = tuple(plugin.id for plugin in present if plugin.subscribes(subscribed))
+        processes = tuple(
+            (plugin.id, plugin.process.pid) for plugin in present if plugin.process is not None
+        )
+        return PendingEvent(event_id, event, step.subject, step, None, plugins, processes)
+
+    async def _operate_controlled(
+        self, control: StepControl, step: ReplayStep, played: PlayedEvent, part: LifecycleStep
+    ) -> None:
+        def pending() -> PendingEvent:
+            # The event before may have been sent again, with other effects.
+            request = self._world.shown(part.event, part.request)
+            found = self._pending(step, part.event.name, played.event_id, part.event)
+            return replace(found, request=request)
+
+        async def send(decision: StepDecision, into: PlayedEvent) -> None:
+            shown = pending()
+            request = shown.request if decision.request is None else decision.request
+            assert request is not None
+            if decision.request is not None:
+                into.fault = ", ".join(filter(None, (into.fault, EDITED)))
+            plugins = self._parts.runtime.plugins
+            for plugin in plugins:
+                answer = decision.answers.get(plugin.id)
+                plugin.substitute = None if answer is None else (part.event, answer)
+            try:
+                await self._operate(into, part.event, request, self._timeout_ns(step))
+            finally:
+                for plugin in plugins:
+                    plugin.substitute = None
+            self._progress.settle()
+            control.after(replace(shown, request=request), into)
+
+        async def send_again(decision: StepDecision) -> None:
+            repeated = PlayedEvent(
+                played.event_id, played.event, played.subject, played.at_ns, fault=SENT_AGAIN
+            )
+            await send(decision, repeated)
+
+        decision = await self._decide(control, pending)
+        self._resend = send_again
+        if decision.skip:
+            self._skip(played, part, SKIPPED)
+            control.after(pending(), played)
+        else:
+            await send(decision, played)
+
+    async def _send_raw_controlled(self, control: StepControl, step: ReplayStep) -> None:
+        def pending() -> PendingEvent:
+            return self._pending(step, step.recorded.event, step.recorded.id, step.event)
+
+        async def send(_: StepDecision) -> None:
+            control.after(pending(), await self._send_raw(step))
+
+        decision = await self._decide(control, pending)
+        self._resend = send
+        if not decision.skip:
+            await send(decision)
+            return
+        played = self._played_of(step)
+        played.skipped = SKIPPED
+        self._progress.tell(played)
+        control.after(pending(), played)
 
     async def _operate(
         self, played: PlayedEvent, event: Event, request: Message, timeout_ns: int = 0
     ) -> None:
         self._progress.begin(played)
+        self._parts.faults.begin(played.subject)
         outcome = await self._parts.runtime.operate(event, request, timeout_ns=timeout_ns)
         self._progress.settle()
         refusal, refused_plugin = "", ""
@@ -197,10 +312,10 @@ class Player:
             played.replies.append(self._judged(played, answer, name))
 
     def _inject_faults(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
-        if event in self._faults.error and not outcome.failure and not outcome.error:
+        injected = self._parts.faults
+        if not outcome.failure and not outcome.error and injected.fails(event):
             self._fail(played, outcome)
-        if event in self._faults.slow and outcome.answers:
-            played.fault = f"each reply is delayed by {self._faults.slow[event]:g} s"
+        played.fault = ", ".join(filter(None, (played.fault, injected.delays())))
 
     def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
         """Handle an error reply of an additional last plugin as this runtime does."""
@@ -244,16 +359,18 @@ class Player:
 
     # -- faults and unknown events ------------------------------------------------------------
 
-    async def _send_raw(self, step: ReplayStep) -> None:
+    async def _send_raw(self, step: ReplayStep) -> PlayedEvent:
         recorded = step.recorded
         played = self._played_of(step)
         self._progress.begin(played)
+        self._parts.faults.begin(played.subject)
         answers = await self._parts.runtime.send(
             recorded.method, step.request, timeout_ns=self._timeout_ns(step)
         )
         await self._answered(played, answers)
         if step.event is not None and step.message is not None:
             self._world.happened(step.event, step.message)
+        return played
 
     def _played_of(self, step: ReplayStep) -> PlayedEvent:
         recorded = step.recorded
@@ -279,7 +396,10 @@ class Player:
                 "closed by the runtime because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
-            self._progress.note("restart-runtime", "the runtime restarts")
-            await self._parts.restart()
-            self._course = LifecycleState(self._parts.runtime.profile)
-            self._course.note_containers(self._world.state()[1])
+            await self._restart()
+
+    async def _restart(self) -> None:
+        self._progress.note("restart-runtime", "the runtime restarts")
+        await self._parts.restart()
+        self._course = LifecycleState(self._parts.runtime.profile)
+        self._course.note_containers(self._world.state()[1])

@@ -64,6 +64,9 @@ class PluginSet:
     """A socket for external plugins."""
     expect: int = 0
     """Number of external plugins that must connect before the replay begins."""
+    own_index: set[Command] = field(default_factory=set[Command], compare=False)
+    """Launched plugins that turned out to set their own index, so that the next replay starts them
+    as external ones at once."""
     grace_s: float = GRACE_S
     """Seconds in which launched plugins may end by themselves after the replay; 0 to kill them."""
 
@@ -255,6 +258,8 @@ class ReplayPlugins:
         return sorted(self._plugin_set.plugins, key=lambda one: one.index)
 
     async def _launch(self, runtime: Runtime, plugin: Command) -> None:
+        if plugin in self._plugin_set.own_index:
+            plugin = replace(plugin, external=True)
         name = plugin.title
 
         def printed(stream: Stream, text: str, mono_ns: int) -> None:
@@ -295,7 +300,8 @@ class ReplayPlugins:
             f"{plugin.id} sets its own index, so it is started again as an external plugin"
             f"{', without a configuration' if config else ''}"
         )
-        await self._launch(runtime, replace(plugin, external=True))
+        self._plugin_set.own_index.add(plugin)
+        await self._launch(runtime, plugin)
 
     def _add_external(self, name: str, plugin: Command) -> None:
         if name in self._started:

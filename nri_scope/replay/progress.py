@@ -24,11 +24,20 @@ class ReplayListener:
     def notice(self, text: str) -> None:
         """Handle a message for the user, about how a plugin is started."""
 
+    def started(self, plugin: str, pid: int) -> None:
+        """Handle a plugin (``NN-name``) that is set up; ``pid`` is 0 if it was not launched."""
+
     def event(self, played: PlayedEvent) -> None:
         """Handle a complete event, with all replies and the output so far."""
 
     def line(self, line: PrintedLine) -> None:
         """Handle a line that a plugin printed after the last event was reported."""
+
+    def finish(self) -> None:
+        """Handle the end of the last round, before plugins are ended."""
+
+    def printed(self, line: PrintedLine) -> None:
+        """Handle any line that a plugin printed, as soon as it was read."""
 
 
 @dataclass(slots=True)
@@ -91,6 +100,7 @@ class ReplayProgress:
     def printed(self, line: PrintedLine) -> None:
         """Store a line that a plugin printed, within the limits."""
         self.settle()
+        self.audience.printed(line)
         if len(self._current.output) >= LINES_KEPT or not self._room:
             self._current.output_left_out += 1
             return

@@ -22,6 +22,7 @@ from nri_scope.filter import parse
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.session_choice import subject_of
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.text.escape import safe
 from nri_scope.wire import Code
@@ -29,7 +30,7 @@ from nri_scope.wire import Code
 from .golden import Golden, Mismatch
 from .replies import Reply, Verdict
 from .result import Replayed
-from .script import ReplaySelection, subject_of
+from .script import ReplaySelection
 
 _LISTED = 20
 """Maximum number of plugins listed in an error."""

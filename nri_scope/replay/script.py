@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError, Message
@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Event as Recorded
-from nri_scope.events import Role, Session
+from nri_scope.events import Role
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import (
@@ -23,6 +23,7 @@ from nri_scope.nri.methods import (
 from nri_scope.nri.request_subject import container_of, decode_request, is_plugins_call
 from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.session_choice import concerns, find_session, sessions_of, subject_of
 from nri_scope.runtime import Profile
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.runtime.state_change import own_request
@@ -51,19 +52,13 @@ class ReplayStep:
     """Description of the fault that suppresses this event; "" if none."""
     altered_by: str = ""
     """Description of the fault that changes how this event is sent; "" if none."""
+    restarts: bool = False
+    """Whether this stands for a restart of the runtime; `recorded` is its Configure then."""
 
     @property
     def subject(self) -> str:
         """``namespace/pod`` or ``namespace/pod/container``; "" if it has neither."""
         return subject_of(self.recorded)
-
-
-def subject_of(event: Recorded) -> str:
-    """Return the subject of a recorded event, as `ReplayStep.subject`."""
-    pod = f"{event.namespace}/{event.pod}" if event.pod or event.namespace else event.pod_id
-    if not event.container and not event.container_id:
-        return pod
-    return f"{pod}/{event.container or event.container_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +96,10 @@ class ReplaySelection:
 
 
 class Script:
-    """One session of a recording, which can be played repeatedly."""
+    """One session of a recording, which can be played repeatedly.
+
+    The sessions of a scenario are one script: the runtime restarts before each but the first.
+    """
 
     def __init__(self, recording: Recording, selection: ReplaySelection) -> None:
         """Select the session. Raises UsageError if it does not exist or has no initial state."""
@@ -125,6 +123,8 @@ class Script:
             raise RecordingError(
                 recording.path, f"Synchronize cannot be decoded: {error}"
             ) from error
+        is_chosen = selection.session is not None
+        self._sessions = sessions_of(recording, self.session, is_chosen=is_chosen)
         if selection.only:
             self._check_only(selection.only)
 
@@ -150,12 +150,9 @@ class Script:
         """
         selection = self._selection
         is_started = selection.begin is None
-        for recorded, request, _ in self._recording.exchanges(
-            where=parse(f"session:{self.session.id}"),
-            allowance=self._recording.allowance(_BUDGET_FACTOR),
-            # Small batches, as they are read while a plugin works on its reply.
-            together=_BATCH_BYTES,
-        ):
+        for recorded, request in self._exchanges():
+            if recorded.method == "Configure" and recorded.session != self.session.id:
+                yield ReplayStep(recorded, None, None, b"", selected=is_started, restarts=True)
             if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
                 continue
             is_started = is_started or (
@@ -163,9 +160,40 @@ class Script:
             )
             if selection.end is not None and selection.end.reached(recorded):
                 return
-            selected = is_started and (selection.where is None or selection.where.matches(recorded))
-            selected = selected and (not selection.only or concerns(selection.only, recorded))
-            yield self._step(recorded, request, selected)
+            yield self._step(recorded, request, is_started and self._selects(recorded))
+
+    def _exchanges(self) -> Iterator[tuple[Recorded, bytes]]:
+        allowance = self._recording.allowance(_BUDGET_FACTOR)
+        for session in self._sessions:
+            for recorded, request, _ in self._recording.exchanges(
+                where=parse(f"session:{session.id}"),
+                allowance=allowance,
+                # Small batches, as they are read while a plugin works on its reply.
+                together=_BATCH_BYTES,
+            ):
+                yield recorded, request
+
+    def events_after(self, event_id: int) -> Iterator[Recorded]:
+        """Yield the selected events after one, without their messages."""
+        selection = self._selection
+        is_started = selection.begin is None
+        sessions = " OR ".join(f"session:{session.id}" for session in self._sessions)
+        for recorded in self._recording.events(where=parse(sessions), after_id=event_id):
+            if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
+                continue
+            is_started = is_started or (
+                selection.begin is not None and selection.begin.reached(recorded)
+            )
+            if selection.end is not None and selection.end.reached(recorded):
+                return
+            if is_started and self._selects(recorded):
+                yield recorded
+
+    def _selects(self, recorded: Recorded) -> bool:
+        """Return whether an event between begin and end is selected."""
+        selection = self._selection
+        matches = selection.where is None or selection.where.matches(recorded)
+        return matches and (not selection.only or concerns(selection.only, recorded))
 
     def before(self) -> Iterator[ReplayStep]:
         """Yield the events before the first selected one.
@@ -208,8 +236,11 @@ class Script:
         )
 
     def _check_only(self, only: str) -> None:
-        events = self._recording.events(where=parse(f"session:{self.session.id}"))
-        names = set(map(subject_of, events))
+        names = {
+            subject_of(event)
+            for session in self._sessions
+            for event in self._recording.events(where=parse(f"session:{session.id}"))
+        }
         if only in names or any(name.startswith(f"{only}/") for name in names):
             return
         nearest = difflib.get_close_matches(only, names, n=1)
@@ -217,42 +248,3 @@ class Script:
         raise UsageError(
             f"{self._recording.path}: session {self.session.id} has no event of {only}", hint
         )
-
-
-def concerns(only: str, event: Recorded) -> bool:
-    """Return whether ``event`` is about ``only`` or, if that is a container, about its pod."""
-    subject = subject_of(event)
-    return subject == only or subject.startswith(f"{only}/") or _is_pod_of(subject, only)
-
-
-def _is_pod_of(subject: str, only: str) -> bool:
-    return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
-
-
-def find_session(recording: Recording, number: int | None, roles: Sequence[str] = ()) -> Session:
-    """Return the session to play: a plugin connection, or preferably one with these roles.
-
-    Raises UsageError if there is none.
-    """
-    every = recording.sessions()
-    sessions = [one for one in every if one.is_connection or one.role in roles]
-    if not sessions and any(one.role == Role.V01 for one in every):
-        raise UsageError(
-            f"{recording.path}: contains only calls of NRI 0.1",
-            "replay them to a plugin of NRI 0.1, with --v01",
-        )
-    if not sessions:
-        raise UsageError(f"{recording.path}: contains no session", "use a recording with events")
-    if number is None:
-        # The first plugin of the chain received containers as created by the runtime.
-        sessions.sort(key=lambda session: (session.plugin_index, session.id))
-        preferred = [one for one in sessions if one.role in roles]
-        if preferred:
-            return preferred[0]
-        complete = (one for one in sessions if recording.state(one.id).complete)
-        return next(complete, sessions[0])
-    for session in sessions:
-        if session.id == number:
-            return session
-    known = ", ".join(f"{session.id} ({session.plugin})" for session in sessions[:20])
-    raise UsageError(f"{recording.path}: contains no session {number}", f"it has {known}")

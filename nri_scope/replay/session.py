@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
+from nri_scope.events import Role, Session
 from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
@@ -20,12 +21,14 @@ from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.plugin_chain import event_of
 
 from .applied_replies import Effects
+from .faults import InjectedFaults
 from .golden import fingerprint
 from .ledger import Ledger
 from .player import PlaybackOptions, Player, ReplayParts
 from .plugin_setup import SetUp, add_copies, size_of
 from .plugins import PluginSet, ReplayPlugins
 from .progress import ReplayListener, ReplayProgress
+from .recording_clock import RecordingClock
 from .replay_recording import ReplayRecorder
 from .reply_verdict import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
@@ -56,12 +59,14 @@ class ReplayRun:
         self._playback = playback
         self._recorder = recorder
         self._keep = keep
-        self._judge = Judge()
+        self._audience = audience
+        self._faults = InjectedFaults(playback.faults)
+        self._judge = Judge(playback.max_took_ns)
         self._setup = SetUp(profile)
         self._rules = runtime_rules_of(profile.runtime_name)
         self._runtime_words = runtime_words(session.runtime_name, session.runtime_version)
         self._result = Replayed(
-            source=f"session {session.id}, {session.plugin} on {self._runtime_words}",
+            source=_source(session, self._runtime_words),
             fingerprint="",
             profile=profile.name,
             title=f"{profile.title}{runtime_remark(profile.runtime_name)}",
@@ -69,6 +74,9 @@ class ReplayRun:
         self._progress = ReplayProgress(self._result, audience, keep)
         self._plugins = ReplayPlugins(
             plugin_set, self._printed, lambda: self._progress.last_id, audience.notice
+        )
+        self._clock = RecordingClock(
+            self._progress, self._plugins.read_output, profile.request_timeout_ms
         )
         self._began_ns = monotonic_ns()
         self._parts = 0
@@ -104,6 +112,8 @@ class ReplayRun:
                     await Player(self._script, self._replay_parts(), self._playback).play()
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
+                self._progress.settle()
+                self._audience.finish()
         finally:
             # Report the event that could not be played, with its output.
             self._progress.end()
@@ -120,6 +130,8 @@ class ReplayRun:
             effects=self._effects,
             judge=self._judge,
             progress=self._progress,
+            clock=self._clock,
+            faults=self._faults,
             restart=lambda: self._plugins.restart(self._runtime),
             drop_connections=lambda reason: self._plugins.disconnect(self._runtime, reason),
             meanwhile=self._set_meanwhile,
@@ -137,7 +149,9 @@ class ReplayRun:
             shows_rlimits=self._setup.profile.shows_rlimits,
             is_partial=self._script.is_partial,
         )
+        self._clock.reset(self._script.session.started_ns)
         for step in self._script.before():
+            self._clock.pass_to(step.recorded.at_ns)
             if step.event is not None and step.message is not None:
                 world.happened(step.event, world.shown(step.event, step.message))
         add_copies(world, playback.faults.huge_sync)
@@ -174,14 +188,11 @@ class ReplayRun:
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged
         plugin.on_sent = self._sent
-        slow = self._playback.faults.slow
-        if slow:
-
-            def transit_ns(method: str, payload: bytes) -> int:
-                event = event_of(method, payload)
-                return int(slow.get(event, 0) * 1e9) if event is not None else 0
-
-            plugin.transit_ns = transit_ns
+        plugin.on_timer = self._clock.change_timer
+        if self._playback.faults.slow:
+            plugin.transit_ns = lambda method, payload: int(
+                self._faults.delay_s(event_of(method, payload), plugin.id) * 1e9
+            )
 
     def _set_meanwhile(self, work: Callable[[], None]) -> None:
         self._meanwhile = work
@@ -191,6 +202,7 @@ class ReplayRun:
 
     def _ready(self, plugin: Plugin) -> None:
         self._plugins.ready(plugin)
+        self._audience.started(plugin.id, 0 if plugin.process is None else plugin.process.pid)
         if plugin.ignored_policy != NO_POLICY:
             why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
             policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
@@ -281,6 +293,12 @@ class ReplayRun:
             if event.event_id and event.event_id != last:
                 yield event.subject, event.event
             last = event.event_id or last
+
+
+def _source(session: Session, runtime: str) -> str:
+    if session.role == Role.SCENARIO:
+        return f"a scenario of {runtime}"
+    return f"session {session.id}, {session.plugin} on {runtime}"
 
 
 def _sync_reply(

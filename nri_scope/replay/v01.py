@@ -29,8 +29,9 @@ from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.resources import resources
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.regular_files import read_regular, write_private
+from nri_scope.recording.session_choice import concerns, find_session, subject_of
 
-from .script import ReplaySelection, concerns, find_session, subject_of
+from .script import ReplaySelection
 
 TIMEOUT_S = 30.0
 """Maximum seconds of one invocation. The runtime's client has no limit of its own."""

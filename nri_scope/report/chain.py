@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
 from nri_scope.differ.latency import Times, Timing
-from nri_scope.events import Event, Role, Session
+from nri_scope.events import PASSIVE_ROLES, Event, Role, Session
 from nri_scope.nri import invocation
 from nri_scope.nri.events import Event as NriEvent
 
@@ -21,6 +21,7 @@ _ROLES: dict[str, str] = {
     Role.PROBE: "passive probe of nri-scope",
     Role.TAP: "tapped",
     Role.REPLAY: "replayed",
+    Role.SCENARIO: "scenario, not observed",
     Role.V01: "plugin of NRI 0.1",
 }
 
@@ -81,7 +82,7 @@ class Links:
         how = _ROLES.get(session.role, session.role)
         if known is not None and how not in known.known_by:
             how = f"{known.known_by}, {how}"
-        passive = session.role in (Role.LOGGER, Role.PROBE)
+        passive = session.role in PASSIVE_ROLES
         times = self._own.get(session.plugin)
         return Link(
             session.plugin,

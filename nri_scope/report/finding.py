@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from nri_scope.nri.plain import Plain
+from nri_scope.recording.records import rfc3339
 
 from .limits import EVENTS_KEPT
 
@@ -55,10 +56,14 @@ class Finding:
     """Number of all events that show the finding."""
     containers: tuple[str, ...] = ()
     """Names of the first affected containers or pods."""
+    at_ns: int | None = None
+    """Time of the first event; None without events."""
 
     def record(self) -> dict[str, Plain]:
         """Return the finding as plain values for JSON."""
-        return asdict(self)
+        values = asdict(self)
+        at_ns = values.pop("at_ns")
+        return {**values, "at": None if at_ns is None else rfc3339(at_ns)}
 
 
 class Shown:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.versions import runtime_remark
-from nri_scope.recording.display import many, runtime
+from nri_scope.recording.display import many, moment, runtime
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 from nri_scope.text.layout import Layout, LayoutPart
 from nri_scope.text.styled_text import Style
@@ -37,7 +37,7 @@ def _finding(one: Finding, layout: Layout) -> Iterator[str]:
     parts = [LayoutPart(one.level, _STYLES[one.level]), LayoutPart(one.title, Style.STRONG)]
     yield from layout.parts(parts, 0, 2)
     yield from layout.sentence(one.detail, 2)
-    where = wording.named(one.events, one.event_count)
+    where = wording.shown_by(one, moment)
     if where:
         yield from layout.sentence(f"see {where}", 2)
     if one.containers:

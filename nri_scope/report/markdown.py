@@ -149,7 +149,7 @@ def _foot(facts: Facts) -> Iterator[str]:
 
 
 def _finding(one: Finding) -> list[str]:
-    where = wording.named(one.events, one.event_count)
+    where = wording.shown_by(one)
     shown = f" ({where})" if where else ""
     lines = [f"- {_MARKS[one.level]} **{one.level}** {_escaped(one.title)}{shown}"]
     if one.containers:

@@ -187,4 +187,4 @@ class Facts(Diagnosed):
     measured: tuple[MeasuredTimes, ...] = ()
     """Calls of each plugin by the runtime's metrics, in a report of the whole recording."""
     redacted: bool = False
-    """Whether the recording was redacted for the report."""
+    """Whether the recording is redacted."""

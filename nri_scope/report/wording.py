@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import Gap, Role, Session
@@ -37,17 +37,26 @@ def gaps(facts: Facts) -> int:
     return sum(not gap.is_left_out for gap in facts.gaps)
 
 
-def named(events: Sequence[int], count: int) -> str:
-    """Name events: ``event 4``, ``events 4, 8 and 12``, ``events 4, 8, … and 980 more``."""
+def utc(at_ns: int) -> str:
+    """Format a time, to the second."""
+    at = rfc3339(at_ns)
+    return f"{at[:10]} {at[11:19]} UTC"
+
+
+def shown_by(finding: Finding, time: Callable[[int], str] = utc) -> str:
+    """Name the events of a finding, and the time of the first one: ``event 4 at TIME``,
+    ``events 4, 8 and 12, the first at TIME``, ``events 4, 8, … and 980 more, the first at TIME``.
+    """
+    count = finding.event_count
     if not count:
         return ""
+    at = "" if finding.at_ns is None else f"at {time(finding.at_ns)}"
     if count == 1:
-        return f"event {events[0]}"
-    shown = [str(one) for one in events[:EVENTS_NAMED]]
+        return f"event {finding.events[0]} {at}".rstrip()
+    shown = [str(one) for one in finding.events[:EVENTS_NAMED]]
     more = count - len(shown)
-    if more:
-        return f"events {', '.join(shown)} and {more:,} more"
-    return f"events {', '.join(shown[:-1])} and {shown[-1]}"
+    first, last = (shown, f"{more:,} more") if more else (shown[:-1], shown[-1])
+    return f"events {', '.join(first)} and {last}{', the first ' if at else ''}{at}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -86,6 +95,7 @@ _ROLES: dict[str, str] = {
     Role.PROBE: "passive probe",
     Role.TAP: "tapped plugin",
     Role.REPLAY: "replayed plugin",
+    Role.SCENARIO: "scenario, not observed",
     Role.CRI: "answers of the CRI",
     Role.V01: "plugin of NRI 0.1",
 }

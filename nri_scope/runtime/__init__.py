@@ -7,9 +7,11 @@ never starts a container.
 """
 
 from .answer import Answer as Answer
+from .crash_output import without_numbers as without_numbers
 from .external_plugin import ExternalPlugin as ExternalPlugin
 from .external_plugin import registers_itself as registers_itself
 from .lifecycle import LifecycleState as LifecycleState
+from .lifecycle import LifecycleStep as LifecycleStep
 from .outcome import Outcome as Outcome
 from .output import Stream as Stream
 from .pace import Pace as Pace
@@ -19,7 +21,7 @@ from .plugin import Plugin as Plugin
 from .plugin_process import BY_ITSELF as BY_ITSELF
 from .plugin_process import GRACE_S as GRACE_S
 from .plugin_process import Process as Process
-from .plugin_process import exit_status_in as exit_status_in
+from .plugin_process import end_signature as end_signature
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts
 from .profile import Profile as Profile

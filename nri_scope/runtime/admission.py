@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri.api_pb2 import ConfigureResponse, SynchronizeResponse
 from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
+from nri_scope.nri import recording_clock
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.session import MessageKind, check_part_reply
@@ -58,7 +59,12 @@ async def configure(plugin: Plugin, setup: SetUp, config: str) -> None:
     plugin.stage = Stage.CONFIGURATION
     payload = setup.configure(plugin.id, config)
     plugin.session.feed(MessageKind.CONFIGURE)
-    data = await plugin.call("Configure", payload, profile.request_timeout_ms * 1_000_000)
+    data = await plugin.call(
+        "Configure",
+        payload,
+        profile.request_timeout_ms * 1_000_000,
+        metadata=() if plugin.on_timer is None else (recording_clock.OFFER,),
+    )
     try:
         mask = ConfigureResponse.FromString(data).events
         policy = parse_failure_policy(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic_ns
 
@@ -20,6 +20,7 @@ from nri_scope.errors import (
     RemoteProtocolError,
     RpcError,
 )
+from nri_scope.nri import recording_clock
 from nri_scope.nri.events import Event
 from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.identity import plugin_id
@@ -131,6 +132,12 @@ class Plugin:
         """Called after every request, answered or not."""
         self.on_sent: Callable[[], None] | None = None
         """Called when a request has been sent, before its reply arrives."""
+        self.substitute: tuple[Event, bytes] | None = None
+        """An event, and the serialised reply to use without asking the plugin; None to ask it."""
+        self.on_timer: Callable[[Plugin, str, int, int], None] | None = None
+        """Handle `recording_clock.START` or `CANCEL`, with a timer's number and delay in ns.
+
+        May raise `RpcError`. None does not offer timers to the plugin, as a real runtime."""
         self._on_update = on_update
         self.link: Link = _PluginLink(self)
 
@@ -203,7 +210,9 @@ class Plugin:
         data = b""
         problem: NriScopeError | None = None
         try:
-            if event is not None and event in STATE_CHANGE_EVENTS and method == event.name:
+            if self.substitute is not None and self.substitute[0] is event:
+                data = self.substitute[1]
+            elif event is not None and event in STATE_CHANGE_EVENTS and method == event.name:
                 if not self.state_change_only:
                     try:
                         data = await self.call(method, payload, timeout_ns, service)
@@ -217,6 +226,8 @@ class Plugin:
                     data = await self.call(method, payload, timeout_ns - spent_ns, service)
             else:
                 data = await self.call(method, payload, timeout_ns, service)
+            if self.process is not None:
+                self.process.output.crash_output.forget_before(started_ns)
             reply = _decode_reply(method, data)
         except (ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError) as error:
             problem = error
@@ -240,7 +251,12 @@ class Plugin:
         return answer
 
     async def call(
-        self, method: str, payload: bytes, timeout_ns: int, service: str = PLUGIN_SERVICE
+        self,
+        method: str,
+        payload: bytes,
+        timeout_ns: int,
+        service: str = PLUGIN_SERVICE,
+        metadata: Sequence[tuple[str, str]] = (),
     ) -> bytes:
         """Send one request, with ``timeout_ns`` as its deadline, and return the reply's payload.
 
@@ -258,6 +274,7 @@ class Plugin:
                 method,
                 payload,
                 timeout=deadline_ns / 1e9 if deadline_ns else None,
+                metadata=metadata,
                 on_sent=self.on_sent,
             )
             delay_ns = self.transit_ns(method, payload)
@@ -282,7 +299,11 @@ class Plugin:
     def serve(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
         """Answer one request of the plugin, or queue it."""
         try:
-            if request.service != RUNTIME_SERVICE:
+            if request.service == recording_clock.SERVICE and self.on_timer is not None:
+                number, delay_ns = recording_clock.unpack(request.payload)
+                self.on_timer(self, request.method, number, delay_ns)
+                link.respond(request.stream_id)
+            elif request.service != RUNTIME_SERVICE:
                 raise RpcError(Code.UNIMPLEMENTED, f"no service {request.service!r} here")
             elif request.method == "RegisterPlugin":
                 registration = RegisterPluginRequest.FromString(request.payload)

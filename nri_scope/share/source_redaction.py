@@ -12,6 +12,8 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
 
+from nri_scope.events import REDACTED
+
 if TYPE_CHECKING:
     from nri_scope.recorder.writer import Recorder
 
@@ -41,8 +43,8 @@ def opened(
     check_continued(path, redacts=rules is not None)
     if rules is None:
         return open_with(None)
-    from .redaction.capture import NOTE, SourceRedaction
+    from .redaction.capture import SourceRedaction
 
     recorder = open_with(SourceRedaction.to(path, rules))
-    recorder.note(None, time_ns(), NOTE)
+    recorder.note(None, time_ns(), REDACTED)
     return recorder

@@ -10,7 +10,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,7 +141,7 @@ def main(descriptor: int, path: str) -> int:
                 except NriScopeError as error:
                     _send_text(channel, str(error))
                     continue
-                records = [one.record() for one in found.findings]
+                records = [asdict(one) for one in found.findings]
                 _send(
                     channel,
                     _RESULT,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import cast
 
@@ -117,6 +117,7 @@ class Link(asyncio.Protocol):
         payload: bytes,
         *,
         timeout: float | None = None,
+        metadata: Sequence[tuple[str, str]] = (),
         on_sent: Callable[[], None] | None = None,
     ) -> bytes:
         """Call the peer and return the reply's payload.
@@ -125,15 +126,10 @@ class Link(asyncio.Protocol):
         was written, while the peer works on its reply. Raises `RpcError` for an error status,
         `DeadlineExceeded` or `ConnectionClosed`.
         """
-        if self.closed:
-            raise ConnectionClosed(self._reason or "connection closed")
-        stream_id = self._connection.send_request(
-            service, method, payload, timeout_ns=round((timeout or 0) * 1e9)
+        stream_id, future = self.begin_call(
+            service, method, payload, timeout=timeout, metadata=metadata
         )
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bytes] = loop.create_future()
-        self._calls[stream_id] = future
-        self._flush()
+        loop = future.get_loop()
         # Much cheaper than asyncio.timeout, which matters because every event has a deadline.
         timer = (
             None if timeout is None else loop.call_later(timeout, _expire, future, method, timeout)
@@ -147,6 +143,30 @@ class Link(asyncio.Protocol):
                 timer.cancel()
             self._calls.pop(stream_id, None)
             self._connection.forget_request(stream_id)
+
+    def begin_call(
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        *,
+        timeout: float | None = None,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> tuple[int, asyncio.Future[bytes]]:
+        """Send a request; return its stream id and the future of the reply's payload.
+
+        Raises `ConnectionClosed`. The future gets the exceptions of `call`, except for a deadline,
+        which is only sent.
+        """
+        if self.closed:
+            raise ConnectionClosed(self._reason or "connection closed")
+        stream_id = self._connection.send_request(
+            service, method, payload, timeout_ns=round((timeout or 0) * 1e9), metadata=metadata
+        )
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._calls[stream_id] = future
+        self._flush()
+        return stream_id, future
 
     @property
     def closed(self) -> bool:
@@ -183,7 +203,7 @@ class Link(asyncio.Protocol):
                     if not self.closed:
                         self._on_request(self, event, arrived_ns)
                 case ResponseReceived(stream_id, code, message, payload):
-                    future = self._calls.get(stream_id)
+                    future = self._calls.pop(stream_id, None)
                     if future is None or future.done():
                         continue
                     if code:

@@ -186,8 +186,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("down", ("down", "j"), "one line down", _LINES, False),
     Action("page_up", ("pageup", "ctrl+b"), "one screen up", _LINES, False),
     Action("page_down", ("pagedown", "ctrl+f"), "one screen down", _LINES, False),
-    Action("home", ("home", "g"), "to the beginning", _LINES),
-    Action("end", ("end", "G"), "to the end; again: follow new events", _LINES),
+    Action("home", ("home",), "to the beginning; in the timeline: the first time", _LINES),
+    Action("end", ("end",), "to the end, again: follow; in the timeline: the last time", _LINES),
+    Action("first_line", ("g",), "to the first line", _LINES, False),
+    Action("last_line", ("G",), "to the last line, again: follow", _LINES, False),
     Action("open", ("enter",), "open the line at the cursor", _ROWS, False),
     # -- events
     Action("toggle_operations", ("v",), "a row per operation, or per event (toggle)", _EVENTS),

@@ -196,9 +196,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         jumper = self.jumper = Jumper(self, frame, views, store)
         chooser = Chooser(views, marker, self._ask)
         copier = Copier(self, frame, views, store, keymap, context, marker, self.path, chooser)
-        saver = Saver(self, frame, views, marker, jobs, chooser, self._fill)
+        saver = Saver(self, frame, views, marker, jobs, chooser, context, self._fill)
         open_input = partial(self._open_bar, Purpose.PLUGIN, "")
-        self.replayer = Replayer(self, frame, views, marker, jobs, chooser, open_input)
+        self.replayer = Replayer(self, frame, views, marker, jobs, chooser, context, open_input)
         narrower, finder, detail = self.narrower, self.finder, views.detail
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},

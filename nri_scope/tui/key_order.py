@@ -27,7 +27,7 @@ _MAX_HELD_KEYS = 1_000
 """Maximum number of keys held for a view; more are ignored."""
 _IMMEDIATE = ("quit", "stop")
 """Actions that never wait, so that the user can leave a view that is slow to read."""
-_MOVING = ("up", "down", "page_up", "page_down", "home", "end")
+_MOVING = ("up", "down", "page_up", "page_down", "home", "end", "first_line", "last_line")
 """Actions that do not need the content of lines."""
 _OPENING = (
     "filter", "search", "comment", "replay_shown", "help", "command_palette", "compare",

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
+from nri_scope.events import REDACTED
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import is_redacted
 from tests.cli.command import NRI_SCOPE
 from tests.share.bundle.bundles import SAMPLE
 
@@ -83,9 +85,47 @@ def test_a_redacted_source_is_not_said_to_include_secrets(run_command: RunComman
     assert run_command("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact")[0] == 0
     for more in (("-o", "y.nriscope.zip"), ("--format", "jsonl", "-o", "y.jsonl")):
         status, _, err = run_command("export", "x.nriscope.zip", *more)
-        assert status == 0 and "--redact removes" in err and "secrets included" not in err
+        assert status == 0 and "redacted" in err and "secrets" not in err and "--redact" not in err
     with zipfile.ZipFile("y.nriscope.zip") as bundle:
         assert "Unless the recording was already redacted" in bundle.read("README.md").decode()
+
+
+def test_a_second_redaction_says_that_there_was_one_before(run_command: RunCommand) -> None:
+    assert run_command("redact", str(SAMPLE), "-o", "x.nriscope.db")[0] == 0
+    said = "already redacted: no other values to replace were found"
+    bundle = ("-o", "x.nriscope.zip")
+    for source, more in (
+        ("x.nriscope.db", bundle),
+        ("x.nriscope.zip", ("-o", "y.nriscope.zip")),
+        ("y.nriscope.zip", ("--format", "jsonl", "-o", "y.jsonl")),
+    ):
+        status, _, err = run_command("export", source, "--redact", *more)
+        assert status == 0 and said in err and "replaced (" not in err
+    with zipfile.ZipFile("y.nriscope.zip") as packed:
+        assert "The original had already been redacted." in packed.read("README.md").decode()
+    assert f"redaction  {said}" in run_command("import", "y.nriscope.zip")[1]
+    # Not because nothing was found.
+    assert run_command("export", str(SAMPLE), "-o", "z.nriscope.zip")[0] == 0
+    with Recording.open("z.nriscope.zip") as recording:
+        assert not is_redacted(recording)
+    with Recording.open("y.nriscope.db") as recording:
+        assert is_redacted(recording)
+        assert [one.text for one in recording.notes()] == [REDACTED]
+
+
+def test_the_name_of_the_selected_pod_is_redacted_if_the_rules_say_so(
+    run_command: RunCommand,
+) -> None:
+    Path("rules.toml").write_text("[switches]\npods = true\nnamespaces = true\n")
+    pack = ("export", str(SAMPLE), "--pod", "shop/web", "-o", "x.nriscope.zip", "--redact")
+    assert " events of pod shop/web and " in run_command(*pack)[2]
+    status, _, err = run_command(*pack, "rules.toml", "--force")
+    assert status == 0 and "shop" not in err and " events of pod redacted-" in err
+    with Recording.open("x.nriscope.zip") as recording:
+        texts = "".join(note.text for note in recording.notes())
+        pods = {f"pod {pod.namespace}/{pod.name}" for pod in recording.pods()}
+    manifest = read_manifest(Path("x.nriscope.zip"))
+    assert manifest.subject in pods and f"({manifest.subject})" in texts
 
 
 def test_a_part_can_be_read_by_every_command(run_command: RunCommand) -> None:
@@ -93,7 +133,13 @@ def test_a_part_can_be_read_by_every_command(run_command: RunCommand) -> None:
         *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--pod", "shop/web"),
         *("--where", "event:StartContainer"),
     )
-    assert status == 0 and "2 events and " in err and " left out" in err
+    assert status == 0 and "2 events of pod shop/web and " in err and " left out" in err
+    with Recording.open("x.nriscope.zip") as recording:
+        (note,) = recording.notes()
+    assert "2 of its 32 events were selected (pod shop/web)" in note.text
+    _, listed, _ = run_command("import", "x.nriscope.zip", "-o", "y.nriscope.db")
+    assert "selected   --pod shop/web\n" in listed
+    assert "selected   --where event:StartContainer\n" in listed
     for words in (
         ("log", "x.nriscope.zip"),
         ("show", "x.nriscope.zip", "shop/web/app"),

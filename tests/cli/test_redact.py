@@ -61,7 +61,10 @@ def test_writes_a_recording_without_secrets(
         assert [one.id for one in recording.events()] == [one.id for one in original.events()]
         assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())
     assert run(["redact", "--preview", "y.nriscope.db"]) == 0
-    assert capsys.readouterr().out == "no values to replace were found; nothing was written\n"
+    nothing = "already redacted: no other values to replace were found"
+    assert capsys.readouterr().out == f"{nothing}; nothing was written\n"
+    assert run(["redact", "y.nriscope.db", "-o", "z.nriscope.db"]) == 0
+    assert capsys.readouterr().err == f"z.nriscope.db: 32 events; {nothing}\n"
 
 
 @pytest.mark.parametrize(

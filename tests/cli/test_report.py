@@ -12,9 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nri_scope.cli.main import cli, run
+from nri_scope.recording.display import moment
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import rfc3339
 from nri_scope.report import output_file as report_file
 from tests.replay import recordings
-from tests.replay.recordings import RECORDING
+from tests.replay.recordings import RECORDING, ROOT
 from tests.report import problem_recordings
 from tests.tui.hostile import assert_harmless, hostile_recording
 
@@ -157,7 +160,7 @@ def test_status_is_1_with_findings(tmp_path: Path) -> None:
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
     assert lines[0].startswith("problem  Conflict: plugins ")
-    assert "  see events 5, 6, 7 and 8" in lines
+    assert lines[2].startswith("  see events 5, 6, 7 and 8, the first at 20")
     assert "  about shop/web/first, shop/web/second" in lines
     assert lines[-1] == "replayed.nriscope.db: 1 problem in 8 events"
 
@@ -181,6 +184,26 @@ def test_json_of_findings(tmp_path: Path) -> None:
     assert finding["event_count"] == 4
     assert finding["containers"] == ["shop/web/first", "shop/web/second"]
     assert finding["advice"]
+
+
+def test_findings_show_when_their_first_event_happened(tmp_path: Path) -> None:
+    demo, page, issue = ROOT / "recordings" / "demo.nriscope.db", "report.html", "report.md"
+    document = json.loads(report(demo, "--diagnose", "--format", "json").stdout)
+    with Recording.open(demo) as recording:
+        events = {one.id: one for one in recording.events()}
+    assert [one["at"] for one in document["findings"]] == [
+        rfc3339(events[one["events"][0]].at_ns) for one in document["findings"]
+    ]
+    # A terminal shows local times, as `log` does; a shared document UTC.
+    lines = report(demo, "--diagnose").stdout.splitlines()
+    assert f"  see events 23 and 55, the first at {moment(events[23].at_ns)}" in lines
+    for name in (page, issue):
+        report(demo, "-o", tmp_path / name)
+        shown = "events 55 and 62, the first at 2026-11-24 02:27:57 UTC"
+        assert shown in (tmp_path / name).read_text()
+    slow = ROOT / "recordings" / "containerd-2.1-slow-plugin.nriscope.zip"
+    at = moment(1_795_247_524 * 10**9)
+    assert f"  see event 15 at {at}\n" in report(slow, "--diagnose").stdout
 
 
 def test_json_without_findings_has_an_empty_list() -> None:

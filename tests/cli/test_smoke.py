@@ -41,6 +41,7 @@ OFFLINE = {
     "doctor": ("--socket none", 1, r"^1 ok|failed"),
     "v01": ("install --conf conf.json --spool spool", 0, r"^installed in "),
     "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
+    "scenario": ("from-recording FILE --only shop/web", 0, r"^  - create: shop/web/app$"),
     "shrink": ("FILE -o new.nriscope.db --max-replays 1 -- ./plugin", 0, r"^wrote new\."),
     "new-plugin": ("my-plugin", 0, r"^my-plugin/my_plugin\.py$"),
     "report": ("FILE shop/web/app -o new.html", 0, r"^new\.html: "),

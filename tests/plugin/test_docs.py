@@ -5,18 +5,27 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.cli.main import cli
+from nri_scope.errors import ConnectionClosed
 from nri_scope.nri.events import Event
 from nri_scope.plugin import Adjustment, BasePlugin, Update
 from nri_scope.plugin.handlers import _NAMES, Handlers
+from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Plugin, Runtime
 
 from .attached import NEW, attached
 
-PAGE = (Path(__file__).parents[2] / "docs" / "writing-plugins.md").read_text()
-UTC, VALUES, WARM = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "writing-plugins.md").read_text()
+UTC, ZONE, VALUES, WARM, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+RECORDING = ROOT / "recordings" / "containerd-1.7.nriscope.db"
 
 
 def run_code(code: str) -> dict[str, object]:
@@ -50,6 +59,42 @@ async def test_whole_plugin_adjusts_a_container() -> None:
 def test_values_are_accepted() -> None:
     values = run_code(VALUES)
     assert isinstance(values["adjustment"], Adjustment) and isinstance(values["update"], Update)
+
+
+async def test_own_options_and_a_configuration_are_used(tmp_path: Path) -> None:
+    program = tmp_path / "zone.py"
+    program.write_text(ZONE)
+    environment = {"PYTHONPATH": str(ROOT)}
+    for options, config, zone in [
+        ((), "", "UTC"),
+        (("--zone", "Asia/Tokyo"), "", "Asia/Tokyo"),
+        ((), "Europe/Berlin\n", "Europe/Berlin"),
+    ]:
+        command = [sys.executable, str(program), *options]
+        async with Runtime(NEW) as runtime:
+            await runtime.launch_command(command, "10", "zone", config, environment)
+            (answer,) = await runtime.dispatch(Event.CreateContainer, api.CreateContainerRequest())
+        assert answer.reply == api.CreateContainerResponse(
+            adjust=Adjustment().add_env("TZ", zone).message
+        )
+    async with Runtime(NEW) as runtime:
+        with pytest.raises(ConnectionClosed, match="'Berlin' is not a time zone; write Area/City"):
+            await runtime.launch_command(
+                [sys.executable, str(program)], "10", "zone", "Berlin", environment
+            )
+
+
+def test_handlers_are_tested_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Recording.open(RECORDING) as recording:
+        event = next(one for one in recording.events() if one.event == "CreateContainer")
+    shown = CliRunner().invoke(cli, ["show", str(RECORDING), str(event.id), "--format", "json"])
+    (tmp_path / "request.json").write_text(shown.output)
+    monkeypatch.chdir(tmp_path)
+    names = run_code(ZONE + TESTS)
+    for name in ("test_keywords", "test_dictionary", "test_recorded_request"):
+        test = names[name]
+        assert callable(test)
+        test()
 
 
 async def test_updates_outside_of_events_are_sent() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
@@ -15,8 +16,9 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.plugin import Adjustment
-from nri_scope.runtime import PROFILES, Runtime
+from nri_scope.plugin import Adjustment, run
+from nri_scope.plugin.main import CONFIG_MAX
+from nri_scope.runtime import PROFILES, Plugin, Runtime
 
 from .attached import NEW, OLD
 
@@ -65,6 +67,22 @@ def program(tmp_path: Path) -> Path:
     path.write_text(PLUGIN)
     path.chmod(0o755)
     return path
+
+
+async def adjusted(runtime: Runtime) -> str:
+    """Return the value of the variable that the only plugin adds."""
+    (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+    assert isinstance(answer.reply, api.CreateContainerResponse)
+    return answer.reply.adjust.env[0].value
+
+
+async def line_of(plugin: Plugin) -> str:
+    """Return the first line that a launched plugin prints."""
+    assert plugin.process is not None
+    while not plugin.process.output.lines:
+        await asyncio.sleep(0.01)
+        plugin.process.read_output()
+    return plugin.process.output.lines[0].text
 
 
 @asynccontextmanager
@@ -189,7 +207,21 @@ async def test_launched_plugin_starts_where_its_failure_policy_is_unknown(progra
         'os.environ.get("POLICY", "")', "'fail_request'"))  # fmt: skip
     async with Runtime(PROFILES["containerd-1.7"]) as runtime:
         plugin = await runtime.launch(program)
-        assert (plugin.admitted, str(plugin.ignored_policy)) == (True, "fail_request")
+        # It is not sent, so the runtime has nothing to ignore.
+        assert (plugin.admitted, str(plugin.ignored_policy)) == (True, "")
+        assert await line_of(plugin) == (
+            "warning: containerd 1.7.24 (NRI 0.6.1, inferred) does not know the failure policy "
+            "fail_request; it needs NRI 0.12.4; leave out failure_policy, or --keep-connected, for "
+            "this runtime"
+        )
+
+
+async def test_failure_policy_may_be_an_attribute_of_the_plugin(program: Path) -> None:
+    program.write_text(program.read_text().replace(
+        'config = ""', "config, failure_policy = '', 'keep_connected'"))  # fmt: skip
+    async with Runtime(PROFILES["nri-0.12.5"]) as runtime:
+        plugin = await runtime.launch(program)
+        assert str(plugin.failure_policy) == "keep_connected"
 
 
 async def test_unknown_failure_policy_exits_with_status_2(
@@ -202,6 +234,144 @@ async def test_unknown_failure_policy_exits_with_status_2(
     assert err == (
         "written: NRI has no failure policy 'explode'; known are fail_request, keep_connected\n"
     )
+
+
+async def test_file_of_config_is_passed_to_configure(program: Path, tmp_path: Path) -> None:
+    config, socket = tmp_path / "mine.conf", tmp_path / "nri.sock"
+    config.write_text("limit: 5\näöü\n")
+    options = ("--socket", str(socket), "--config", str(config), "--wait")
+    async with running(program, *options):
+        # A plugin that reconnects is configured again.
+        for _ in range(2):
+            async with Runtime(NEW) as runtime:
+                await runtime.listen(socket)
+                await runtime.wait_plugins(1)
+                assert await adjusted(runtime) == "limit: 5\näöü\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "used", "warnings"),
+    [("", "of a file", 0), ("of the runtime", "of the runtime", 1)],
+)
+async def test_configuration_of_the_runtime_replaces_that_of_the_file(
+    program: Path, tmp_path: Path, sent: str, used: str, warnings: int
+) -> None:
+    config = tmp_path / "mine.conf"
+    config.write_text("of a file")
+    async with Runtime(NEW) as runtime:
+        plugin = await runtime.launch_command(
+            [str(program), "--config", str(config)], "20", "mine", sent
+        )
+        assert await adjusted(runtime) == used
+    assert plugin.process is not None
+    assert [line.text for line in plugin.process.output.lines if "--config" in line.text] == [
+        "warning: --config is not used, as the runtime sends a configuration"
+    ] * warnings
+
+
+def test_unreadable_config_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "large").write_bytes(b"a" * (CONFIG_MAX + 1))
+    for name, problem in [
+        ("none", "cannot be read: no such file or directory"),
+        ("", "cannot be read: is a directory"),
+        ("binary", "it is not text in UTF-8"),
+        ("large", "it has more than 4 MiB"),
+    ]:
+        path = tmp_path / name
+        with pytest.raises(SystemExit) as ended:
+            run(Minimal(), name="mine", arguments=["--config", str(path)])
+        assert ended.value.code == 2
+        assert capsys.readouterr().err == f"mine: --config {path}: {problem}\n"
+
+
+class Minimal:
+    """Does nothing."""
+
+    def start_container(self, pod: object, container: object) -> None: ...
+
+
+OWN_OPTIONS = f"""#!{sys.executable}
+import argparse, logging, sys
+
+sys.path.insert(0, {str(ROOT)!r})
+from nri_scope.plugin import Adjustment, run
+
+class Plugin:
+    def __init__(self, value):
+        self.value = value
+
+    def create_container(self, pod, container):
+        logging.getLogger("mine").info("adjusts %s", container.name)
+        logging.getLogger("mine").debug("in detail")
+        return Adjustment().add_env("CONFIG", self.value)
+
+parser = argparse.ArgumentParser(description="Has options of its own.")
+parser.add_argument("--value", default="unset", help="what to set")
+#SETUP
+run(lambda options: Plugin(options.value), name="own", parser=parser)
+"""
+
+
+@pytest.fixture
+def own_options(tmp_path: Path) -> Path:
+    path = tmp_path / "20-own"
+    path.write_text(OWN_OPTIONS)
+    path.chmod(0o755)
+    return path
+
+
+async def test_plugin_gets_its_own_options(own_options: Path) -> None:
+    for arguments, value in [((), "unset"), (("--value", "7"), "7")]:
+        async with Runtime(NEW) as runtime:
+            await runtime.launch_command([str(own_options), *arguments], "20", "own")
+            assert await adjusted(runtime) == value
+    async with running(own_options, "--help") as process:
+        _, out, _ = await wait_for_output(process)
+    assert "Has options of its own." in out and "--value" in out and "--config FILE" in out
+
+
+def test_parser_with_a_clashing_option_or_without_a_function_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clashing = argparse.ArgumentParser()
+    clashing.add_argument("--index")
+    with pytest.raises(SystemExit):
+        run(lambda options: Minimal(), name="mine", parser=clashing)
+    assert capsys.readouterr().err == (
+        "mine: run adds an option that parser has, too: argument --index: conflicting option "
+        "string: --index\n"
+    )
+    with pytest.raises(SystemExit):
+        run(Minimal(), name="mine", parser=argparse.ArgumentParser())
+    assert capsys.readouterr().err == (
+        "mine: with parser, run needs a function that makes the plugin; pass lambda options: "
+        "Minimal(...)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("setup", "lines"),
+    [
+        ("", ["info: adjusts app"]),
+        ("logging.basicConfig(level=logging.DEBUG, format='%(message)s')",
+         ["adjusts app", "in detail"]),
+        # A handler of the plugin's own logger: nothing is printed twice.
+        ("logging.getLogger('mine').addHandler(logging.StreamHandler())", ["adjusts app"]),
+    ],
+)  # fmt: skip
+async def test_launched_plugin_logs_from_level_info_on_and_nothing_twice(
+    own_options: Path, setup: str, lines: list[str]
+) -> None:
+    own_options.write_text(OWN_OPTIONS.replace("#SETUP", setup))
+    async with Runtime(NEW) as runtime:
+        plugin = await runtime.launch(own_options)
+        await adjusted(runtime)
+    assert plugin.process is not None
+    texts = [line.text for line in plugin.process.output.lines]
+    assert [text for text in texts if "connected" not in text and "selector" not in text] == lines
+    # The library's own lines are those of the plugin's own configuration only.
+    assert ("connected" in " ".join(texts)) == ("basicConfig" in setup)
 
 
 async def test_help_has_the_plugin_s_first_docstring_line(program: Path) -> None:

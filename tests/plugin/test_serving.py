@@ -294,14 +294,21 @@ async def test_return_values_of_other_handlers_are_the_replies(
         (
             Event.CreateContainer,
             {"env": "x"},
-            "it must return Adjustment, Update, Eviction, several",
+            "create_container returned dict ({'env': 'x'}); return an Adjustment, an Update, an "
+            "Eviction, a list of them, or None",
         ),
-        (Event.CreateContainer, "yes", "not str 'yes'"),
-        (Event.CreateContainer, [ENV, ENV], "it returned 2 Adjustments; at most one"),
-        (Event.UpdateContainer, ENV, "it must return Update, Eviction, several of them or None"),
-        (Event.StopContainer, EVICTION, "it must return Update, several of them or None"),
-        (Event.StartContainer, ENV, "it must return None, not Adjustment"),
-        (Event.ValidateContainerAdjustment, False, "a reason to reject or None, not bool"),
+        (Event.CreateContainer, "yes", "create_container returned str ('yes'); return an Adj"),
+        (Event.CreateContainer, [ENV, "A=b"], "create_container returned str in a list ('A=b'); "),
+        (Event.CreateContainer, [ENV, ENV], "returned 2 Adjustments; return one at most"),
+        (
+            Event.UpdateContainer,
+            ENV,
+            'update_container returned Adjustment (Adjustment(env { key: "TZ" value: "UTC" })); '
+            "return an Update, an Eviction, a list of them, or None",
+        ),
+        (Event.StopContainer, EVICTION, "; return an Update, a list of Updates, or None"),
+        (Event.StartContainer, True, "start_container returned bool (True); return None"),
+        (Event.ValidateContainerAdjustment, False, "a reason to reject, as a str, or None"),
         (Event.CreateContainer, KeyError("FOO"), "KeyError: 'FOO'"),
         (Event.CreateContainer, UsageError("bad annotation", "mend it"), "annotation; mend it"),
         (Event.CreateContainer, RpcError(9, "not yet"), "code 9: not yet"),

@@ -136,6 +136,65 @@ def test(nri_replay):
     )
 
 
+def test_logs_of_handlers_are_captured_as_usual(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+import logging
+
+class Logging:
+    def create_container(self, pod, container):
+        logging.getLogger("mine").info("creates %s", container.name)
+
+def test(nri_replay, caplog):
+    caplog.set_level(logging.INFO)
+    nri_replay(Logging()).assert_ok()
+    assert [one.getMessage() for one in caplog.records if one.name == "mine"] == [
+        "creates app", "creates sidecar", "creates job", "creates broken"
+    ]
+"""
+        )
+    )
+
+
+def test_timers_follow_the_recording(suite: Suite) -> None:
+    assert passes(
+        suite.run(
+            """
+from nri_scope.plugin import Update
+
+class Cooling:
+    def configure(self, config, runtime):
+        self.runtime = runtime
+
+    def start_container(self, pod, container):
+        self.runtime.call_later(0.01, self.cool, container.id)
+
+    def cool(self, container_id):
+        self.runtime.update_soon([Update(container_id).set_cpu(shares=77)])
+
+def test(nri_replay):
+    result = nri_replay(Cooling())
+    result.assert_ok()
+    job = result.container("jobs/batch/job")
+    assert [(one.path, one.after) for one in job.changes] == [("/linux/resources/cpu/shares", 77)]
+    assert job.owner("/linux/resources/cpu/shares") == "10-cooling"
+
+def test_failing(nri_replay):
+    Cooling.cool = lambda self, container_id: 1 / 0
+    try:
+        nri_replay(Cooling()).assert_ok()
+    except AssertionError as error:
+        assert "call_later: 10-cooling: error: ZeroDivisionError" in str(error)
+        assert isinstance(error.__cause__, ZeroDivisionError)
+    else:
+        raise AssertionError
+"""
+        ),
+        2,
+    )
+
+
 def test_command_is_launched(suite: Suite) -> None:
     assert passes(
         suite.run(
@@ -618,3 +677,36 @@ def test_suite_without_replays_imports_nothing_heavy(suite: Suite) -> None:
 def test_marker_and_option_are_documented(suite: Suite) -> None:
     assert "nri_recording(path, session=None" in str(suite.pytester.runpytest("--markers").stdout)
     assert "--nri-golden={check,update,none}" in str(suite.pytester.runpytest("--help").stdout)
+
+
+SCENARIO = """\
+scenario: 1
+runtime: cri-o
+pods: {shop/web: {containers: {app: {env: {A: '1'}}}}}
+"""
+PODS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: app, image: x}]}
+"""
+
+
+def test_scenario_and_manifest_are_replayed(suite: Suite) -> None:
+    (suite.folder / "tests" / "web.yaml").write_text(SCENARIO)
+    (suite.folder / "tests" / "pod.yaml").write_text(PODS)
+    test = """
+def test(nri_replay):
+    for profile in ("", "containerd-2.1", ""):
+        result = nri_replay(MyPlugin(), profile=profile)
+        result.assert_ok()
+        assert "MINE=1" in result.container("shop/web/app").spec["process"]["env"]
+"""
+    assert passes(suite.run(test, marker='"web.yaml"'))
+    assert passes(suite.run(test, marker='"pod.yaml"'))
+
+
+def test_bad_scenario_is_one_line(suite: Suite) -> None:
+    (suite.folder / "tests" / "web.yaml").write_text("scenario: 1\npod: {}\n")
+    message = suite.failure_message("nri_replay(MyPlugin())", marker='"web.yaml"')
+    assert message.endswith("web.yaml:2: pod: unknown key; did you mean pods?")

@@ -7,7 +7,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.recorder.writer import Recorder
@@ -80,12 +80,20 @@ def test_one_event_has_no_rate() -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 2**40), min_size=1, max_size=300), st.sampled_from((7, RUN)))
-def test_percentiles_are_values_with_their_share_at_or_below(times: list[int], run: int) -> None:
+@given(
+    st.lists(st.integers(0, 2**40), min_size=1, max_size=300),
+    st.integers(0, 300),
+    st.sampled_from((7, RUN)),
+)
+def test_percentiles_are_values_with_their_share_at_or_below(
+    times: list[int], first: int, run: int
+) -> None:
+    parts = array("q", times[:first]), array("q", times[first:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nri_scope.recording.stats.RUN", run)
-        took = ResponseTimes.of(array("q", times))
+        took = ResponseTimes.of(*parts)
     assert took is not None
+    assert sorted(time for part in parts for time in part) == sorted(times)
     for value, share in ((took.p50, 0.50), (took.p99, 0.99), (took.max, 1.0)):
         assert value in times
         assert sum(time <= value for time in times) >= share * len(times)
@@ -134,6 +142,7 @@ _TIMES = st.lists(st.integers(0, 10**6) | st.integers(0, 10**10) | st.integers(0
 
 
 @given(_TIMES, _TIMES, st.integers(6, 12))
+@example([0], [10**18], 6)
 def test_ranges_of_a_distribution_are_adjacent_and_count_every_time(
     one: list[int], other: list[int], most: int
 ) -> None:

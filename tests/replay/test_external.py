@@ -163,16 +163,14 @@ def _impatient(path: Path, plugin: Command) -> Job:
     return job_of(path, plugin)
 
 
-def test_shrink_starts_a_plugin_as_an_external_one_from_its_second_replay_on(
-    one_life: Path,
-) -> None:
-    kinds: list[bool] = []
+def test_later_replays_start_the_plugin_as_an_external_one_at_once(one_life: Path) -> None:
+    attempts: list[str] = []
 
     def play(job: Job, listener: ReplayListener) -> Replayed:
-        kinds.append(
-            any(isinstance(one, Command) and one.external for one in job.plugin_set.plugins)
-        )
-        return run(replay(job, listener))
+        replayed = run(replay(replace(job, keep=True), listener))
+        lines = (line.text for event in replayed.events for line in event.output)
+        attempts.append(" ".join(line for line in lines if "already set" in line))
+        return replayed
 
     shrinking = Shrinking(ShrinkJob(job_of(one_life, of(external(registered=FAILS)))), play)
     failure = shrinking.confirm()
@@ -180,5 +178,5 @@ def test_shrink_starts_a_plugin_as_an_external_one_from_its_second_replay_on(
     assert failure.is_stable
     assert len(shrinking.notices) == 1
     shrunk = shrinking.shrink(failure, lambda progress: None)
-    assert kinds == [False, *[True] * (len(kinds) - 1)]
+    assert attempts == ['plugin ID already set ("10")', *[""] * (len(attempts) - 1)]
     assert shrunk.after < shrunk.before

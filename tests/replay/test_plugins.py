@@ -6,15 +6,18 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.runtime_setup import configure_reply
+from nri_scope.plugin import Container, PodSandbox
 from nri_scope.replay.chain import Command
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.player import PlaybackOptions
@@ -28,8 +31,10 @@ from nri_scope.transport.loop import run
 from tests.runtime_emulation.scripts import children, descriptors, plugin, python
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
-from .plays import job_of, played_to_peers
+from .plays import job_of, played, played_to_peers
 from .recordings import container, life, of_capture, recording, run_pod
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -159,6 +164,68 @@ def test_a_failure_policy_that_the_runtime_ignores_is_reported(one_life: Path) -
     (dropped,) = [one for event in replayed.events for one in event.dropped]
     assert (dropped.path, dropped.value) == ("/failure_policy", "fail_request")
     assert dropped.reason == "containerd 2.4.2 (NRI 0.12.3) ignores it: it needs NRI 0.12.4"
+
+
+CRASHING = """
+import os
+from nri_scope.plugin import run
+
+class Plugin:
+    failure_policy = "fail_request"
+
+    def create_container(self, pod, container):
+        os._exit(3)
+
+run(Plugin(), name="crashing")
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "created", "warned"), [("nri-0.12.5", False, False), ("containerd-2.4", True, True)]
+)
+def test_the_failure_policy_of_a_python_plugin_applies_where_it_is_known(
+    one_life: Path, profile: str, created: bool, warned: bool
+) -> None:
+    command = Command("10", "crashing", (sys.executable, "-c", CRASHING))
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    plugin_set = PluginSet((command,), environment=environment)
+    replayed = run(replay(Job(one_life, plugin_set, profile=profile)))
+    assert replayed.container("shop/web/app").created is created
+    (crash,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
+    assert crash.verdict is Verdict.CRASH
+    lines = [line.text for event in replayed.events for line in event.output]
+    assert any("does not know the failure policy fail_request" in one for one in lines) is warned
+    # It is not sent, so there is nothing that the runtime ignores.
+    assert not any(event.dropped for event in replayed.events)
+
+
+class Late:
+    """Fails requests that it does not answer, and stays connected."""
+
+    failure_policy = "fail_request,keep_connected"
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def create_container(self, pod: PodSandbox, container: Container) -> None:
+        self.events.append(f"create {container.name}")
+
+    def run_pod_sandbox(self, pod: PodSandbox) -> None:
+        self.events.append(f"run {pod.name}")
+
+
+def test_the_failure_policy_is_an_attribute_in_this_process_too(tmp_path: Path) -> None:
+    other = api.PodSandbox(id="other", name="other", namespace="shop")
+    path = recording(tmp_path / "late.nriscope.db", [run_pod(), *life(container()), run_pod(other)])
+    late = Late()
+    replayed = played(
+        path, {"10-late": late}, profile="nri-0.12.5", faults=["slow:CreateContainer:9s"]
+    )
+    assert late.events == ["run web", "create app", "run other"]
+    assert not replayed.container("shop/web/app").created
+    assert [one.verdict for one in replayed.replies() if one.event == "CreateContainer"] == [
+        Verdict.LATE
+    ]
 
 
 def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:

@@ -35,7 +35,7 @@ polling.MAX_POLL_SECONDS = polling.POLL_SECONDS
 class Shown:
     """A running app, its screen and its keyboard."""
 
-    def __init__(self, app: ScopeApp, pilot: Pilot[None]) -> None:
+    def __init__(self, app: Any, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
 
@@ -81,7 +81,8 @@ class Shown:
     @property
     def selected(self) -> int | None:
         """Number of the event under the cursor."""
-        return self.app.views.events.selected_event_id
+        found: int | None = self.app.views.events.selected_event_id
+        return found
 
 
 def copy_recording(folder: Path) -> Path:

@@ -49,10 +49,10 @@ async def wait_until_still(shown: Shown, seconds: float) -> str:
     return picture
 
 
-async def assert_snapshot(shown: Shown, name: str) -> None:
+async def assert_snapshot(shown: Shown, name: str, folder: Path = FOLDER) -> None:
     """Wait until the screen equals the snapshot, or write the snapshot if requested."""
     size = shown.app.size
-    path = FOLDER / f"{name}-{size.width}x{size.height}.txt"
+    path = folder / f"{name}-{size.width}x{size.height}.txt"
     if WRITES:
         path.write_text(await wait_until_still(shown, _STILL_BEFORE_WRITE_S), encoding="utf-8")
         return

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.events import REDACTED
 from nri_scope.recording.bundle.manifest import MANIFEST
 from nri_scope.recording.reader import Recording
 
@@ -40,7 +41,10 @@ async def test_a_form_sets_name_redaction_and_note_of_a_recording(path: Path) ->
         await screen.press("ctrl+u", *"mine", "tab", "up", "tab", *"seen today", "enter")
         await screen.shows("saved", "redacted")
     with Recording.open(Path.cwd() / "mine.nriscope.db") as recording:
-        assert [one.text for one in recording.notes()] == ["note by the user: seen today"]
+        assert [one.text for one in recording.notes()] == [
+            "note by the user: seen today",
+            REDACTED,
+        ]
         texts = b"".join(request for _, request, _ in recording.exchanges())
     assert b"redacted-" in texts
 

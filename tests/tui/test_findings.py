@@ -26,6 +26,8 @@ async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
         await screen.shows("1 problem, 1 warning")
         await screen.pilot.press("6")
         await screen.shows("[6 Findings]", "took longer than one plugin's", "→ Reply first")
+        assert screen.line("took longer than").rstrip().endswith("15 07:52:04")
+        await screen.shows("first at 2026-11-21 07:52:04 +00:00")
         await screen.pilot.press("down")
         await screen.shows("→ Find the reason")
         await screen.pilot.press("enter")

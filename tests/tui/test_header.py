@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.summary import summarise
+from nri_scope.recording.summary import is_redacted, summarise
 from nri_scope.tui.store.store import Store
 from tests.tui.screen import RECORDINGS
 
@@ -22,5 +22,7 @@ async def test_header_counts_as_stats_does(path: Path) -> None:
     await store.close()
     with Recording(path) as recording:
         found = summarise(recording)
+        redacted = is_redacted(recording)
+    assert facts.redacted is redacted is (path.suffix == ".zip")
     expected = found.stats.count, len(found.sessions), len(found.gaps)
     assert (facts.events, facts.sessions, facts.gaps) == expected

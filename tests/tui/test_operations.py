@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from nri_scope.cli.main import run
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import event_search
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.store import store
 from tests.recording.recordings import a_start, captured
 
@@ -20,6 +25,38 @@ CONFLICT = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
 TAPPED = RECORDINGS / "containerd-2.4.nriscope.zip"
 SINGLE = RECORDINGS / "containerd-2.1.nriscope.db"
 WIDE = (150, 40)
+
+
+@pytest.mark.parametrize("subject", ["", "I", "i"])
+@pytest.mark.parametrize("times", ["time:+0.41s..+0.6s", "time:-0.3s..", "time:..-0.17s"])
+async def test_the_copied_command_prints_the_shown_rows(
+    subject: str, times: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[tuple[list[str], list[int]]] = []
+    async with showing(CONFLICT, WIDE) as screen:
+        await screen.go_to(29)
+        if subject:
+            await screen.press(subject)
+            await screen.until(lambda: screen.app.context.about is not None)
+        before = screen.app.views.events.view
+        await screen.press("f", *times, "enter")
+        await screen.until(lambda: screen.app.views.events.view is not before)
+        for operations in (True, False):
+            await screen.until(lambda: screen.app.views.events.view.complete)
+            expected = event_rows(screen)
+            assert 1 < len(expected) < 60
+            await screen.press("Y")
+            await screen.shows("copied the command line")
+            command = shlex.split(screen.app.clipboard)
+            assert ("--operations" in command) is operations
+            shown.append((command, expected))
+            if operations:
+                await screen.press("v")
+                await screen.until(lambda: screen.app.views.events.view.noun == "event")
+    for command, expected in shown:
+        assert run(command[1:]) == 0
+        numbers = re.findall(r"(?m)^ *([0-9]+) [0-9:.]+ ", capsys.readouterr().out)
+        assert list(map(int, numbers)) == expected
 
 
 def event_rows(screen: Shown) -> list[int]:
@@ -101,6 +138,34 @@ async def test_a_search_finds_every_event_of_an_operation() -> None:
         await screen.until(lambda: screen.selected == 35)
         await screen.press("N")
         await screen.until(lambda: screen.selected == 17)
+
+
+@pytest.mark.parametrize("where", ["-event:StopContainer", "plugin:00-*"])
+@pytest.mark.parametrize("forwards", [True, False])
+async def test_a_search_in_a_filter_visits_each_operation_with_a_match(
+    where: str, forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_search, "_AMONG", 3)
+    opened = await store.Store.open(TAPPED)
+    try:
+        view = await opened.view(parse(where), grouped=True)
+        with Recording.open(TAPPED) as recording:
+            hits = {event.id for event in recording.events(where=parse("plugin:60-*"))}
+        rows = [view.entry(at) for at in range(view.length)]
+        expected = [
+            at
+            for at, one in enumerate(rows)
+            if isinstance(one, int) and hits.intersection(view.events_of(one))
+        ]
+        found = []
+        position = 0 if forwards else view.length - 1
+        while (hit := await opened.find(view, "60-CPU", position, forwards)) is not None:
+            found.append(hit)
+            position = hit + (1 if forwards else -1)
+        assert found == (expected if forwards else expected[::-1])
+        assert len(found) > 1
+    finally:
+        await opened.close()
 
 
 async def test_a_mark_on_any_event_marks_the_operation(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from nri_scope._gen.nri.api_pb2 import CreateContainerRequest
 from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
 from nri_scope.events import Mark
 from nri_scope.filter import parse
+from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.marks.table import marks_in
 from nri_scope.recording.reader import Recording
 from nri_scope.share import bundle
@@ -98,6 +99,7 @@ async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Pat
         await screen.press("E", "enter")
         await screen.shows("mark.comment")
     (bundle,) = Path.cwd().glob("*.nriscope.zip")
+    assert read_manifest(bundle).selection == {"events": "selected individually"}
     with Recording.open(bundle) as recording:
         (mark,) = marks_in(recording)
     assert mark.event == 15
@@ -105,6 +107,49 @@ async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Pat
     async with showing(bundle, size=(120, 40)) as screen:
         await screen.shows("· 1 marked")
         await screen.until(lambda: "*" in screen.line("22:17:21.501 ")[:4])
+
+
+@pytest.mark.parametrize(
+    ("key", "subject"), [("I", "pod shop/web"), ("i", "container shop/web/app")]
+)
+async def test_a_bundle_names_the_pod_or_container_that_was_shown(
+    key: str, subject: str, path: Path
+) -> None:
+    async with showing(path, size=(120, 40)) as screen:
+        await screen.go_to(5)
+        await screen.press(key)
+        await screen.until(lambda: screen.app.context.about)
+        await screen.shows(f"matches: {subject.removeprefix('container ')}")
+        await screen.press("f", *"event:*Start*", "enter")
+        await screen.shows("event:*Start*", "matches")
+        await screen.until(lambda: screen.app.views.events.view.complete)
+        await screen.press("E", "enter")
+        await screen.shows("bundle", f" of {subject}, plus ")
+    (bundle,) = Path.cwd().glob("*.nriscope.zip")
+    with Recording.open(bundle) as recording:
+        assert f"events were selected ({subject})" in recording.notes()[0].text
+    kind, name = subject.split()
+    assert read_manifest(bundle).selection == {kind: name, "--where": "event:*Start*"}
+
+
+async def test_a_bundle_of_filtered_operations_says_that_they_are_whole(path: Path) -> None:
+    conflict = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+    async with showing(conflict, size=(120, 40), where=parse("plugin:30-*")) as screen:
+        await screen.shows("matches: plugin:30-*")
+        await screen.press("E", "enter")
+        await screen.shows("bundle", " events")
+    (bundle,) = Path.cwd().glob("*.nriscope.zip")
+    expected = {"--where": "plugin:30-*", "events": "all of each operation that matches"}
+    assert read_manifest(bundle).selection == expected
+
+
+async def test_marked_events_are_selected_one_by_one(path: Path) -> None:
+    async with showing(path, size=(120, 40)) as screen:
+        await screen.go_to(5)
+        await screen.press("I", "m", "E", "m", "enter")
+        await screen.shows("bundle", "1 event, plus ")
+    (bundle,) = Path.cwd().glob("*.nriscope.zip")
+    assert read_manifest(bundle).selection == {"events": "selected individually"}
 
 
 async def test_nothing_is_saved_if_no_event_is_shown(path: Path) -> None:
@@ -254,6 +299,11 @@ async def test_bundle_is_redacted_and_replacements_are_listed(path: Path) -> Non
         assert secret not in screen.text()
         await screen.press("escape")
         await screen.shows(f"exported ./{made.name}")
+        assert "redacted" not in screen.text().splitlines()[0]
+    async with showing(made, size=(100, 40)) as screen:
+        assert " · redacted · " in screen.text().splitlines()[0]
+        await screen.press("E", "enter")
+        await screen.shows("The recording was already redacted; nothing else was replaced.")
 
 
 def _variable(recording: Recording, event: int) -> str:

@@ -82,6 +82,11 @@ def may_be_left_out(path: str) -> bool:
     return any(tuple(parts[: len(left_out)]) == left_out for left_out in _LEFT_OUT_PATHS)
 
 
+def is_not_passed_on(change: Change) -> bool:
+    """Return whether NRI drops this change, if it is the removal of the runtime's own value."""
+    return change.kind == "removed" and change.path.startswith(_REMOVALS_NOT_PASSED_ON)
+
+
 class Shown(NamedTuple):
     """A container in an event."""
 
@@ -194,7 +199,7 @@ def drift(
             drifted.applied.append(asked)
             why = f"requested in event {asked.event}; this event shows that it was applied"
             by, evidence = asked.owner, (asked.evidence, Evidence.EVENTS)
-        elif removal is not None and change.path.startswith(_REMOVALS_NOT_PASSED_ON):
+        elif removal is not None and is_not_passed_on(removal.change):
             drifted.asked.append(not_passed_on(removal, event))
             by, why = RUNTIME, NOT_PASSED_ON
         else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from nri_scope.events import NO_ID, RUNTIME_CLOSED, Event, Gap, Role, Session
+from nri_scope.events import NO_ID, PASSIVE_ROLES, RUNTIME_CLOSED, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.wire.status import Code
@@ -79,7 +79,7 @@ class ConnectionPart:
     @property
     def is_passive(self) -> bool:
         """Whether this is nri-scope's own connection, which changes nothing."""
-        return self.session.role in (Role.LOGGER, Role.PROBE)
+        return self.session.role in PASSIVE_ROLES
 
     @property
     def is_error(self) -> bool:

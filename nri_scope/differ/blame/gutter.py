@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from nri_scope.text.escape import columns, safe
 
 from ..attribution.attributed_changes import Evidence
-from ..attribution.owner import POD_SPEC, POD_SPEC_MEANING, Owner, OwnerKind
+from ..attribution.owner import POD_SPEC, Owner, OwnerKind
+from .owned_lines import MARKS, UNMET
 
 LETTERS = {
     Evidence.TAP: "T",
@@ -18,6 +19,19 @@ LETTERS = {
     Evidence.EVENTS: "E",
     Evidence.CRI: "C",
     Evidence.REQUEST: "Q",
+}
+_SHORT_MEANINGS = {
+    Evidence.TAP: "plugin's reply",
+    Evidence.REPLAY: "plugin's reply in a replay",
+    Evidence.VALIDATOR: "runtime's list of owners",
+    Evidence.PROBES: "two connections differ",
+    Evidence.EVENTS: "seen in a later event",
+    Evidence.CRI: "spec that was actually used",
+    Evidence.REQUEST: "runtime's request",
+}
+_MARK_MEANINGS = {
+    **{mark: kind for kind, mark in MARKS.items()},
+    UNMET: "requested but not applied",
 }
 _OWNER_WIDTH_MAX = 40
 """Maximum width of an owner in output without a line width, in columns."""
@@ -40,6 +54,8 @@ class Gutter:
         self._owner_width_max = _OWNER_WIDTH_MAX if width is None else max(7, width * 3 // 10)
         self._owners: dict[Owner, None] = {}
         self._evidence: dict[Evidence, None] = {}
+        self._marks: set[str] = set()
+        """Marks of the cells so far."""
         letters = 0
         for owner, evidence in found:
             self._owners[owner] = None
@@ -53,6 +69,7 @@ class Gutter:
 
     def cell(self, owner: Owner | None, evidence: Sequence[Evidence], mark: str) -> str:
         """Return the gutter of one line."""
+        self._marks.add(mark)
         name = "" if owner is None else safe(short(owner), self._owner_width)
         padding = " " * (self._owner_width - columns(name))
         letters = "".join(LETTERS[one] for one in evidence)
@@ -60,42 +77,39 @@ class Gutter:
         return f"{name}{padding} {evidence_cell}{mark}│"
 
     def legend(self) -> list[str]:
-        """Return the explanations of the owners and letters in use; [] for none. Not escaped."""
-        lines: list[str] = []
-        ranges = [owner for owner in self._owners if _is_range(owner)]
-        if ranges:
-            # Prefer a range between two connections as the example to one from later events.
-            best = min(ranges, key=lambda owner: owner.or_runtime)
-            where = "" if best.or_runtime else ", between two observed connections"
-            indices = "this index" if best.first == best.last else "one of these indices"
-            lines.append(
-                f"one of {best.index}: a plugin with {indices}{where}; which one is unknown"
-            )
-        lines += (
-            f"{safe(short(owner), self._owner_width_max)}: {owner}" for owner in self._truncated()
-        )
+        """Return the explanations of the owners and signs in use, short enough to precede them.
+
+        Not escaped. Call it after `cell` was called for all lines.
+        """
+        items: list[str] = []
+        if example := next(filter(_is_range, self._owners), None):
+            indices = "this index" if example.first == example.last else "one of these indices"
+            items.append(f"one of {example.index}: a plugin with {indices}")
         if any(owner.who is OwnerKind.ONE_OF and owner.plugins for owner in self._owners):
-            lines.append("one of …: one or more of these plugins; which is unknown")
+            items.append("one of …: one or more of these plugins")
+        items += (f"{one} {what}" for one, what in _MARK_MEANINGS.items() if one in self._marks)
+        items += (
+            f"{LETTERS[one]}: {meaning}"
+            for one, meaning in _SHORT_MEANINGS.items()
+            if one in self._evidence
+        )
+        if any(owner.who is OwnerKind.SPEC or owner.or_spec for owner in self._owners):
+            items.append(f"{POD_SPEC}: no plugin")
+        if any(owner.or_runtime and not owner.or_spec for owner in self._owners):
+            items.append("or runtime: the runtime itself may have made the change")
+        if any(owner.who is OwnerKind.UNKNOWN for owner in self._owners):
+            items.append("unknown: not observed, or older than the recording")
+        if any(owner.who is OwnerKind.REQUEST for owner in self._owners):
+            items.append("CRI request: by a CRI client, usually the kubelet")
         ties = sorted({index for owner in self._owners for index in owner.ties})
         if ties:
-            lines.append(
-                f"if there is another plugin at {' or '.join(ties)}, it may have made the change: "
-                "plugins with equal indices have no defined order"
+            items.append(
+                f"a second plugin at {' or '.join(ties)}, if any, may be the owner instead"
             )
-        if any(owner.who is OwnerKind.SPEC or owner.or_spec for owner in self._owners):
-            lines.append(f"{POD_SPEC}: {POD_SPEC_MEANING}")
-        if any(owner.or_runtime and not owner.or_spec for owner in self._owners):
-            lines.append("or runtime: the runtime itself may have made the change")
-        if any(owner.who is OwnerKind.UNKNOWN for owner in self._owners):
-            lines.append("unknown: not observed, or older than the recording")
-        if any(owner.who is OwnerKind.REQUEST for owner in self._owners):
-            lines.append(
-                "CRI request: the change was requested by a CRI client, usually the kubelet"
-            )
-        lines += (
-            f"{LETTERS[one]}: {one.meaning} ({one})" for one in Evidence if one in self._evidence
+        items += (
+            f"{safe(short(owner), self._owner_width_max)}: {owner}" for owner in self._truncated()
         )
-        return lines
+        return items
 
     def _truncated(self) -> list[Owner]:
         """Return the owners whose names are truncated."""

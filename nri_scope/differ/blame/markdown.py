@@ -25,7 +25,7 @@ def markdown(
     legend: Sequence[str],
     about: Sequence[PluginRequest] | None = None,
 ) -> Iterator[str]:
-    """Yield the Markdown. `body`: the lines between head and legend, without wrapping and styles.
+    """Yield the Markdown. `body`: the lines after head and legend, without wrapping and styles.
 
     `about`: requests to list instead of all that were not applied as requested.
     """
@@ -43,10 +43,12 @@ def markdown(
     notes += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
     unnoted = wording.unnoted(history.asked if about is None else about, history.steps)
     notes += (f"- {prose(f'{wording.FATES[one.fate]}: {wording.request(one)}')}" for one in unnoted)
-    yield from _listed(notes)
+    items = [*notes, *(f"- {prose(line)}" for line in legend)]
+    if items:
+        yield ""
+    yield from items
     yield ""
     yield from fenced(body)
-    yield from _listed([f"- {prose(line)}" for line in legend])
 
 
 def fenced(lines: Sequence[str]) -> Iterator[str]:
@@ -56,9 +58,3 @@ def fenced(lines: Sequence[str]) -> Iterator[str]:
     yield f"{fence}text"
     yield from lines
     yield fence
-
-
-def _listed(items: Sequence[str]) -> Iterator[str]:
-    if items:
-        yield ""
-    yield from items

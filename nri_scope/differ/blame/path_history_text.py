@@ -27,7 +27,7 @@ _NO_CHANGE = "no change seen"
 def past_body(
     history: History, pasts: Sequence[PathHistory], width: int | None = None
 ) -> tuple[list[str], list[str]]:
-    """Return the lines of the values in order, with time, event and owner, and the legend."""
+    """Return lines of the values in order, with time, event and owner, and the legend's items."""
     steps = [step for past in pasts for step in past.steps]
     gutter = Gutter(
         [

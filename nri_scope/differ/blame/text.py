@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.layout import Layout, break_text
+from nri_scope.text.layout import Layout, LayoutPart, break_text
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.text.yaml_flow import fill
 from nri_scope.text.yaml_text import key
@@ -102,7 +102,7 @@ def gutter_content(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, 
 
 
 def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list[str]]:
-    """Return the lines with their gutter, and the lines of the legend."""
+    """Return the lines with their gutter, and the items of the legend."""
     found: list[tuple[Owner, Sequence[Evidence]]] = []
     for row in rows:
         if isinstance(row, Fold):
@@ -122,12 +122,9 @@ def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list
     return written, gutter.legend()
 
 
-def legend(lines: Sequence[str], width: int | None = None) -> Iterator[str]:
-    """Yield the legend, after a blank line."""
-    if lines:
-        yield ""
-    for line in lines:
-        yield from Layout(width).sentence(line, 0, Style.DIM)
+def legend(items: Sequence[str], width: int | None = None) -> list[StyledText]:
+    """Return the lines of the legend."""
+    return Layout(width).parts([LayoutPart(item, Style.DIM) for item in items], 0, 0)
 
 
 def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:

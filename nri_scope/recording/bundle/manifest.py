@@ -87,6 +87,8 @@ class Redaction:
     rules: str
     """Description of the rules: whether they were the default ones."""
     replaced: tuple[Replaced, ...] = ()
+    before: bool = False
+    """Whether the original had been redacted before."""
 
     @property
     def total(self) -> int:
@@ -134,6 +136,19 @@ class Manifest:
     files: Mapping[str, File] = field(default_factory=dict[str, File])
     """All other files in the bundle, by name."""
 
+    @property
+    def subject(self) -> str:
+        """The pod or container whose events were selected; "" if the selection names none."""
+        return subject_of(self.selection)
+
+
+def subject_of(selection: Mapping[str, str]) -> str:
+    """Return ``pod NS/POD`` or ``container NS/POD/NAME`` of a selection; "" if it names none."""
+    for name in ("container", "pod", "--pod"):
+        if selection.get(name):
+            return f"{name.removeprefix('--')} {selection[name]}"
+    return ""
+
 
 def to_bytes(manifest: Manifest) -> bytes:
     """Return a manifest as JSON."""
@@ -159,6 +174,7 @@ def to_bytes(manifest: Manifest) -> bytes:
             "total": redaction.total,
             "by_rule": dict(redaction.by_rule()),
             "replaced": [asdict(one) for one in redaction.replaced],
+            "before": redaction.before,
         },
         "note": manifest.note,
         "part": None if manifest.part is None else asdict(manifest.part),
@@ -223,6 +239,7 @@ def _redaction(table: _Table | None) -> Redaction | None:
             Replaced(one.get("rule", str), one.get("place", str), one.count("values"))
             for one in table.tables("replaced")
         ),
+        before=table.flag("before"),
     )
 
 
@@ -250,6 +267,10 @@ class _Table:
         if not 0 <= number < 1 << 63:
             raise ManifestError(f"{self._place(name)} in its manifest is not a count")
         return number
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean that earlier versions did not write."""
+        return name in self._values and self.get(name, bool)
 
     def time(self, name: str) -> int | None:
         if self._values.get(name) is None:

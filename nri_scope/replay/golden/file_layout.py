@@ -26,12 +26,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
+from nri_scope.text.yaml_reader import MalformedYaml, Node
 from nri_scope.text.yaml_text import FlowList
 
 from .entries import QUIET, Key, is_quiet
 from .matchers import Expected, Ignored, Matcher, Present
-from .yaml_reader import MalformedYaml, Node
 
 VERSION = 1
 
@@ -114,7 +115,8 @@ def read_tree(root: Node) -> tuple[Origin, dict[Key, Expected], dict[Key, int]]:
     ordered = sorted(nodes.items(), key=lambda entry: entry[0].place)
     return (
         origin,
-        {key: node.expected() for key, node in ordered},
+        # All tags are matchers.
+        {key: cast("Expected", node.tree()) for key, node in ordered},
         {key: node.line for key, node in ordered},
     )
 

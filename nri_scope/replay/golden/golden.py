@@ -16,16 +16,16 @@ from nri_scope.errors import UsageError
 from nri_scope.recording.regular_files import check_folder, read_regular, without_links
 from nri_scope.recording.trusted_location import trusted_users
 from nri_scope.text.escape import safe
+from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, parse_yaml
 from nri_scope.text.yaml_text import to_yaml
 
 from ..replies import Reply
 from .compare import matchers_in, merge_matchers
 from .entries import Key, entries_of
 from .file_layout import Origin, read_tree, write_tree
-from .matchers import Expected, Ignored
+from .matchers import Expected, Ignored, parse_matcher
 from .mismatch import Mismatch, compare_entries
 from .reply_values import NameOf
-from .yaml_reader import MAX_BYTES, MalformedYaml, parse_yaml
 
 _FIX = "correct it, or delete the file and rewrite it with --update-golden"
 _UPDATE = "rewrite it with --update-golden"
@@ -88,7 +88,7 @@ class Golden:
     def parse(cls, text: str, path: str = "") -> Golden:
         """Parse the text of a golden. Raises UsageError, which names ``path``."""
         try:
-            origin, entries, lines = read_tree(parse_yaml(text))
+            origin, entries, lines = read_tree(parse_yaml(text, parse_matcher))
         except MalformedYaml as error:
             place = f"line {error.line}: " if error.line else ""
             hint = error.hint if error.hint else _FIX

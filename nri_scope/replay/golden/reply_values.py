@@ -29,6 +29,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import events_in, mask_of
+from nri_scope.nri.message_fields import LIST_KEYS, is_map, is_optional_value, value_field
 from nri_scope.nri.plain import UNKNOWN, Plain, plain
 
 NameOf = Callable[[str], str]
@@ -48,15 +49,6 @@ MOUNT_KEY = "destination"
 UNORDERED = frozenset({"CDI_devices", "architectures", "flags", "names"})
 """Lists of strings whose order is meaningless (CDI devices; seccomp, scheduler, memory policy)."""
 
-_KEYS = {
-    "KeyValue": "key",
-    "POSIXRlimit": "type",
-    "LinuxDevice": "path",
-    "LinuxNamespace": "type",
-    "HugepageLimit": "page_size",
-    "ContainerUpdate": "container_id",
-    "ContainerEviction": "container_id",
-}
 # By message and field; in other keys, a leading dash has no meaning.
 _REMOVABLE = frozenset(
     {
@@ -150,7 +142,7 @@ class _Converter:
 
     def _one(self, field: FieldDescriptor, value: object) -> Plain:
         if isinstance(value, Message):
-            if _is_optional_value(value) and not len(UnknownFieldSet(value)):
+            if is_optional_value(value.DESCRIPTOR.name) and not len(UnknownFieldSet(value)):
                 inner = cast("_Valued", value).value
                 return inner if isinstance(inner, bool | int | str) else list(inner)
             return self.fields(value)
@@ -165,15 +157,15 @@ class _Converter:
 
     def _many(self, kind: str, field: FieldDescriptor, value: object) -> Plain:
         removable = (kind, field.name) in _REMOVABLE
-        if _is_map(field):
+        if is_map(field):
             return self._map(field, cast("dict[object, object]", value), removable)
         items = cast("Iterable[object]", value)
         of = field.message_type.name if field.message_type is not None else ""
         if of == "Mount":
             return self._mounts(cast("Iterable[Message]", items))
         told = [self._one(field, item) for item in items]
-        if of in _KEYS:
-            by_key = _by_key(told, _KEYS[of], removable)
+        if of in LIST_KEYS:
+            by_key = _by_key(told, LIST_KEYS[of], removable)
             if by_key is None or (of in _REMOVED_IN_TURN and _has_replacement(by_key)):
                 return told
             return by_key
@@ -184,8 +176,7 @@ class _Converter:
     def _map(
         self, field: FieldDescriptor, entries: dict[object, object], removable: bool
     ) -> dict[str, Plain] | list[Plain]:
-        assert field.message_type is not None
-        of_value = field.message_type.fields_by_name["value"]
+        of_value = value_field(field)
         told = {str(key): self._one(of_value, entries[key]) for key in entries}
         if not removable:
             return dict(sorted(told.items()))
@@ -266,16 +257,8 @@ def _bare_name(item: Plain) -> Plain:
     return item
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
-
-
 def _is_frame(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.name in _WRAPPERS
-
-
-def _is_optional_value(message: Message) -> bool:
-    return message.DESCRIPTOR.name.startswith("Optional")
 
 
 def _is_number(field: FieldDescriptor) -> bool:

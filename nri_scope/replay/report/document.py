@@ -48,6 +48,7 @@ def _event(event: PlayedEvent, name_of: Callable[[str], str]) -> dict[str, Plain
         "subject": event.subject,
         "skipped": event.skipped,
         "fault": event.fault,
+        "note": event.note,
         "failure": event.failure,
         "logged": event.logged,
         "replies": [_reply(reply, name_of) for reply in event.replies],
@@ -108,6 +109,7 @@ def _times(event: PlayedEvent) -> dict[str, Plain]:
                 "took_us": reply.took_ns // 1000,
                 "deadline_ms": reply.deadline_ns // 1_000_000,
                 "slow": reply.slow,
+                "too_slow": reply.too_slow,
             }
             for reply in event.replies
         ],

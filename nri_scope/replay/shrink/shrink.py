@@ -15,7 +15,6 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import BY_ITSELF
 from nri_scope.share.extract import Extracted, Selection, extract
 
-from ..chain import Command
 from ..golden import Golden
 from ..progress import ReplayListener
 from ..result import Replayed
@@ -116,7 +115,9 @@ class Shrinking:
         """Replay the whole recording repeatedly. Raises `UsageError` if no check fails."""
         replayed, failing = self._played(self._job.recording)
         self.notices = failing.notices
-        self._learn(replayed)
+        if any(one.ending and not one.ending.startswith(BY_ITSELF) for one in replayed.plugins):
+            # Do not wait in each replay for plugins that never end by themselves.
+            self._job = replace(self._job, plugin_set=replace(self._job.plugin_set, grace_s=0.0))
         checks = self._checks(replayed, failing)
         number = self._shrink_job.check
         if not checks:
@@ -135,23 +136,6 @@ class Shrinking:
             check in self._checks(*self._played(self._job.recording)) for _ in range(CONFIRMATIONS)
         )
         return Failure(check, checks, 1 + repeated, 1 + CONFIRMATIONS)
-
-    def _learn(self, replayed: Replayed) -> None:
-        """Avoid the detours of the first replay in all others."""
-        plugin_set = self._job.plugin_set
-        externals = {one.command for one in replayed.plugins if one.external}
-        plugins = (
-            as_external
-            if isinstance(one, Command)
-            and str(as_external := replace(one, external=True)) in externals
-            else one
-            for one in plugin_set.plugins
-        )
-        plugin_set = replace(plugin_set, plugins=tuple(plugins))
-        if any(one.ending and not one.ending.startswith(BY_ITSELF) for one in replayed.plugins):
-            # Do not wait for plugins that never end by themselves.
-            plugin_set = replace(plugin_set, grace_s=0.0)
-        self._job = replace(self._job, plugin_set=plugin_set)
 
     def shrink(self, failure: Failure, on_progress: Callable[[Progress], None]) -> Shrunk:
         """Remove events until no more can be removed, or a limit is reached.
@@ -242,4 +226,4 @@ class Shrinking:
         if self._against is None:
             # The first replay is of the whole recording.
             self._against = AgainstGolden(golden, replayed)
-        return self._against.checks(replayed, failing)
+        return self._against.checks(replayed)

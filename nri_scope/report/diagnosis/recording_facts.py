@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from nri_scope.differ.attribution.attributed_changes import NameOf, RoundDiff
-from nri_scope.events import Event, Gap, Role, Session
+from nri_scope.events import PASSIVE_ROLES, Event, Gap, Session
 
 from ..finding import Finding
 from ..limits import TRACKED_MAX
@@ -33,7 +33,7 @@ class RecordingFacts:
     def is_passive(self, session: int) -> bool:
         """Return whether a connection is nri-scope's own, which changes nothing."""
         found = self.sessions.get(session)
-        return found is None or found.role in (Role.LOGGER, Role.PROBE)
+        return found is None or found.role in PASSIVE_ROLES
 
     def passive_plugins(self) -> frozenset[str]:
         """Return the ``NN-name`` of nri-scope's own connections."""

@@ -144,7 +144,7 @@ class _Packer:
         self._outputs = outputs
         self._selection = selection
         self._redactor = redactor
-        self._manifests = ManifestBuilder(selection, redactor, note)
+        self._manifests = ManifestBuilder(source, selection, redactor, note)
         self._marks = marks
         self._on_progress = on_progress
         self._learned = 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from nri_scope.errors import RedactionLeak
-from nri_scope.events import KILLED, LEFT_OUT, RING_REMOVED, Role
+from nri_scope.events import KILLED, LEFT_OUT, REDACTED, RING_REMOVED, Role
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.rows import Row, number_of
@@ -37,6 +37,7 @@ _FIXED_TEXTS: dict[str, Collection[str]] = {
     "session.role": frozenset(Role),
     "session.end_reason": _REASONS,
     "gap.reason": _REASONS,
+    "note.text": (REDACTED,),
 }
 """Fixed texts that recorders write, by column. They are only exempt from the search there."""
 
@@ -58,7 +59,7 @@ class Scan:
         words: Callable[[], bytes] = bytes,
     ) -> None:
         self._needles = Needles(originals)
-        fixed = [*statements(), "SQLite format 3", *NRI_NAMES, *Role, *_REASONS]
+        fixed = [*statements(), "SQLite format 3", *NRI_NAMES, *Role, *_REASONS, REDACTED]
         self._outside_fixed_text = self._needles.without(
             fixed_text + _SEPARATOR + "\n".join(fixed).encode()
         )

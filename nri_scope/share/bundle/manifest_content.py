@@ -21,7 +21,7 @@ from nri_scope.recording.bundle.manifest import (
     to_bytes,
 )
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.summary import is_redacted
 
 from ..extract import Extracted, Selection
 from ..redaction import Redactor
@@ -34,8 +34,6 @@ _MAX_PLACES = 500
 _MAX_NAME = 100
 """Maximum number of characters of a name. Longer names, which only untrusted recordings have, are
 cut."""
-_MAX_OPTION = 2_000
-"""Maximum number of characters of an option's value."""
 
 ReplacedCounts = Counter[tuple[str, str]]
 """Number of replaced values by rule and place."""
@@ -44,7 +42,10 @@ ReplacedCounts = Counter[tuple[str, str]]
 class ManifestBuilder:
     """Builder of the manifests of one export; also redacts the texts typed by the user."""
 
-    def __init__(self, selection: Selection, redactor: Redactor | None, note: str) -> None:
+    def __init__(
+        self, source: Recording, selection: Selection, redactor: Redactor | None, note: str
+    ) -> None:
+        self._source = source
         self._selection = selection
         self._redactor = redactor
         self._note = note
@@ -82,7 +83,10 @@ class ManifestBuilder:
             last_ns=rebuilt.last_ns,
             runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MAX_RUNTIMES)),
             chain=tuple(plugin[:_MAX_NAME] for plugin in sorted(chain)[:_MAX_PLUGINS]),
-            selection=self._criteria(),
+            selection={
+                name: self._text(text, "selection")
+                for name, text in self._selection.criteria.items()
+            },
             note=self._text(self._note, "note"),
             damage=self._text(rebuilt.damage, "damage")[:_MAX_NAME],
         )
@@ -90,21 +94,6 @@ class ManifestBuilder:
             manifest = replace(manifest, redaction=self._report(self._redactor, before))
         busiest = [f"{pod} has {count:,} of the events" for pod, count in pods.most_common(1)]
         return manifest, "".join(busiest)
-
-    def _criteria(self) -> dict[str, str]:
-        selection = self._selection
-        criteria: dict[str, str] = {}
-        if selection.where is not None:
-            criteria["--where"] = self._text(str(selection.where), "selection")[:_MAX_OPTION]
-        if selection.since_ns is not None:
-            criteria["--since"] = rfc3339(selection.since_ns)
-        if selection.until_ns is not None:
-            criteria["--until"] = rfc3339(selection.until_ns)
-        if selection.pod:
-            criteria["--pod"] = self._text(selection.pod, "selection")[:_MAX_OPTION]
-        if selection.numbers is not None:
-            criteria["events"] = "selected individually"
-        return criteria
 
     def _text(self, text: str, place: str) -> str:
         if self._redactor is None or not text:
@@ -124,7 +113,7 @@ class ManifestBuilder:
         replaced = [Replaced(*key, values) for key, values in sorted(places.items())]
         # The name of the rules file may itself be confidential.
         rules = "default, changed by a file" if redactor.rules.source else "default"
-        return Redaction(rules, tuple(replaced))
+        return Redaction(rules, tuple(replaced), before=is_redacted(self._source))
 
 
 def _runtime(session: Session) -> Runtime:
@@ -144,7 +133,7 @@ def fixed_text() -> bytes:
         counts=Counts(0, 0, 0, 0, 0, 0, 0),
         first_ns=0,
         last_ns=0,
-        redaction=Redaction("default", (Replaced("", "", 1),)),
+        redaction=Redaction("default", (Replaced("", "", 1),), before=True),
         files={name: File(0, "") for name in (README, RECORDING)},
     )
     return b"".join(

@@ -110,9 +110,10 @@ def _redaction(manifest: Manifest) -> Iterator[str]:
     if redaction is None:
         yield _UNREDACTED
         return
+    before = " The original had already been redacted." if redaction.before else ""
     yield (
-        f"Rules: {_code(redaction.rules)}. Replaced: {many(redaction.total, 'value')}. Within one "
-        "container, equal values have equal tokens, unless the bundle was packed with "
+        f"Rules: {_code(redaction.rules)}. Replaced: {many(redaction.total, 'value')}.{before} "
+        "Within one container, equal values have equal tokens, unless the bundle was packed with "
         "`--unlinked`. Tokens of different containers cannot be compared. The bundle does not "
         "contain the original values."
     )

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import LEFT_OUT, Mark
-from nri_scope.recording.bundle.manifest import Counts
+from nri_scope.events import LEFT_OUT, REDACTED, Mark
+from nri_scope.recording.bundle.manifest import Counts, subject_of
 from nri_scope.recording.marks.store import marks_of
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import is_redacted
 
 from .context_events import with_context
 from .exchanges import Stopped, exchanges
@@ -86,7 +87,16 @@ def extract(
             change.learn_text(note)
             learn(source, part, change, progress.step(0.3), marks, learned)
             learned = part.until
-        written = _Extraction(source, connection, part, effects, change or Unchanged(), marks, note)
+        written = _Extraction(
+            source,
+            connection,
+            part,
+            effects,
+            change or Unchanged(),
+            marks,
+            note,
+            subject_of(selection.criteria),
+        )
         rebuilt = written.write(output, progress)
     progress.done()
     return replace(rebuilt, learned=learned)
@@ -167,13 +177,16 @@ class _Extraction:
         change: Change,
         marks: Sequence[Mark],
         note: str,
+        subject: str,
     ) -> None:
         self._source = source
         self._note = note
+        self._subject = subject
         self._marks = marks
         self._connection = connection
         self._part = part
         self._effects = effects
+        self._redacts = not isinstance(change, Unchanged)
         self._tables = Tables(source, connection, part, change)
         self._copying = Copying(connection, change)
 
@@ -191,7 +204,9 @@ class _Extraction:
             self._source, self._connection, part.kept, part.until, progress.step(0.9)
         )
         gaps = tables.gaps(self._gaps(holes, counts))
-        tables.notes(_notes(holes, counts, self._note))
+        tables.notes(
+            [*_notes(holes, counts, self._note, self._subject), *self._redaction_note(counts)]
+        )
         tables.marks(self._marks)
         tables.outcomes()
         tables.output()
@@ -211,6 +226,12 @@ class _Extraction:
             last_ns=counts.last_ns,
             damage="" if part.damage is None else part.damage.problem,
         )
+
+    def _redaction_note(self, counts: _Counts) -> Iterator[tuple[int, str]]:
+        if counts.first_ns is None or not (self._redacts or is_redacted(self._source)):
+            return
+        if not any(note.text == REDACTED for note in self._source.notes()):
+            yield counts.first_ns, REDACTED
 
     def _states(self, session: int) -> None:
         try:
@@ -259,13 +280,14 @@ BY_USER = "note by the user: "
 """Beginning of a note that a user wrote for a part of a recording."""
 
 
-def _notes(holes: Holes, counts: _Counts, note: str) -> Iterator[tuple[int, str]]:
+def _notes(holes: Holes, counts: _Counts, note: str, subject: str) -> Iterator[tuple[int, str]]:
     if note and counts.first_ns is not None:
         yield counts.first_ns, f"{BY_USER}{note}"
     if holes.count and counts.first_ns is not None:
         there = counts.chosen + counts.context
+        of_subject = f" ({subject})" if subject else ""
         yield (
             counts.first_ns,
             f"This is a part of a recording: {counts.chosen:,} of its {there + holes.count:,} "
-            f"events were selected, and {counts.context:,} are their context.",
+            f"events were selected{of_subject}, and {counts.context:,} are their context.",
         )

@@ -13,10 +13,13 @@ from nri_scope.filter import Filter
 from nri_scope.recording import lookup
 from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import rfc3339
 
 from .event_numbers import ascending, is_among
 from .row_pages import PAGE, Numbers, newest_event, pages
 
+_MAX_CRITERION = 2_000
+"""Maximum number of characters of a condition in words."""
 _SYNCHRONIZE = 2
 _SCAN = (
     "SELECT id, session, pod_key, container_key, chosen, setup, at_ns, seq FROM ("
@@ -43,6 +46,8 @@ class Selection:
     """``namespace/pod``: only events about this pod and its containers."""
     numbers: Sequence[int] | None = None
     """Numbers of events; unknown numbers are ignored."""
+    numbers_from: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The criteria by which ``numbers`` were found, by name; empty if one by one."""
     bare: bool = False
     """Whether to add only the context needed for a replay: the creation of pods and containers, but
     not their later changes, so that `blame` has less information about them."""
@@ -57,6 +62,22 @@ class Selection:
             and not self.pod
             and self.numbers is None
         )
+
+    @property
+    def criteria(self) -> dict[str, str]:
+        """The conditions in words, by option or name. Not redacted."""
+        found: dict[str, str] = {}
+        if self.where is not None:
+            found["--where"] = str(self.where)
+        if self.since_ns is not None:
+            found["--since"] = rfc3339(self.since_ns)
+        if self.until_ns is not None:
+            found["--until"] = rfc3339(self.until_ns)
+        if self.pod:
+            found["--pod"] = self.pod
+        if self.numbers is not None:
+            found |= self.numbers_from or {"events": "selected individually"}
+        return {name: text[:_MAX_CRITERION] for name, text in found.items()}
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
 from nri_scope.errors import RecordingError
-from nri_scope.events import KILLED, LEFT_OUT, RING_REMOVED, Gap, Mark, Note, Session
+from nri_scope.events import KILLED, LEFT_OUT, REDACTED, RING_REMOVED, Gap, Mark, Note, Session
 from nri_scope.recorder.content_store import ObjectStore
 from nri_scope.recorder.encode import (
     INSERT_PLUGIN_CALLS,
@@ -262,11 +262,11 @@ class Tables:
         ]
         self._connection.executemany(
             "INSERT INTO note (id, session, at_ns, text) VALUES (?, ?, ?, ?)",
-            (
-                (note.id, note.session, note.at_ns, self._text(note.text, "note.text"))
-                for note in kept
-            ),
+            ((note.id, note.session, note.at_ns, self._note(note.text)) for note in kept),
         )
+
+    def _note(self, text: str) -> str:
+        return text if text == REDACTED else self._text(text, "note.text")
 
     def marks(self, marks: Iterable[Mark]) -> None:
         """Write the marks of copied events, in order."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import EVENT_TEXTS, CapturedCall
+from nri_scope.events import EVENT_TEXTS, REDACTED, CapturedCall
 from nri_scope.nri import invocation
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.inbox import (
@@ -28,9 +28,6 @@ from .name_kinds import SESSION_NAMES, NameKind
 from .redactor import Redactor
 from .rules import Rules
 from .user_key import derive, local_key
-
-NOTE = "what is secret was replaced by tokens while this was recorded (--redact)"
-"""Text of a note that every recording redacted at the source contains."""
 
 RECORDER_LIMITS = Memory(
     values=20_000, shown=128 << 10, cached=4 << 20, part=512 << 10, message=4 << 20
@@ -120,11 +117,11 @@ def check_continued(path: Path, *, redacts: bool) -> None:
         check_journal(path)
         with Recording.open(path) as recording:
             # Not via the reader's list of notes, which is limited in length.
-            notes = recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [NOTE])
+            notes = recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [REDACTED])
             sessions = recording.rows("SELECT 1 FROM session LIMIT 1")
     except (OSError, RecordingError):
         return
     if notes and not redacts:
-        raise UsageError(f"{path} was recorded with --redact", "add --redact, or name another file")
+        raise UsageError(f"{path} is redacted", "add --redact, or name another file")
     if redacts and sessions and not notes:
         raise UsageError(f"{path} contains events recorded without --redact", "name another file")

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,14 +18,18 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 
 from nri_scope.errors import UsageError
+from nri_scope.events import Pod
 from nri_scope.recording.display import many, size
 from nri_scope.recording.documents import document
 from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.lookup import subject_name
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import shell_safe, to_yaml
 
 from ..frame import Frame
+from ..store.context import Context
+from ..store.grouped_events import RowEvents
 from ..store.view import View
 from ..text.styled_line import Span, Style, StyledLine, line
 from ..views import Views
@@ -55,7 +60,7 @@ async def chosen_numbers(
     """
     numbers = selected
     if numbers is None:
-        numbers = view.with_operations([one.id for one in await marker.marked()])
+        numbers = view.rows_of([one.id for one in await marker.marked()]).all()
     if not numbers:
         raise UsageError("no event is selected", "move the cursor to one")
     return numbers
@@ -89,38 +94,68 @@ def as_yaml(
 class ShownEvents:
     """Selected events, with their description."""
 
-    selection: Selection
-    numbers: Sequence[int]
+    rows: RowEvents | None
+    """None for all events."""
     words: str
     """For example ``3 marked events``."""
+    criteria: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How they were chosen, as `Selection.numbers_from`."""
+
+    def selection(self) -> Selection:
+        """Return the selection; in a thread, as this takes a second for a million events."""
+        # Imported late, because importing it takes long.
+        from nri_scope.share.extract import Selection
+
+        if self.rows is None:
+            return Selection()
+        return Selection(numbers=self.rows.all(), numbers_from=self.criteria)
 
 
-async def shown_events(marker: Marker, view: View, *, marked: bool) -> ShownEvents:
-    """Return all marked events, or all of a view.
+async def shown_events(
+    marker: Marker, view: View, context: Context, *, marked: bool
+) -> ShownEvents:
+    """Return all marked events, or all of a view, whose restriction is ``context``.
 
     Raises RecordingError, and UsageError if there is none.
     """
-    # Imported late, because importing it takes long.
-    from nri_scope.share.extract import Selection
-
     if marked:
         marked_numbers = [event.id for event in await marker.marked()]
         if not marked_numbers:
             raise UsageError("the marked events have been removed from the recording")
-        numbers: Sequence[int] = view.with_operations(marked_numbers)
-        rows = {view.number_of(number) for number in marked_numbers}
-        words = many(len(rows), f"marked {view.noun}")
-        return ShownEvents(Selection(numbers=numbers), numbers, words)
+        rows = view.rows_of(marked_numbers)
+        return ShownEvents(rows, many(len(rows.rows), f"marked {view.noun}"))
     if not view.complete:
         raise UsageError("the filter is still running", "wait until it has finished")
     if not view.events:
         raise UsageError("no event is shown", "change the filter")
     if view.is_everything:
-        words = f"all {many(view.events, view.noun)}"
-        return ShownEvents(Selection(), view.all_events(), words)
-    numbers = view.all_events()
+        return ShownEvents(None, f"all {many(view.events, view.noun)}")
     words = many(view.events, f"shown {view.noun}")
-    return ShownEvents(Selection(numbers=numbers), numbers, words)
+    return ShownEvents(view.row_events(), words, _criteria(view, context))
+
+
+def _criteria(view: View, context: Context) -> dict[str, str]:
+    """Return the criteria of a view's events, as those of `Selection`."""
+    found: dict[str, str] = {}
+    if context.about is not None:
+        name = "pod" if isinstance(context.about, Pod) else "container"
+        found[name] = subject_name(context.about) or context.about.id
+    if (where := context.where()) is not None:
+        found["--where"] = str(where)
+    if context.only_marked:
+        found["marks"] = "marked"
+    if context.shown() is not None and view.noun == "operation":
+        found["events"] = "all of each operation that matches"
+    return found
+
+
+async def _count(view: View) -> int:
+    """Return the number of all events in the rows of a view."""
+    if view.groups is None:
+        return view.events
+    if view.is_everything:
+        return view.groups.event_count
+    return await asyncio.to_thread(view.row_events().count)
 
 
 @dataclass
@@ -133,8 +168,13 @@ class Saver:
     marker: Marker
     jobs: Jobs
     chooser: Chooser
+    context: Context
     fill: Callable[[str, Sequence[Field], Callable[[Sequence[str]], object]], None]
     """`FilterBar.fill`."""
+
+    async def _shown(self, marked: bool) -> ShownEvents:
+        view = self.views.events.view
+        return await shown_events(self.marker, view, self.context, marked=marked)
 
     async def save_text(self) -> None:
         """Save the marked events or the selected one as YAML."""
@@ -171,18 +211,22 @@ class Saver:
 
     async def _open_form(self, suffix: str, rules: str, verb: str, work: _Work) -> None:
         if self.jobs.is_free():
-            await self.chooser.marked_or_shown(partial(self._show_form, suffix, rules, verb, work))
+            shown = await _count(self.views.events.view)
+            await self.chooser.marked_or_shown(
+                partial(self._show_form, suffix, rules, verb, work, shown)
+            )
 
-    def _show_form(self, suffix: str, rules: str, verb: str, work: _Work, marked: bool) -> None:
+    def _show_form(
+        self, suffix: str, rules: str, verb: str, work: _Work, shown: int, marked: bool
+    ) -> None:
         view, numbers = self.views.events.view, self.marker.numbers()
-        count = events = len(numbers) if marked else view.events
+        count = len(numbers) if marked else view.events
+        events = count if marked else shown
         try:
             if not count:
                 raise UsageError("no event is shown", "change the filter")
             if not marked:
                 numbers = list(view.numbers_between(0, view.length if count == 1 else 0))
-            if view.noun == "operation" and not marked:
-                events = len(view.all_events())
             # The name contains the number of a single event, else the count.
             name = shown_path(new_path(numbers if events == 1 else range(events), suffix))
         except UsageError as error:
@@ -195,7 +239,7 @@ class Saver:
         )
 
     async def _save(self, marked: bool, file: _File) -> None:
-        shown = await shown_events(self.marker, self.views.events.view, marked=marked)
+        shown = await self._shown(marked)
         path = file.path(".nriscope.db")
         marks = await self.marker.all()
 
@@ -212,7 +256,7 @@ class Saver:
                     recording,
                     path,
                     redactor,
-                    shown.selection,
+                    shown.selection(),
                     marks=marks,
                     note=file.note,
                     on_progress=progress,
@@ -221,7 +265,7 @@ class Saver:
                 made = extraction.extract(
                     recording,
                     path,
-                    shown.selection,
+                    shown.selection(),
                     marks=marks,
                     note=file.note,
                     on_progress=progress,
@@ -234,7 +278,7 @@ class Saver:
         self.frame.say(saved_words(words, made), problem=bool(made.damage))
 
     async def _export(self, marked: bool, file: _File) -> None:
-        shown = await shown_events(self.marker, self.views.events.view, marked=marked)
+        shown = await self._shown(marked)
         path = file.path(".nriscope.zip")
         marks = await self.marker.all()
 
@@ -245,7 +289,7 @@ class Saver:
             made = export(
                 recording,
                 path,
-                shown.selection,
+                shown.selection(),
                 redactor=redactor_for(recording, Rules.DEFAULT) if file.is_redacted else None,
                 note=file.note,
                 marks=marks,
@@ -255,7 +299,8 @@ class Saver:
             return made.bundles[0]
 
         made = await self.jobs.run(f"exporting {shown.words}", work)
-        screen = ReadingScreen("bundle", exported_lines(made), wrap=True)
+        lines = exported_lines(made, was_redacted=self.marker.store.facts.redacted)
+        screen = ReadingScreen("bundle", lines, wrap=True)
         damaged = bool(made.manifest.damage)
         await self.app.push_screen(
             screen,
@@ -300,14 +345,18 @@ def saved_words(words: str, made: Extracted) -> str:
     return f"saved {shown_path(made.path)}: {words}{more}{damage}"
 
 
-def exported_lines(made: Bundle) -> list[StyledLine]:
-    """Describe a bundle: path, content, and the places, but not the values, of replaced values."""
+def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
+    """Describe a bundle: path, content, and the places, but not the values, of replaced values.
+
+    ``was_redacted``: the original had been redacted before.
+    """
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
     context = f", plus {counts.context:,} for context" if counts.context else ""
+    of = f" of {manifest.subject}" if manifest.subject else ""
     lines = [
         line(safe(str(made.path)), Style.STRONG),
-        line(f"{size(made.size)}, {many(counts.events, 'event')}{context}"),
+        line(safe(f"{size(made.size)}, {many(counts.events, 'event')}{of}{context}")),
         line(),
     ]
     if manifest.damage:
@@ -315,7 +364,9 @@ def exported_lines(made: Bundle) -> list[StyledLine]:
             line(f"incomplete, the original is damaged: {safe(manifest.damage)}", Style.BAD),
             line(),
         ]
-    if redaction is None:
+    if was_redacted and not (redaction and redaction.replaced):
+        lines.append(line("The recording was already redacted; nothing else was replaced."))
+    elif redaction is None:
         lines.append(line("Nothing was redacted: secrets are included.", Style.WARN))
     elif not redaction.replaced:
         lines.append(line("The default rules matched no value; nothing was replaced.", Style.WARN))

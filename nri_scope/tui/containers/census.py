@@ -89,9 +89,8 @@ class Life(NamedTuple):
     """Time of its first event, or the start of the session whose Synchronize listed it."""
     last_ns: int = 0
     """Time of its newest event; 0 if it has none."""
-    first_event: int = 0
-    """Number of its first event; 0 if it has none."""
     last_event: int = 0
+    """Number of its newest event; 0 if it has none."""
     events: int = 0
     """Number of its events; a pod's include those of its containers."""
     problems: int = 0
@@ -137,7 +136,7 @@ class Lives:
         self.keys = array("q")
         self._columns = {name: array("I" if name in _COUNTS else "q") for name in Life._fields}
         """Values of each field, in the order of keys."""
-        self._counted = tuple(self._columns[name] for name in Life._fields[5:12])
+        self._counted = tuple(self._columns[name] for name in Life._fields[5:11])
         """The columns of the fields from ``first_ns`` to ``changed``."""
         self._reached = {
             stage: self._columns[f"{stage.name.lower()}_ns"] for stage in Stage if stage
@@ -193,9 +192,8 @@ class Lives:
         slot = self._find(key)
         if slot is None:
             return
-        first_ns, last_ns, first_event, last_event, events, problems, changes = self._counted
+        first_ns, last_ns, last_event, events, problems, changes = self._counted
         if not events[slot]:
-            first_event[slot] = event
             first_ns[slot] = first_ns[slot] or at_ns
         events[slot] += 1
         last_event[slot] = event
@@ -262,12 +260,19 @@ class EventSpan(NamedTuple):
 
 
 class Census:
-    """Pods and containers by their keys in the recording, which are only ever added.
+    """Pods and containers by their keys in the recording.
 
-    Steps run in a thread. Another thread may read at the same time, and sees part of the new data.
+    They are only ever added, until a step begins anew because what was read is outdated. Steps run
+    in a thread. Another thread may read at the same time, and sees part of the new data.
     """
 
     def __init__(self) -> None:
+        self.beginnings = 0
+        """How often reading has begun anew."""
+        self._begin()
+
+    def _begin(self) -> None:
+        # Other threads may read the former objects to the end of a call.
         self.pods = Lives()
         self.containers = Lives()
         self.pod_of = array("q")
@@ -289,11 +294,14 @@ class Census:
 
     @property
     def outdated(self) -> bool:
-        """Whether the oldest events have been removed, so that a new census is needed."""
+        """Whether the next step begins anew (`EventScan.outdated`)."""
         return self._scan.outdated
 
     def step(self, recording: Recording) -> bool:
         """Read more events; return False if none is left. Raises RecordingError."""
+        if self.outdated:
+            self.beginnings += 1
+            self._begin()
         pods, containers, of_pods = self._scan.subjects(
             recording, self.pods.newest, self.containers.newest
         )
@@ -349,8 +357,5 @@ _CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
 
 
 def census_of(store: Store) -> Census:
-    """Return the census of a recording; a new one if the oldest events have been removed."""
-    census = _CENSUSES.get(store)
-    if census is None or census.outdated:
-        census = _CENSUSES[store] = Census()
-    return census
+    """Return the census of a recording."""
+    return _CENSUSES.setdefault(store, Census())

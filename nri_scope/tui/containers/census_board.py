@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Iterator
 from heapq import merge
 from itertools import groupby
@@ -83,8 +84,10 @@ class SubjectFilter:
             and one in (None, keys[at])
             and self._passes(self._containers, keys[at])
         )
-        their_pods = ((number >> 32, 0) for number in by_pod)
-        containers = ((number >> 32, keys[number & 0xFFFF_FFFF]) for number in by_pod)
+        places = array("q", (number & 0xFFFF_FFFF for number in by_pod))
+        del by_pod
+        their_pods = ((pod_of[at] or LAST, 0) for at in places)
+        containers = ((pod_of[at] or LAST, keys[at]) for at in places)
         for (pod, container), _ in groupby(merge(pods, their_pods, containers)):
             yield 0 if pod == LAST else pod, container
 
@@ -125,7 +128,7 @@ class CensusBoard(Board):
         self.kept: Node | None = None
         """Node that keeps the cursor when lines come or go; None before the first move."""
         self.body.on_cursor = self._save_cursor
-        self._shown_for: tuple[Filter | None, Pod | Container | None] | None = None
+        self._shown_for: tuple[Filter | None, Pod | Container | None, int] | None = None
 
     # -- to be overridden -------------------------------------------------------------------------
 
@@ -134,7 +137,7 @@ class CensusBoard(Board):
         raise NotImplementedError
 
     def begin_anew(self) -> None:
-        """Prepare for a new census or restriction."""
+        """Prepare for reading the census anew, or for another restriction."""
 
     async def grown(self, *, anew: bool) -> None:
         """Show the data read so far, if there is no filter. Raises NriScopeError, like `read`.
@@ -150,17 +153,17 @@ class CensusBoard(Board):
     async def work(self) -> None:
         """Read new events, apply the filter, and show the result."""
         where, about = self.context.shown(), self.context.about
-        census = census_of(self.store)
-        anew = census is not self.census or (where, about) != self._shown_for
+        census, beginnings = self.census, self.census.beginnings
+        anew = (where, about, beginnings) != self._shown_for
         if anew:
-            self.census, self._shown_for = census, (where, about)
+            self._shown_for = where, about, beginnings
             self.chosen = SubjectFilter(where, about)
             self.begin_anew()
         chosen, examined = self.chosen, self.chosen.newest
         more, first = True, anew
         while more:
             more = await self.store.run(census.step)
-            if census.outdated:
+            if census.outdated or census.beginnings != beginnings:
                 await self.update()
                 return
             if where is None:

@@ -177,13 +177,13 @@ def _blame(
     stop.check()
     lines = blame.lines(history)
     yield from map(spans_of, blame.head(history, lines, tab_request.width))
-    yield ()
     stop.check()
     rows = blame.view(lines, "full" if tab_request.full else "usual")
     short = [_truncated(row) if isinstance(row, blame.OwnedLine) else row for row in rows]
     body, legend = blame.body(short, tab_request.width)
-    yield from map(spans_of, body)
     yield from map(spans_of, blame.legend(legend, tab_request.width))
+    yield ()
+    yield from map(spans_of, body)
 
 
 def _raw(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
+from nri_scope.recording.display import clock, moment
 from nri_scope.report.finding import Finding, Level
 from nri_scope.text.escape import safe
 
@@ -19,9 +20,10 @@ from ..widgets.table_board import TableBoard
 
 FIELDS = (
     TableField("Level", 8),
-    TableField("Finding", 30, grows=True),
+    TableField("Finding", 50, grows=True),
     TableField("Events", 7, right=True, rank=1),
-    TableField("First", 8, right=True, rank=2),
+    TableField("First", 8, right=True, rank=3),
+    TableField("Time", 8, rank=2),
 )
 _STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Style.NOTE}
 _TEXT_MAX = 2_000
@@ -37,6 +39,7 @@ def finding_line(finding: Finding, grid: TableGrid) -> StyledLine:
             Span(safe(finding.title[:_TEXT_MAX])),
             Span(f"{finding.event_count:,}"),
             Span(first),
+            Span("" if finding.at_ns is None else clock(finding.at_ns)[:8]),
         )
     )
 
@@ -46,7 +49,7 @@ class FindingBoard(TableBoard[Finding]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.FINDINGS, of_lines=False)
     FIELDS = FIELDS
-    FOOT_LINES: ClassVar[int] = 8
+    FOOT_LINES: ClassVar[int] = 9
 
     def entry_line(self, entry: Finding) -> StyledLine:
         """Return the line of a finding."""
@@ -59,7 +62,7 @@ class FindingBoard(TableBoard[Finding]):
     def sort_values(self, entry: Finding) -> Sequence[Any]:
         """Return the value of each field."""
         first = entry.events[0] if entry.events else None
-        return [*Level].index(entry.level), entry.title, entry.event_count, first
+        return [*Level].index(entry.level), entry.title, entry.event_count, first, entry.at_ns
 
     async def work(self) -> None:
         """Show the findings of the last pass."""
@@ -94,6 +97,7 @@ class FindingBoard(TableBoard[Finding]):
             about += f" and {len(one.containers) - _NAMES_SHOWN:,} more"
         texts = [
             one.detail,
+            f"first at {moment(one.at_ns)}" if one.at_ns is not None else "",
             f"about {about}" if about else "",
             f"→ {one.advice}",
         ]

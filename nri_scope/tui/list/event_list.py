@@ -34,7 +34,7 @@ from .row_reader import RowReader
 from .row_scrolling import RowWindow
 from .scroll_state import FollowState, ScrollState
 
-_CACHED_STRIPS = 1_024
+_CACHED_STRIPS = 256
 _DRAW_DELAY_S = 0.03
 """Seconds to wait for rows before they are drawn as placeholders."""
 
@@ -160,8 +160,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         """Show the view's new rows; ``between``: markers, or with ``events`` all rows, may have
         changed.
         """
-        for number in self.view.groups.take_touched() if self.view.groups is not None else ():
-            self._rows.outdate_event(number)
+        if self.view.groups is not None:
+            self._rows.outdate_events(self.view.groups.take_touched())
         if self.view.noun != self._placed_for:
             self._place_columns()
         if between or events:
@@ -385,6 +385,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.listing.end()
         self._moved()
 
+    action_first_line, action_last_line = action_home, action_end
+
     def action_follow(self) -> None:
         """Follow new events."""
         if not self.grows():
@@ -409,7 +411,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         row = self.selected_row
         if row is not None and row.events and row.event_id is not None:
             self.view.toggle(row.event_id)
-            self._rows.outdate_event(row.event_id)
+            self._rows.outdate_events(range(row.event_id, row.event_id + 1))
             self._moved()
         elif row is not None:
             self.post_message(RowOpened(row))

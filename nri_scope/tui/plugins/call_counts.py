@@ -11,11 +11,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from nri_scope.events import Container, Event, Pod, Role, Session
+from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Session
 from nri_scope.filter import Filter
 from nri_scope.recording.event_scan import Call, EventScan
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import SLOWEST, ResponseTimes, Slowest
+from nri_scope.recording.stats import SLOWEST, Slowest
 from nri_scope.recording.timeline import sessions_overlap
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ STEP = 4_000
 """Number of events per step of counting, which takes about 6 ms."""
 _ROUND_STEP = 2_000
 """Number of events per step of assembling rounds, which takes about 30 ms."""
-_PASSIVE = (Role.LOGGER, Role.PROBE)
 
 
 @dataclass(slots=True)
@@ -46,7 +45,8 @@ class SessionCounts:
     """Number of replies that took more than half of their deadline."""
     changes: Counter[str] = field(default_factory=Counter)
     """Number of events that show a change, by owner (``NN-name``)."""
-    times: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("I"))
+    """Times in ns, with 4 bytes each; if one exceeds 4 s, with 8 bytes."""
     slowest: Slowest = field(default_factory=Slowest)
 
     def add(self, call: Call) -> None:
@@ -59,7 +59,11 @@ class SessionCounts:
         if own:
             # A call by the plugin: its time is the runtime's.
             return
-        self.times.append(took_ns)
+        try:
+            self.times.append(took_ns)
+        except OverflowError:
+            self.times = array("q", self.times)
+            self.times.append(took_ns)
         if took_ns > self.slowest.least_ns:
             self.slowest.add(took_ns, number)
         if deadline_ns > 0:
@@ -77,7 +81,9 @@ class TimeSample(NamedTuple):
 
 
 class CallCounts:
-    """Counts of the events read so far. Steps run in a thread. Takes 8 bytes of memory per event.
+    """Counts of the events read so far. Steps run in a thread.
+
+    Takes 4 to 8 bytes of memory per event.
 
     ``where``, ``about``: count only events that pass a filter, or concern a pod or container.
     With a filter, which may split rounds, times are only those of connections.
@@ -159,22 +165,13 @@ class CallCounts:
             tuple(one.times for one in counts), nlargest(SLOWEST, slowest, key=itemgetter(0))
         )
 
-    @staticmethod
-    def took(counts: list[SessionCounts]) -> ResponseTimes | None:
-        """Return the combined times of several sessions."""
-        if len(counts) == 1:
-            return ResponseTimes.of(counts[0].times)
-        every = array("q")
-        for one in counts:
-            every.extend(one.times)
-        return ResponseTimes.of(every)
-
     def _has_chain(self) -> bool:
         if self.where is not None:
             return False
         # Most recordings have a single passive connection, which shows no plugin's time.
         chain = [session for session in self.sessions if session.is_connection]
-        return any(session.role not in _PASSIVE for session in chain) or sessions_overlap(chain)
+        has_plugin = any(session.role not in PASSIVE_ROLES for session in chain)
+        return has_plugin or sessions_overlap(chain)
 
     def _assemble_rounds(self, recording: Recording) -> bool:
         from nri_scope.differ.attribution.rounds import Rounds

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from nri_scope.events import Role, Session
+from nri_scope.events import PASSIVE_ROLES, Role, Session
 from nri_scope.recording.stats import ResponseTimes
 
 from .call_counts import CallCounts, SessionCounts
@@ -108,7 +108,7 @@ def _connection(
     changes: Counter[str],
 ) -> ChainPlace:
     counts = [tally.counts.get(session.id, SessionCounts()) for session in sessions]
-    is_passive = all(session.role in (Role.LOGGER, Role.PROBE) for session in sessions)
+    is_passive = all(session.role in PASSIVE_ROLES for session in sessions)
     deadlines = [one.deadline_ns for one in counts if one.deadline_ns]
     own = sum(one.changes[plugin] for one in counts)
     newest = max(sessions, key=lambda session: session.id)
@@ -117,7 +117,7 @@ def _connection(
         plugin,
         sum(one.calls for one in counts),
         # A plugin's time is measured in the chain, as in `stats`.
-        time_in.took if time_in is not None else tally.took(counts),
+        time_in.took if time_in is not None else ResponseTimes.of(*(one.times for one in counts)),
         time_in.deadline_ns if time_in is not None else min(deadlines, default=0),
         time_in.over_half if time_in is not None else sum(one.over_half for one in counts),
         sum(one.problems for one in counts),

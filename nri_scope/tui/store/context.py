@@ -104,13 +104,12 @@ class Context:
 
     def filter(self) -> Filter | None:
         """Return filter and ``about`` as one filter for ``log --where``; None for everything."""
+        where = self._current.where
         if self.about is None:
-            return self._current.where
+            return where
         named = _filter_term(self.about)
-        return parse(
-            f"{named} ({self._current.text})" if self._current.where is not None else named,
-            self._span(),
-        )
+        # Not the typed text: its times may depend on when it is parsed.
+        return parse(named if where is None else f"{named} ({where})")
 
     def words(self) -> str:
         """Return the pod or container, safe to show, as ``shop/web/app`` or ``pod shop/web``."""

@@ -65,6 +65,8 @@ class Facts:
     for the runtime to return: see ``connected``."""
     damage: str
     """Why the recording cannot be read to its end; "" if it can."""
+    redacted: bool
+    """Whether the recording says that it was redacted."""
 
     @property
     def span(self) -> TimeSpan | None:
@@ -113,13 +115,14 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
         lost_unknown=any(gap.lost is None for gap in gaps),
         growing=live or look.growing,
         damage=damage,
+        redacted=look.redacted,
     )
 
 
 def _kind(roles: set[str]) -> str:
     if Role.TAP in roles:
         return "tap"
-    return "replay" if roles == {Role.REPLAY} else "recording"
+    return next(iter(roles)) if roles in ({Role.REPLAY}, {Role.SCENARIO}) else "recording"
 
 
 _MAX_STEPS = 3

@@ -32,7 +32,7 @@ def yaml_lines(value: dict[str, Plain], stop: CancelFlag) -> Iterator[StyledLine
         if count == MAX_LINES:
             yield (Span(f"… more than {MAX_LINES:,} lines: the rest is omitted", Style.WARN),)
             return
-        yield _styled(text)
+        yield styled_yaml(text)
 
 
 def clipped(value: Plain) -> Plain:
@@ -65,7 +65,8 @@ def _omitted_count(value: Sequence[Plain] | dict[str, Plain]) -> str:
     return f"… {len(value) - MAX_MEMBERS:,} more"
 
 
-def _styled(text: str) -> StyledLine:
+def styled_yaml(text: str) -> StyledLine:
+    """Return a line of YAML with its key in a style."""
     found = _KEY.match(text)
     if found is None:
         return (Span(text),)

@@ -296,7 +296,7 @@ def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: TimeWindow)
     ``lanes``: in order, each with pod, container (0 for the pod itself), start and end time. A
     pod's lane is included if one of its containers' lanes is.
     """
-    found = array("q")
+    found = array("I")
     pod = -1
     for number, (_, container, first_ns, end_ns) in enumerate(lanes):
         here = first_ns < window.to_ns and end_ns >= window.from_ns

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from nri_scope.filter import Filter
+from nri_scope.filter import Filter, TimeSpan
 from nri_scope.recording.display import clock, duration
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import points_between
@@ -103,30 +103,42 @@ RULER = ("╎", Style.DIM)
 """Sign in blank cells of the cursor's column."""
 
 
-@dataclass(slots=True)
 class Lanes:
     """The pods and containers of a timeline, in order, with start and end times."""
 
-    pods: array[int] = field(default_factory=lambda: array("q"))
-    containers: array[int] = field(default_factory=lambda: array("q"))
-    """Keys of containers; 0 for a pod's own lane."""
-    first_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Start times; 0 if unknown."""
-    end_ns: array[int] = field(default_factory=lambda: array("q"))
-    """End times; `NEVER_ENDS` if not observed."""
+    def __init__(self, newest: int = 0) -> None:
+        """Create no lanes yet. ``newest``: the largest key of a pod or container."""
+        code = "I" if newest < 1 << 32 else "q"
+        self.pods = array(code)
+        self.containers = array(code)
+        """Keys of containers; 0 for a pod's own lane."""
+        self.first_ns = array("q")
+        """Start times; 0 if unknown."""
+        self.end_ns = array("q")
+        """End times; `NEVER_ENDS` if not observed."""
+        self.matched = True
+        """False if the filter matched no event of any lane."""
 
     @classmethod
     def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
-        """Create a lane for each pod and container of ``census`` that passes ``chosen``."""
-        lanes = cls()
+        """Create a lane for each pod and container of ``census`` that passes ``chosen``; for all if
+        its filter matched none.
+        """
+        lanes = cls(max(census.pods.newest, census.containers.newest))
+        lanes._add(census, chosen)
+        if not len(lanes) and chosen.where is not None:
+            lanes.matched = False
+            lanes._add(census, SubjectFilter(about=chosen.about))
+        return lanes
+
+    def _add(self, census: Census, chosen: SubjectFilter) -> None:
         for pod, container in chosen.subjects(census):
-            lanes.pods.append(pod)
-            lanes.containers.append(container)
+            self.pods.append(pod)
+            self.containers.append(container)
             lives, key = (census.containers, container) if container else (census.pods, pod)
             first, end = lives.span(key)
-            lanes.first_ns.append(first)
-            lanes.end_ns.append(end)
-        return lanes
+            self.first_ns.append(first)
+            self.end_ns.append(end)
 
     def __len__(self) -> int:
         return len(self.pods)
@@ -146,8 +158,8 @@ class Lanes:
                 return number
         return None
 
-    def whole(self, until_ns: int) -> TimeWindow | None:
-        """Return the window from the first start to the last end; None without known starts."""
+    def ends(self, until_ns: int) -> TimeSpan | None:
+        """Return the first start and the last end; None without known starts."""
         first = min(filter(None, self.first_ns), default=0)
         if not first:
             return None
@@ -156,7 +168,7 @@ class Lanes:
             for end, began in zip(self.end_ns, self.first_ns, strict=True)
             if began
         )
-        return TimeWindow.around(first, max(first, last))
+        return TimeSpan(first, max(first, last))
 
 
 def label(node: Node, subject: Subject, width: int) -> Span:
@@ -186,12 +198,8 @@ def axis_line(window: TimeWindow, width: int, column: int, margin: int) -> Style
     )
 
 
-def point_line(
-    points: LanePoints, point: LanePoint | None, window: TimeWindow, width: int
-) -> StyledLine:
+def point_line(points: LanePoints, point: LanePoint, window: TimeWindow, width: int) -> StyledLine:
     """Describe ``point``, with the number of other events in its column."""
-    if point is None:
-        return (Span("no event of this lane in this window", Style.DIM),)
     sign, style = SIGNS[point.kind]
     column = window.column(point.at_ns, width)
     others = sum(window.column(other.at_ns, width) == column for other in points.points) - 1

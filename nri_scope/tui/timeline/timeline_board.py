@@ -6,11 +6,10 @@ from __future__ import annotations
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, partialmethod
 from typing import ClassVar
 
-from textual import events
 from textual.binding import BindingType
 
 from nri_scope.filter.moments import range_text
@@ -20,8 +19,7 @@ from ..actions import Scope, bindings
 from ..containers.census_board import CensusBoard
 from ..containers.outline import Node
 from ..containers.outline_lines import life_of, read
-from ..text.styled_line import StyledLine
-from ..widgets.board import GUTTER, BoardLines
+from ..text.styled_line import Style, StyledLine, line
 from ..widgets.messages import AddToFilter, OpenEvent, StatusText
 from .lane_drawing import (
     LanePoint,
@@ -32,6 +30,7 @@ from .lane_drawing import (
     lanes_within,
     unobserved,
 )
+from .lane_lines import TimelineLines
 from .lanes import (
     LanePoints,
     Lanes,
@@ -52,19 +51,6 @@ _PAUSE_FACTOR = 10
 _NEWEST = (1 << 63) - 1
 
 
-class TimelineLines(BoardLines, inherit_bindings=False):
-    """Lines of the lanes, which report the clicked column."""
-
-    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=True)
-
-    on_column: Callable[[int], None] = lambda _: None
-
-    def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked line and time."""
-        super().on_click(event)
-        self.on_column(event.x - GUTTER)
-
-
 class TimelineBoard(CensusBoard):
     """Timeline with one lane per pod and container.
 
@@ -79,8 +65,11 @@ class TimelineBoard(CensusBoard):
     def on_mount(self) -> None:
         """Start empty."""
         self.body.on_column = self._go_to_column
-        self.packed: array[int] = array("q")
-        """Indices of the lanes with content in the window."""
+        self.body.on_end = self._go_to_end
+        self.packed: array[int] = array("I")
+        """Indices of the drawn lanes."""
+        self._has_lives = True
+        """Whether any lane has content in the window."""
         self.window = TimeWindow(0, 10**9)
         self.whole = self.window
         self.at_ns = 0
@@ -128,8 +117,9 @@ class TimelineBoard(CensusBoard):
             self._state = state
             lanes = self._new_lanes = await self.store.run(lambda _: Lanes.of(census, chosen))
         self._next_build_s = began + _PAUSE_FACTOR * (time.monotonic() - began)
-        whole = lanes.whole(self._now_ns)
-        if whole is not None:
+        ends = lanes.ends(self._now_ns)
+        if ends is not None:
+            whole = TimeWindow.around(*ends)
             self.whole = whole if self._filtered is None else whole.joined(self._filtered)
         self.window = self.whole if self._is_whole else self.window.within(self.whole)
         self._current.clear()
@@ -138,9 +128,7 @@ class TimelineBoard(CensusBoard):
             shown = self.window.shows(first)
             self.at_ns = first if shown else self.window.middle(0, self.width)
         await self._pack()
-        key = self.keymap.first("zoom_all")
-        no_lane = f"nothing existed at this time; {key} shows the whole time range"
-        self.explain_empty(no_lane if len(lanes) else "")
+        self.explain_empty()
 
     def _show(self, window: TimeWindow) -> None:
         """Switch to a window: draw its known content, then read the rest."""
@@ -150,11 +138,15 @@ class TimelineBoard(CensusBoard):
         self.begin("pack", self._pack)
 
     async def _pack(self) -> None:
-        """Select the lanes with content in the window, keeping the cursor's lane if possible."""
+        """Select the lanes with content in the window, keeping the cursor's lane if possible.
+
+        If there are none, all lanes are selected, so that the view stays recognizable.
+        """
         window, lanes = self.window, self._new_lanes
         packed = await self.store.run(lambda _: lanes_within(lanes, window))
         at = self.kept
-        self._lanes, self.packed = lanes, packed
+        self._lanes, self.packed = lanes, packed or array("q", range(len(lanes)))
+        self._has_lives = bool(packed)
         self.body.changed()
         if at is not None and at != self.node:
             number = lanes.number_of(at)
@@ -215,7 +207,7 @@ class TimelineBoard(CensusBoard):
 
     @property
     def line_count(self) -> int:
-        """Number of lanes with content in the window."""
+        """Number of drawn lanes."""
         return len(self.packed)
 
     def node_at(self, index: int) -> Node | None:
@@ -261,12 +253,30 @@ class TimelineBoard(CensusBoard):
         subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:
             return ()
-        points = self._points.get(node, LanePoints())
+        points, point = self._points.get(node, LanePoints()), self.point
+        if point is None:
+            nearest = line(self._empty_words(), Style.WARN)
+        else:
+            nearest = point_line(points, point, self.window, self.width)
         return (
-            point_line(points, self.point, self.window, self.width),
+            nearest,
             life_line(subject, life_of(self.census, node), self.now_ns),
             legend(),
         )
+
+    def _empty_words(self) -> str:
+        """Say that the cursor's lane has no event in the window, and how to see others."""
+        if not self._lanes.matched:
+            matching = "matches the filter" if self.context.where_text else "is marked"
+            clear = self.keymap.first("clear_filter")
+            return f"no event of these lanes {matching}; {clear} shows all events"
+        where = "" if self.window == self.whole else " in this window"
+        words = f"no event of this lane{where}"
+        if not self._has_lives:
+            words = "nothing existed in this window"
+        if self.window != self.whole:
+            words += f"; {self.keymap.first('zoom_all')} shows the whole time range"
+        return words
 
     # -- the cursor -----------------------------------------------------------------------
 
@@ -298,6 +308,12 @@ class TimelineBoard(CensusBoard):
         """Move the cursor to a column of the line, whose first columns are the name."""
         if 0 <= column - self.margin < self.width:
             self._go(self.window.middle(column - self.margin, self.width))
+
+    def _go_to_end(self, end: int) -> None:
+        """Move the cursor to the first time (0) or the last one (-1) of all lanes."""
+        ends = self._new_lanes.ends(self._now_ns)
+        if ends is not None:
+            self._go(ends[end])
 
     def _move(self, by: int) -> None:
         """Move the cursor by ``by`` columns."""

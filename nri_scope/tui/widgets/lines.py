@@ -32,7 +32,7 @@ MAX_WRAPPED = 20_000
 """Maximum number of lines that can be wrapped, as the height of each must be known."""
 _MEASURED_LINES = 2_000
 """Number of lines whose width is measured before they are visible."""
-_CACHED_LINES = 1_024
+_CACHED_LINES = 256
 """Number of lines whose layout is cached."""
 _SEARCH_BATCH = 2_000
 """Number of lines that a search examines before yielding to other tasks."""
@@ -208,6 +208,14 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
     def action_end(self) -> None:
         """Go to the last line."""
         self._move(self._rows)
+
+    def action_first_line(self) -> None:
+        """Go to the first line."""
+        self.action_home()
+
+    def action_last_line(self) -> None:
+        """Go to the last line."""
+        self.action_end()
 
     def action_shift_left(self) -> None:
         """Scroll to the left."""

@@ -31,13 +31,13 @@ def test_changed_lines_of_a_container_as_markdown() -> None:
         "`aaaaaaaaaaaa`, created by event 14: 1 line; changed: 30-env-injector 1",
         "",
         "- nobody saw what plugins before 50 did",
+        "- `~ changed`",
+        "- T: plugin's reply",
         "",
         "```text",
         "                   │annotations:",
         "30-env-injector T ~│  a: 'y'  # was x",
         "```",
-        "",
-        "- T: the plugin's own reply (tap)",
     ]
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.plain import Plain
-from nri_scope.replay.golden import yaml_reader
 from nri_scope.replay.golden.matchers import (
     Expected,
     Ignored,
@@ -21,8 +20,9 @@ from nri_scope.replay.golden.matchers import (
     Tolerance,
     parse_matcher,
 )
-from nri_scope.replay.golden.yaml_reader import MalformedYaml, parse_yaml
+from nri_scope.text import yaml_reader
 from nri_scope.text.escape import safe
+from nri_scope.text.yaml_reader import MalformedYaml, Node
 from nri_scope.text.yaml_text import FlowList, YamlValue, inline
 from nri_scope.text.yaml_text import to_yaml as to_any_yaml
 
@@ -32,6 +32,11 @@ from .replies import as_expected, plains, texts
 def to_yaml(value: YamlValue) -> str:
     """Return YAML in the style of goldens."""
     return to_any_yaml(value, short_lists=True)
+
+
+def parse_yaml(text: str) -> Node:
+    """Parse a document with matchers."""
+    return yaml_reader.parse_yaml(text, parse_matcher)
 
 
 documents: st.SearchStrategy[dict[str, Plain]] = st.dictionaries(texts, plains, max_size=4)
@@ -53,7 +58,7 @@ patterns = texts.filter(is_pattern).map(Regex)
 def test_every_yaml_parser_reads_the_written_document(document: dict[str, Plain]) -> None:
     written = to_yaml({key: as_expected(value) for key, value in document.items()})
     assert safe(written, newlines=True) == written
-    assert parse_yaml(written or "{}").expected() == (document or {})
+    assert parse_yaml(written or "{}").tree() == (document or {})
     assert yaml.load(written, Loader=yaml.SafeLoader) == document
     assert yaml.load(written, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) == document
 
@@ -63,13 +68,13 @@ def test_every_yaml_parser_reads_the_written_document(document: dict[str, Plain]
 def test_a_list_on_one_line_is_read(key: str, items: list[str], last: str) -> None:
     written = to_yaml({key + "!": FlowList(items), last: last} if key + "!" != last else {})
     if written:
-        assert parse_yaml(written).expected() == {key + "!": items, last: last}
+        assert parse_yaml(written).tree() == {key + "!": items, last: last}
 
 
 @given(st.dictionaries(texts, patterns | st.lists(patterns, max_size=3), min_size=1, max_size=3))
 @example({"a": Regex("\\d+ 'x' \"y\" #")})
 def test_patterns_are_read_as_written(document: dict[str, Expected]) -> None:
-    assert parse_yaml(to_yaml(document)).expected() == document
+    assert parse_yaml(to_yaml(document)).tree() == document
 
 
 @pytest.mark.parametrize(
@@ -90,12 +95,12 @@ def test_examples(value: dict[str, Expected], written: str | None) -> None:
     if written is None:
         written = "hooks:\n  - path: /a\n    env:\n      A: '1'\n"
     assert to_yaml(value) == written
-    assert parse_yaml(written).expected() == value
+    assert parse_yaml(written).tree() == value
 
 
 def test_only_integers_and_booleans_are_not_text() -> None:
     text = "a: no\nb: 2026-11-21\nc: 0755\nd: 1.10\ne: true\nf: 12\ng: 1:30\nh: '12'\n5: !!str 7\n"
-    assert parse_yaml(text).expected() == {
+    assert parse_yaml(text).tree() == {
         "a": "no",
         "b": "2026-11-21",
         "c": "0755",
@@ -165,11 +170,11 @@ def test_a_matcher_before_a_comma_is_explained(monkeypatch: pytest.MonkeyPatch) 
 
 def test_values_and_matchers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_reader, "MAX_VALUES", 10)
-    monkeypatch.setattr(yaml_reader, "MAX_MATCHERS", 3)
+    monkeypatch.setattr(yaml_reader, "MAX_TAGS", 3)
     parse_yaml("- a\n" * 9)
     with pytest.raises(MalformedYaml, match="more than 10 values"):
         parse_yaml("- a\n" * 10)
-    with pytest.raises(MalformedYaml, match="more than 3 matchers"):
+    with pytest.raises(MalformedYaml, match="more than 3 tags"):
         parse_yaml("- !present\n" * 4)
 
 

@@ -97,9 +97,15 @@ class Driver:
         name: str,
         command: Sequence[str] = FOREVER,
         env: Mapping[str, str] | None = None,
+        resources: Resources | None = None,
     ) -> Container:
         spec = ContainerSpec(
-            name, BUSYBOX, command=command, env=env or {}, labels={"app": pod.spec.name}
+            name,
+            BUSYBOX,
+            command=command,
+            env=env or {},
+            labels={"app": pod.spec.name},
+            resources=resources or Resources(),
         )
         container_id = await self._containerd.cri.create_container(pod.id, pod.spec, spec)
         container = Container(pod, name, container_id)
@@ -112,8 +118,14 @@ class Driver:
         container.runs = True
         self._happened(container, "StartContainer", "PostStartContainer")
 
-    async def run(self, pod: Pod, name: str, command: Sequence[str] = FOREVER) -> Container:
-        container = await self.create(pod, name, command)
+    async def run(
+        self,
+        pod: Pod,
+        name: str,
+        command: Sequence[str] = FOREVER,
+        resources: Resources | None = None,
+    ) -> Container:
+        container = await self.create(pod, name, command, resources=resources)
         await self.start(container)
         return container
 

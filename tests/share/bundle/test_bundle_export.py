@@ -480,8 +480,6 @@ class TestLeaks:
 
         def insert_leak(path: Path) -> None:
             with closing(sqlite3.connect(path)) as connection:
-                if name == "note":
-                    connection.execute("INSERT INTO note VALUES (1, NULL, 2, '')")
                 connection.execute(
                     f"UPDATE {name} SET {column} = 'it says hunter2' WHERE rowid = 1"
                 )

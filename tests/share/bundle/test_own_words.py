@@ -13,7 +13,7 @@ import pytest
 import nri_scope
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RedactionLeak
-from nri_scope.events import Role
+from nri_scope.events import REDACTED, Role
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.report import own_words as report_words
@@ -41,7 +41,7 @@ WORDS = {
 _WORD = re.compile(rb"(?<![\w+/=-])(?!nri_scope_)[A-Za-z_]{6,}(?![\w+/=-])")
 
 
-_ALWAYS = "\n".join([*NRI_NAMES, *_REASONS, *Role]).encode()
+_ALWAYS = "\n".join([*NRI_NAMES, *_REASONS, *Role, REDACTED]).encode()
 
 
 def own_words() -> dict[str, Callable[[], bytes]]:
@@ -85,7 +85,7 @@ def test_a_secret_in_the_file_name_is_a_leak(name: str, tmp_path: Path) -> None:
 
 
 def test_a_redacted_recording_may_contain_fixed_words(tmp_path: Path) -> None:
-    secrets = ["SQLite format 3", "CREATE TABLE", "StartContainer", "environment"]
+    secrets = ["SQLite format 3", "CREATE TABLE", "StartContainer", "environment", "personal"]
     path = a_recording(tmp_path / "r.db", secrets)
     with Recording.open(path) as recording:
         rebuilt = redact(recording, tmp_path / "x.db", Redactor(Rules.DEFAULT, KEY))

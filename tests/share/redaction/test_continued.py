@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
+from nri_scope.events import REDACTED
 from nri_scope.recorder.writer import Recorder
-from nri_scope.share.redaction.capture import NOTE, check_continued
+from nri_scope.share.redaction.capture import check_continued
 from tests.recording.recordings import a_start
 
 
@@ -30,9 +31,9 @@ def record(path: Path, *notes: str) -> None:
 
 @pytest.mark.parametrize("redacts", [True, False])
 def test_redacted_and_unredacted_recordings_are_not_mixed(path: Path, redacts: bool) -> None:
-    record(path, "a word of somebody", *([] if redacts else [NOTE]))
+    record(path, "a word of somebody", *([] if redacts else [REDACTED]))
     check_continued(path, redacts=not redacts)
-    words = "recorded without --redact" if redacts else "recorded with --redact; add --redact"
+    words = "recorded without --redact" if redacts else "is redacted; add --redact"
     with pytest.raises(UsageError, match=words):
         check_continued(path, redacts=redacts)
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
-from nri_scope.tui.containers.census import Census
+from nri_scope.survey.survey import survey
+from nri_scope.tui.containers.census import Census, Life
 from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.containers.outline import Level, Node, NodeOrder, Outline
 from nri_scope.tui.containers.outline_lines import read
-from tests.replay.recordings import RECORDING
+from tests.replay.recordings import RECORDING, ROOT
 
 Step = tuple[str, int, int]
 _STEPS = st.lists(
@@ -169,6 +170,25 @@ def test_container_without_events_has_its_state_from_synchronize(census: Census)
         assert subject.state(census.containers[1]) == "running"
 
 
+def test_census_begins_anew_after_changes_were_attached(tmp_path: Path) -> None:
+    path = ROOT / "recordings/containerd-2.1-slow-plugin.nriscope.zip"
+    survey(path, tmp_path / "a.db")
+    census = Census()
+
+    def complete(reading: Recording) -> list[Life]:
+        while census.step(reading) or census.outdated:
+            pass
+        return [*census.containers]
+
+    with Recording.open(path) as reading:
+        before = complete(reading)
+        reading.attach(tmp_path / "a.db")
+        after = complete(reading)
+    assert census.beginnings == 1
+    assert [one._replace(changed=0) for one in after] == before
+    assert any(one.changed for one in after)
+
+
 def test_census_collects_counts_and_times(tmp_path: Path) -> None:
     from tests.replay.recordings import START_NS, container, life, recording, run_pod
 
@@ -178,7 +198,7 @@ def test_census_collects_counts_and_times(tmp_path: Path) -> None:
         assert not census.step(reading)
         assert not census.step(reading)
     one = census.containers[1]
-    assert (one.events, one.first_event, one.last_event) == (6, 4, 9)
+    assert (one.events, one.last_event) == (6, 9)
     assert one.creating_ns == START_NS + 3 * 10**9
     assert one.created_ns == START_NS + 4 * 10**9 and one.stage.name == "REMOVED"
     assert census.pods[1].events == 7

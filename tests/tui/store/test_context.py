@@ -7,7 +7,7 @@ import pytest
 
 from nri_scope.errors import FilterError
 from nri_scope.events import Container, Pod
-from nri_scope.filter import parse
+from nri_scope.filter import TimeSpan, parse
 from nri_scope.tui.store.context import Context
 from tests.recording.made import an_event
 
@@ -73,6 +73,20 @@ def test_filter_combines_subject_and_filter_text() -> None:
     assert not where.matches(an_event(1, container_id="aaaa"))
     context.filter_by("")
     assert str(context.filter()) == f"id:{APP.id}"
+
+
+def test_relative_times_mean_the_same_in_the_filter_with_the_subject() -> None:
+    span = TimeSpan(1_000 * 10**9, 2_000 * 10**9)
+    context = Context()
+    context.bind(lambda: span)
+    context.filter_by("time:-10s.. OR time:..+1s")
+    shown = context.where()
+    # More events were recorded, and the first ones removed.
+    span = TimeSpan(1_500 * 10**9, 2_500 * 10**9)
+    context.narrow(APP)
+    assert context.where() == shown
+    assert str(context.filter()) == f"id:{APP.id} ({shown})"
+    assert "1970-01-01T00:33:10Z" in str(context.filter())
 
 
 @pytest.mark.parametrize(

@@ -155,9 +155,67 @@ async def test_shows_only_lanes_of_the_context() -> None:
         assert lanes(shown)[-1].count("•") == 1 and "►" not in lanes(shown)[-1]
         context.filter_by("pod:nothing")
         await shown.update()
-        assert "the filter matched no event" in "".join(shown.screen)
         await shown.press("enter", "o", "+", "right", ">", "0")
         assert shown.board.selected_event_id is None
+
+
+async def test_lanes_stay_visible_if_the_filter_matches_none_of_their_events() -> None:
+    context = Context()
+    async with showing(RECORDING, TimelineBoard, context=context) as shown:
+        before = names(shown)
+        axis = shown.screen[0]
+        for text in ("pod:nothing", "event:Configure", "time:..2020-01-01"):
+            context.filter_by(text)
+            await shown.update()
+            assert names(shown) == before and shown.screen[0] == axis
+            # States without events.
+            assert "━" in lanes(shown)[3] and "►" not in "".join(lanes(shown))
+            words = "no event of these lanes matches the filter; x shows all events"
+            assert shown.screen[-3].rstrip() == words
+        context.filter_by("")
+        await shown.update()
+        assert "►" in lanes(shown)[3] and "filter" not in shown.screen[-3]
+
+
+async def test_lanes_stay_visible_in_a_window_in_which_nothing_existed() -> None:
+    context = Context()
+    async with showing(RECORDING, TimelineBoard, context=context) as shown:
+        await shown.press("down", "down", "down")
+        selected = timeline(shown).selected
+        assert selected is not None
+        context.narrow(selected)
+        await shown.update()
+        await shown.press(*"++++++++", *"<<<<<<<<")
+        assert names(shown) == ["shop/web", "app"]
+        assert "".join(lanes(shown)).strip("╎ ") == ""
+        words = "nothing existed in this window; 0 shows the whole time range"
+        assert shown.screen[-3].rstrip() == words
+        await shown.press("0")
+        assert "RunPodSandbox" in shown.screen[-3]
+
+
+async def test_home_and_end_go_to_the_first_and_last_time_in_the_lane() -> None:
+    async with showing(RECORDING, TimelineBoard) as shown:
+        board = timeline(shown)
+        await shown.press("down", "down", "down", "end")
+        assert board.body.cursor == 3 and board.selected_event_id == 26
+        last_ns = board.at_ns
+        assert last_ns >= board.store.facts.last_ns
+        await shown.press("home")
+        assert board.body.cursor == 3 and board.at_ns < last_ns
+        first_ns = board.at_ns
+        # Also if the time is outside the window.
+        await shown.press("+", "+", "+", "end")
+        assert board.at_ns == last_ns and board.window.shows(last_ns)
+        assert not board.window.shows(first_ns)
+        await shown.press("home")
+        assert board.at_ns == first_ns and board.window.shows(first_ns)
+        await shown.press("G")
+        assert board.body.cursor == len(names(shown)) - 1 and board.at_ns == first_ns
+        await shown.press("g")
+        assert board.body.cursor == 0 and board.at_ns == first_ns
+        words = "no event of this lane in this window; 0 shows the whole time range"
+        assert shown.screen[-3].rstrip() == words
 
 
 async def test_search_finds_lanes_by_name() -> None:

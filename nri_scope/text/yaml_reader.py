@@ -1,37 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse YAML with matchers from untrusted input: bounded, without aliases, with line numbers.
+"""Parse YAML from untrusted input: bounded, without aliases, with line numbers.
 
 The tree is built from the parser's events, with limited depth. Most implicit types of YAML 1.1 are
 not applied: only ``true``, ``false`` and integers are typed, other scalars are text (``no``,
-``2026-11-21``, ``0755``, ``1.10``).
+``2026-11-21``, ``0755``, ``1.10``). The caller decides what tags mean.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from nri_scope.errors import UsageError
 
-from .matchers import Expected, Matcher, parse_matcher
+from .yaml_text import Tagged
 
 if TYPE_CHECKING:
     import yaml
 
 MAX_BYTES = 16 << 20
-"""Maximum size in bytes: four times that of 10,000 events with an adjustment each."""
+"""Maximum size of a document in bytes; callers check it before they decode the text. A golden of
+10,000 events with an adjustment each has a quarter of it."""
 MAX_DEPTH = 100
 """Maximum depth. The deepest reply of the API needs 15; unknown groups may add levels."""
 MAX_VALUES = 1_000_000
-MAX_MATCHERS = 100_000
+MAX_TAGS = 100_000
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}", re.ASCII)
 _TRUTHS = {"true": True, "false": False}
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+_T = TypeVar("_T")
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 _PLAIN_TAGS = _TEXT_TAGS | {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+
+ParseTag = Callable[[str, str], Tagged]
+"""Return the value of a tag with its argument; raise UsageError for an unknown tag."""
+YamlTree: TypeAlias = "bool | int | str | Tagged | list[YamlTree] | dict[str, YamlTree]"
+"""A document without line numbers."""
 
 
 class MalformedYaml(UsageError):
@@ -48,29 +56,37 @@ class Node:
     """Value of the document, with the line of its key or else its own."""
 
     line: int
-    value: bool | int | str | Matcher | list[Node] | dict[str, Node]
+    value: bool | int | str | Tagged | list[Node] | dict[str, Node]
 
-    def expected(self) -> Expected:
+    def tree(self) -> YamlTree:
         """Return the value without line numbers."""
         if isinstance(self.value, dict):
-            return {key: node.expected() for key, node in self.value.items()}
+            return {key: node.tree() for key, node in self.value.items()}
         if isinstance(self.value, list):
-            return [node.expected() for node in self.value]
+            return [node.tree() for node in self.value]
         return self.value
 
 
-def parse_yaml(text: str) -> Node:
-    """Parse the only document in ``text``. Raises only MalformedYaml."""
+def parse_yaml(text: str, parse_tag: ParseTag | None = None) -> Node:
+    """Parse the only document in ``text``. Raises only MalformedYaml.
+
+    Without ``parse_tag``, tags other than those of text, lists and mappings are refused.
+    """
+    return build_from_events(text, lambda events: _TreeBuilder(events, parse_tag).document())
+
+
+def build_from_events(text: str, build: Callable[[Iterator[yaml.Event]], _T]) -> _T:
+    """Return what ``build`` makes of the parser's events; errors are MalformedYaml."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _TreeBuilder(yaml.parse(text, Loader=loader)).document()
+        return build(yaml.parse(text, Loader=loader))
     except MalformedYaml:
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        hint = "put a space after a matcher" if "a tag" in str(error.context) else ""
+        hint = "put a space after a tag" if "a tag" in str(error.context) else ""
         raise MalformedYaml(mark.line + 1 if mark else 0, _words(error.problem), hint) from None
     except yaml.reader.ReaderError as error:
         invalid = yaml.reader.Reader.NON_PRINTABLE.search(text)
@@ -86,10 +102,11 @@ def _words(problem: object) -> str:
 
 
 class _TreeBuilder:
-    def __init__(self, events: Iterator[yaml.Event]) -> None:
+    def __init__(self, events: Iterator[yaml.Event], parse_tag: ParseTag | None) -> None:
         self._events = events
+        self._parse_tag = parse_tag
         self._values = 0
-        self._matchers = 0
+        self._tags = 0
 
     def document(self) -> Node:
         import yaml
@@ -152,17 +169,19 @@ class _TreeBuilder:
             entries[key] = replace(self._node(next(self._events), depth), line=line)
         return entries
 
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> bool | int | str | Matcher:
+    def _scalar(self, event: yaml.ScalarEvent, line: int) -> bool | int | str | Tagged:
         value: str = event.value
         tag: str | None = event.tag
         if tag in _TEXT_TAGS or (tag is None and event.style):
             return value
         if tag is not None:
-            self._matchers += 1
-            if self._matchers > MAX_MATCHERS:
-                raise MalformedYaml(line, f"more than {MAX_MATCHERS} matchers")
+            self._tags += 1
+            if self._tags > MAX_TAGS:
+                raise MalformedYaml(line, f"more than {MAX_TAGS} tags")
+            if self._parse_tag is None:
+                raise MalformedYaml(line, f"the tag {tag[:80]!r} is not supported", "remove it")
             try:
-                return parse_matcher(tag, value)
+                return self._parse_tag(tag, value)
             except UsageError as error:
                 raise MalformedYaml(line, error.problem, error.hint) from None
         if value in _NOTHING:
@@ -184,5 +203,5 @@ def _check_untagged(tag: str | None, line: int) -> None:
         raise MalformedYaml(
             line,
             f"{tag[:80]!r} precedes a key, a list or a mapping",
-            "a matcher replaces the whole value",
+            "a tag replaces the whole value",
         )

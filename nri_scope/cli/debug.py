@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope debug``: replay to a plugin, event by event, on a screen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from nri_scope.errors import UsageError
+
+from .chain_options import (
+    PlayOptions,
+    chain_options,
+    emulation_options,
+    listen_options,
+    selection_options,
+    timeout_option,
+    watch_options,
+)
+from .params import WHERE
+from .played import played
+from .tui import respect_no_color, tui_obstacle
+
+if TYPE_CHECKING:
+    from nri_scope.filter import Filter
+
+
+class Options(PlayOptions):
+    """The options as click passes them."""
+
+    breaks: tuple[Filter, ...]
+    until: int | None
+
+
+@click.command()
+@chain_options
+@listen_options
+@emulation_options
+@timeout_option
+@selection_options
+@click.option(
+    "--break",
+    "breaks",
+    type=WHERE,
+    multiple=True,
+    metavar="FILTER",
+    help="Stop before events that match, first at the first of them. Can be repeated.",
+)
+@click.option("--until", type=click.IntRange(min=1), metavar="N", help="Stop first before event N.")
+@watch_options
+def command(**options: Unpack[Options]) -> None:
+    """Replay to a plugin on a screen, and stop before events.
+
+    The next event's request is shown before it is sent: n sends it, e edits it first, c goes on to
+    a breakpoint, p goes back, ? shows all keys. Requests have no deadline, unless --timeout sets
+    one, so that another debugger can stop the plugin. FILE may also be a scenario or a manifest of
+    Kubernetes.
+
+    Example: nri-scope debug FILE --break event:CreateContainer -- ./plugin
+    """
+    # First, as an interface cannot replace it: its keys are the point.
+    if reason := tui_obstacle():
+        raise UsageError(
+            f"debug needs a terminal: {reason}",
+            "use `replay --step`, which reads commands as lines",
+        )
+    file = options["file"]
+    with played(options):
+        _debug(options, file.name)
+
+
+def _debug(options: Options, title: str) -> None:
+    import asyncio
+
+    from nri_scope.debugger.app import DebuggerApp
+    from nri_scope.debugger.debugger import Debugger
+    from nri_scope.tui.config import config_path, load
+    from nri_scope.tui.theme import NAMES, color_system
+
+    from .replay_options import selected_job, watch_of
+    from .share_messages import resolved_where
+
+    if options["no_effects"]:
+        raise UsageError("debug and --no-effects exclude each other", "leave it out")
+    job = selected_job(options)
+    # Somebody looks at the screen, or at another debugger.
+    timeout = math.inf if options["timeout"] is None else options["timeout"]
+    job = replace(job, playback=replace(job.playback, timeout_s=timeout), keep=False)
+    resolved = (resolved_where(options["file"], one) for one in options["breaks"])
+    app = DebuggerApp(
+        Debugger(job, [one for one in resolved if one is not None], options["until"] or 0),
+        title=title,
+        theme=load(config_path(), NAMES).theme,
+        colors=color_system(),
+        watch=watch_of(options["watched"], options["build"]),
+    )
+    respect_no_color()
+    asyncio.run(app.run_async())
+    if app.return_code:
+        # Textual has printed the traceback of a bug.
+        click.get_current_context().exit(app.return_code)

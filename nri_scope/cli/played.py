@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What commands play: a recording, or a scenario or manifest in place of one, with changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .params import say
+
+if TYPE_CHECKING:
+    from .chain_options import ChainOptions
+
+
+@contextmanager
+def played(options: ChainOptions) -> Iterator[None]:
+    """Replace FILE by a recording of it, with the changes of ``--set``, inside the block.
+
+    Raises UsageError and RecordingError.
+    """
+    from nri_scope.scenario.playable import is_text, playable
+
+    given = options["file"]
+    with playable(
+        given,
+        changes=options["changes"],
+        session=options["session"],
+        profile=options["profile"],
+        on_note=say,
+    ) as recording:
+        options["file"] = recording
+        if recording != given and not is_text(given):
+            # The only session was made from the chosen one.
+            options["session"] = None
+        yield

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope scenario``: write, make and compile scenarios."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.errors import UsageError
+
+from .params import ANY_PATH, FilePath, NewRecording, say, set_option, where_option
+
+if TYPE_CHECKING:
+    from nri_scope.filter import Filter
+    from nri_scope.scenario.from_manifest import CgroupDriver
+    from nri_scope.scenario.model import Scenario
+
+
+@click.group("scenario")
+def command() -> None:
+    """Describe what a runtime tells plugins, as text.
+
+    A scenario is a YAML file with pods, containers and what happens to them. `replay`, `shrink`,
+    `demo`, `tui` and pytest take it in place of a recording. They also take a manifest of
+    Kubernetes, as in `nri-scope replay pod.yaml -- ./my-plugin`.
+    """
+
+
+_output = click.option(
+    "-o", "--output", type=FilePath(), metavar="FILE", help="File to write.  [default: stdout]"
+)
+_force = click.option("--force", is_flag=True, help="Overwrite an existing file.")
+
+
+@command.command("compile")
+@click.argument("file", metavar="SCENARIO", type=ANY_PATH)
+@click.option(
+    "-o",
+    "--output",
+    type=NewRecording(),
+    required=True,
+    metavar="X.nriscope.db",
+    help="Recording to write.",
+)
+@set_option
+@_force
+def compile_command(file: Path, output: Path, changes: tuple[str, ...], force: bool) -> None:
+    """Write a scenario as a recording.
+
+    The recording has the requests that the scenario's runtime would send to a passive plugin, and
+    says that they were not observed. The same scenario always leads to the same requests. `-` reads
+    the scenario from standard input.
+    """
+    from nri_scope.scenario.changes import apply_changes
+    from nri_scope.scenario.compile import compile_scenario
+    from nri_scope.scenario.playable import read_scenario
+    from nri_scope.scenario.reader import source_name
+    from nri_scope.share.output_files import Outputs
+
+    scenario, notes = read_scenario(file)
+    apply_changes(scenario, changes)
+    _say_all(source_name(file), notes)
+    with Outputs(output, file, force=force) as outputs:
+        draft = outputs.new(output.suffix)
+        count = compile_scenario(scenario, draft)
+        outputs.place([draft])
+    say(f"{output}: written, with {count:,} events")
+
+
+@command.command("from-recording")
+@click.argument("file", type=ANY_PATH)
+@_output
+@click.option(
+    "--session",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Take this session.  [default: that of the first plugin in the chain]",
+)
+@click.option(
+    "--only",
+    default="",
+    metavar="POD[/CTR]",
+    help="Only events of this pod or container: ns/pod or ns/pod/container.",
+)
+@where_option
+@set_option
+@_force
+def from_recording_command(
+    file: Path,
+    output: Path | None,
+    session: int | None,
+    only: str,
+    where: Filter | None,
+    changes: tuple[str, ...],
+    force: bool,
+) -> None:
+    """Write an editable scenario of a recording.
+
+    Replayed, it leads to the same requests as the recording, with the same ids. The times of
+    containers differ. What the plugins of that time changed in a container is not part of it; the
+    replayed plugins change the container as the runtime created it. The text contains everything
+    that the runtime sent, secrets included.
+    """
+    from nri_scope.scenario.from_recording import read_recording
+
+    from .share_messages import resolved_where
+
+    where = resolved_where(file, where)
+    scenario, notes = read_recording(file, session, only=only, where=where)
+    _write(scenario, changes, [f"Made from a recording: {file.name}"], notes, output, force=force)
+
+
+@command.command("from-pod")
+@click.argument("file", type=ANY_PATH)
+@_output
+@click.option(
+    "--profile",
+    "profile",
+    metavar="NAME",
+    help="The runtime, such as containerd-2.1 or cri-o; an unknown name lists the valid ones.",
+)
+@click.option(
+    "--cgroup-driver",
+    type=click.Choice(["systemd", "cgroupfs"]),
+    default="systemd",
+    show_default=True,
+    help="The kubelet's driver of cgroups.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    help="Namespace of objects without one.",
+)
+@set_option
+@_force
+def from_pod_command(
+    file: Path,
+    output: Path | None,
+    profile: str | None,
+    cgroup_driver: str,
+    namespace: str,
+    changes: tuple[str, ...],
+    force: bool,
+) -> None:
+    """Write a scenario of a Kubernetes manifest.
+
+    FILE has pods, or objects that make pods, such as a Deployment, in YAML or JSON, as in
+    `kubectl get pods -o yaml`; `-` reads standard input. The scenario has what a kubelet and the
+    runtime would tell plugins about the pods when they start. What only a cluster knows, such as
+    ids and addresses, is derived from the manifest.
+    """
+    from nri_scope.scenario.from_manifest import scenario_of_manifest
+    from nri_scope.scenario.model import DEFAULT_PROFILE, RuntimeChoice
+    from nri_scope.scenario.reader import read_text, source_name
+
+    driver: CgroupDriver = "cgroupfs" if cgroup_driver == "cgroupfs" else "systemd"
+    scenario, notes = scenario_of_manifest(
+        read_text(file),
+        source_name(file),
+        RuntimeChoice(profile or DEFAULT_PROFILE),
+        cgroup_driver=driver,
+        namespace=namespace,
+    )
+    heading = [f"Made from a manifest: {file.name}"] if file != Path("-") else []
+    _write(scenario, changes, heading, notes, output, force=force)
+
+
+@command.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of scenarios, for editors and other programs."""
+    from nri_scope.scenario.json_schema import scenario_schema
+
+    click.echo(json.dumps(scenario_schema(), indent=2))
+
+
+def _write(
+    scenario: Scenario,
+    changes: Sequence[str],
+    heading: Iterable[str],
+    notes: Sequence[str],
+    output: Path | None,
+    *,
+    force: bool,
+) -> None:
+    """Write the text of a scenario, with the notes as comments, which are printed, too."""
+    from nri_scope.recording.file_errors import error_words
+    from nri_scope.recording.regular_files import write_private
+    from nri_scope.scenario.changes import apply_changes
+    from nri_scope.scenario.text import scenario_text
+
+    apply_changes(scenario, changes)
+    text = scenario_text(scenario, [*heading, *notes])
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        try:
+            write_private(output, text.encode(), only_new=not force)
+        except FileExistsError:
+            hint = "name another file, or replace it with --force"
+            raise UsageError(f"{output} exists", hint) from None
+        except OSError as error:
+            problem = f"{output}: cannot be written: {error_words(error)}"
+            raise UsageError(problem, "name another file after -o") from error
+    for note in notes:
+        say(f"note: {note}")
+
+
+def _say_all(source: str, notes: Iterable[str]) -> None:
+    for note in notes:
+        say(f"{source}: {note}")

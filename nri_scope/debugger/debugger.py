@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A debug session: its breakpoints, what was sent so far, and the commands of people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.filter import Filter, parse
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.request_subject import container_of, pod_of
+from nri_scope.recording.event_times import within
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.session_choice import subject_of
+from nri_scope.replay.debug_session import DebugListener, DebugSession
+from nri_scope.replay.replies import Reply
+from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
+from nri_scope.replay.run import Job
+from nri_scope.replay.script import Script
+from nri_scope.replay.step_control import PendingEvent, StepDecision
+from nri_scope.scenario.message_text import changed_message, message_text, read_message
+
+from .breakpoints import Breakpoints
+from .run_differences import run_differences
+
+EVENTS_KEPT = 10_000
+"""Maximum number of sent events that are stored, the newest."""
+REQUESTS_KEPT = 500
+"""Maximum number of their requests that are stored."""
+LINES_KEPT = 5_000
+"""Maximum number of lines of the plugins' output that are stored."""
+UPCOMING_READ = 200
+"""Number of later events that are read at once."""
+
+_AT_THE_END = UsageError("the replay is at its end", "go back, or send the last event again")
+
+
+@dataclass(slots=True)
+class SentEvent:
+    """An event that was reported, and the request that was sent."""
+
+    played: PlayedEvent
+    request: Message | None = None
+    """None if it is not stored any more, or if nothing was sent."""
+
+
+class UpcomingEvent(NamedTuple):
+    """A later event of the recording."""
+
+    event_id: int
+    event: str
+    subject: str
+
+
+class Debugger(DebugListener):
+    """A debug session, for a screen or for lines of text."""
+
+    def __init__(self, job: Job, breakpoints: Sequence[Filter] = (), until: int = 0) -> None:
+        """Create it. ``until``: number of the event before which to stop first; 0 for none."""
+        self.session = DebugSession(job, self)
+        self.breakpoints = Breakpoints(breakpoints)
+        self.pending: PendingEvent | None = None
+        """The event that is sent next; None at the end, and before the first one."""
+        self.is_at_end = False
+        self.failure = ""
+        """Why the replay ended early; "" if it did not."""
+        self.sent: deque[SentEvent] = deque(maxlen=EVENTS_KEPT)
+        self.sent_before_kept = 0
+        """Number of older events that are not stored any more."""
+        self.output: deque[PrintedLine] = deque(maxlen=LINES_KEPT)
+        self.upcoming: list[UpcomingEvent] = []
+        """The next events of the recording after the pending one."""
+        self.has_more_upcoming = True
+        """Whether the recording has more events than `upcoming`."""
+        self.processes: tuple[tuple[str, int], ...] = ()
+        """Plugins that were launched and their process ids."""
+        self.replayed: Replayed | None = None
+        """The current replay, without its events."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when anything above has changed."""
+        self.on_stop: Callable[[], object] = lambda: None
+        """Called at each stop, and after a failure."""
+        self._job = job
+        self._until = until
+        self._before: list[Reply] = []
+        """Replies of the run before."""
+        self._has_restarted = False
+
+    # -- progress of the replay ---------------------------------------------------------------
+
+    def began(self, replayed: Replayed) -> None:
+        """Remember the result, which has the names of containers."""
+        self.replayed = replayed
+
+    def event(self, played: PlayedEvent) -> None:
+        """Add an event."""
+        if len(self.sent) == EVENTS_KEPT:
+            self.sent_before_kept += 1
+        self.sent.append(SentEvent(played))
+        self.on_change()
+
+    def event_sent(self, pending: PendingEvent, played: PlayedEvent) -> None:
+        """Store the request of an event that was sent."""
+        if len(self.sent) > REQUESTS_KEPT:
+            self.sent[-REQUESTS_KEPT - 1].request = None
+        for one in reversed(self.sent):
+            # A failed creation is followed by events that undo it.
+            if one.played is played:
+                one.request = pending.request
+                return
+
+    def printed(self, line: PrintedLine) -> None:
+        """Add a line that a plugin printed."""
+        self.output.append(line)
+        self.on_change()
+
+    def stopped(self, pending: PendingEvent | None, position: int) -> None:
+        """Show the pending event, unless the first stop is elsewhere."""
+        self.pending, self.is_at_end = pending, pending is None
+        self.failure = ""
+        if pending is not None:
+            self.processes = pending.processes
+            if self._starts_later(pending):
+                return
+        self.on_stop()
+
+    def _starts_later(self, pending: PendingEvent) -> bool:
+        """Go on to the first breakpoint or to `_until` at the start; return whether it does."""
+        is_start = not self._has_restarted and self.session.position == 0
+        if not is_start or self._until < 0:
+            return False
+        until, self._until = self._until, -1
+        if until and until > pending.event_id:
+            self.session.go_on(lambda one: self.breakpoints.stop(one) or one.event_id >= until)
+            return True
+        if not until and self.breakpoints.filters and not self.breakpoints.stop(pending):
+            self.session.go_on(self.breakpoints.stop)
+            return True
+        return False
+
+    def notice(self, text: str) -> None:
+        """Add a message to the output."""
+        self.printed(PrintedLine("nri-scope", "note", text, 0))
+
+    def restarting(self) -> None:
+        """Keep the replies for a comparison, and begin anew."""
+        if not self._has_restarted:
+            self._before = [reply for one in self.sent for reply in one.played.replies]
+        self._has_restarted = True
+        self.sent.clear()
+        self.sent_before_kept = 0
+        self.upcoming, self.has_more_upcoming = [], True
+        self.on_change()
+
+    def failed(self, error: NriScopeError) -> None:
+        """Show why the replay ended."""
+        self.failure = str(error)
+        self.pending = None
+        self.on_stop()
+
+    async def differences(self) -> list[str] | None:
+        """Return what differs from the run before, after a restart; None without one."""
+        if not self._has_restarted or self.failure or self.replayed is None:
+            return None
+        before, self._has_restarted = self._before, False
+        now = [reply for one in self.sent for reply in one.played.replies]
+        # A run to an earlier point has fewer replies.
+        before = before[: len(now)] if len(now) < len(before) else before
+        name_of = self.replayed.name_of
+        return await asyncio.to_thread(lambda: list(run_differences(before, now, name_of)))
+
+    async def read_upcoming(self) -> None:
+        """Read the events after the pending one, if too few are known."""
+        after = self.pending.step.recorded.id if self.pending is not None else 0
+        self.upcoming = [one for one in self.upcoming if one.event_id > after]
+        is_enough = len(self.upcoming) > UPCOMING_READ // 2
+        if self.pending is None or not self.has_more_upcoming or is_enough:
+            return
+        found = await asyncio.to_thread(_upcoming, self._job, after)
+        self._take_upcoming(after, found)
+
+    def _take_upcoming(self, after: int, found: list[UpcomingEvent]) -> None:
+        """Show the events after one, if that is still the pending one."""
+        if self.pending is not None and self.pending.step.recorded.id == after:
+            self.upcoming, self.has_more_upcoming = found, len(found) == UPCOMING_READ
+            self.on_change()
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Send the pending event."""
+        self._check_pending()
+        self.session.step()
+
+    def go_on(self) -> None:
+        """Send events up to one at which a breakpoint stops, or to the end."""
+        self._check_pending()
+        self.session.go_on(self.breakpoints.stop)
+
+    def run_to(self, text: str) -> None:
+        """Send events up to the one with this number, or up to a breakpoint."""
+        pending = self._check_pending()
+        if not (text.isascii() and text.isdigit()) or len(text) > 15:
+            raise UsageError(f"{text!r} is not the number of an event", "write for example 12")
+        number = int(text)
+        if number <= pending.step.recorded.id:
+            raise UsageError(f"event {number} is not after the pending one", "go back first")
+        self.session.go_on(lambda one: self.breakpoints.stop(one) or one.step.recorded.id >= number)
+
+    def break_on(self, text: str) -> None:
+        """Add a breakpoint, a filter. Raises FilterError."""
+        where = parse(text)
+        if "time" in where.fields:
+            with Recording.open(self._job.recording) as recording:
+                where = within(recording, where) or where
+        self.breakpoints.add(where)
+        self.on_change()
+
+    def again(self) -> None:
+        """Send the last event again."""
+        self.session.step(StepDecision(again=True))
+
+    def skip(self) -> None:
+        """Let the pending event take effect without sending it."""
+        self._check_pending()
+        self.session.step(StepDecision(skip=True))
+
+    def back(self, events: int = 1) -> None:
+        """Replay to a new process of the plugin, up to earlier events."""
+        self.session.back(events)
+
+    def restart(self) -> None:
+        """Replay to a new process of the plugin, up to the same event."""
+        self.session.restart()
+
+    # -- edited requests and replies ----------------------------------------------------------
+
+    def request_text(self) -> str:
+        """Return the pending request as YAML. Raises UsageError."""
+        return message_text(self._request()[1])
+
+    def send_text(self, text: str) -> None:
+        """Send the request in a text in place of the pending one. Raises UsageError."""
+        pending, request = self._request()
+        self._send(pending, request, read_message(text, type(request), "the request"))
+
+    def send_changed(self, assignment: str) -> None:
+        """Send the pending request with a change, ``container.env.A=1``. Raises UsageError."""
+        pending, request = self._request()
+        self._send(pending, request, changed_message(request, assignment))
+
+    def answering_plugin(self, name: str = "") -> str:
+        """Return the plugin in whose place to reply. Raises UsageError."""
+        pending = self._check_pending()
+        if not pending.plugins:
+            raise UsageError(f"no plugin subscribes to {pending.event}", "skip it, or send it")
+        if name and name not in pending.plugins:
+            raise UsageError(f"{name} is not asked", f"it is {', '.join(pending.plugins)}")
+        return name or pending.plugins[0]
+
+    def answer_template(self, plugin: str) -> str:
+        """Return a text to edit for the reply in a plugin's place. Raises UsageError."""
+        pending = self._check_pending()
+        kind = self._reply_kind(pending)
+        fields = [one.name for one in kind.DESCRIPTOR.fields]
+        known = f"Fields: {', '.join(fields)}." if fields else "This reply has no fields."
+        lines = [
+            f"Reply to {pending.event} {pending.subject} in place of {plugin}.",
+            f"{known} Without any, the reply is empty.",
+        ]
+        text = "".join(f"# {line}\n" for line in lines)
+        example = _REPLY_EXAMPLES.get(pending.event, "")
+        return text + "".join(f"# {line}\n" for line in example.splitlines())
+
+    def answer(self, plugin: str, text: str) -> None:
+        """Use the reply in a text without asking the plugin. Raises UsageError."""
+        pending = self._check_pending()
+        reply = read_message(text, self._reply_kind(pending), "the reply")
+        content = reply.SerializeToString(deterministic=True)
+        self.session.step(StepDecision(answers={plugin: content}))
+
+    def _check_pending(self) -> PendingEvent:
+        if self.failure:
+            raise UsageError("the replay has ended", "go back, or restart the plugin")
+        if self.pending is None:
+            raise _AT_THE_END
+        return self.pending
+
+    def _request(self) -> tuple[PendingEvent, Message]:
+        pending = self._check_pending()
+        if pending.request is None:
+            raise UsageError(f"the request of {pending.event} is unknown", "send it as it is")
+        return pending, pending.request
+
+    def _send(self, pending: PendingEvent, request: Message, edited: Message) -> None:
+        for what, subject in (("pod", pod_of), ("container", container_of)):
+            old, new = subject(pending.event, request), subject(pending.event, edited)
+            if old is not None and (new is None or new.id != old.id):
+                raise UsageError(
+                    f"the request: {what}.id: must stay {old.id}, or later events are about "
+                    f"another {what}",
+                    "change other fields",
+                )
+        if edited == request:
+            raise UsageError("the request was not changed", "nothing was sent")
+        self.session.step(StepDecision(request=edited))
+
+    @staticmethod
+    def _reply_kind(pending: PendingEvent) -> type[Message]:
+        method = METHODS.get(pending.event)
+        if method is None:
+            raise UsageError(f"the reply to {pending.event} is unknown", "send it as it is")
+        return method.reply
+
+
+_REPLY_EXAMPLES = {
+    "CreateContainer": "adjust:\n  env:\n    DEBUG: '1'\n  annotations:\n    example.com/by: hand",
+    "UpdateContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
+    "StopContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
+    "ValidateContainerAdjustment": "reject: true\nreason: not allowed",
+}
+
+
+def _upcoming(job: Job, after: int) -> list[UpcomingEvent]:
+    """Read the next events; in another thread, as a filter may match few of many events."""
+    found: list[UpcomingEvent] = []
+    with Recording.open(job.recording) as recording:
+        for event in Script(recording, job.selection).events_after(after):
+            found.append(UpcomingEvent(event.id, event.event, subject_of(event)))
+            if len(found) == UPCOMING_READ:
+                break
+    return found

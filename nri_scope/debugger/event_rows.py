@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of the screen: the list of events, and the content of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from google.protobuf.message import Message
+
+from nri_scope.recording.display import duration
+from nri_scope.replay.replies import Verdict
+from nri_scope.replay.report import Report
+from nri_scope.replay.result import PlayedEvent
+from nri_scope.scenario.messages import message_form
+from nri_scope.text.styled_text import spans_of
+from nri_scope.text.yaml_text import yaml_lines
+from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
+from nri_scope.tui.text.yaml_lines import styled_yaml
+
+from .debugger import Debugger, SentEvent, UpcomingEvent
+
+YAML_LINES_MAX = 5_000
+"""Maximum number of lines of one message."""
+CHANGES_MAX = 500
+"""Maximum number of changes of one event that are listed."""
+_TEXT_MAX = 2_000
+"""Maximum number of characters of a line."""
+
+_FIELDS = (
+    TableField("", 1),
+    TableField("", 6, right=True),
+    TableField("", 19, grows=True, most=27),
+    TableField("", 16, grows=True),
+    TableField("", 10, grows=True, most=22),
+    TableField("", 7, right=True, rank=1),
+)
+_NARROW = (
+    *_FIELDS[:2],
+    TableField("", 10, grows=True, most=19),
+    TableField("", 8, grows=True),
+    TableField("", 9),
+    _FIELDS[-1],
+)
+_NARROW_BELOW = 56
+"""Columns for all fields in full."""
+
+
+class EventRows:
+    """The list of events: sent ones, the pending one, and the next ones."""
+
+    def __init__(self, debugger: Debugger, width: int) -> None:
+        self._debugger = debugger
+        self._grid = TableGrid.of(_NARROW if width < _NARROW_BELOW else _FIELDS, width)
+
+    def __len__(self) -> int:
+        one = self._debugger
+        return len(one.sent) + 1 + len(one.upcoming) + bool(one.upcoming and one.has_more_upcoming)
+
+    def __getitem__(self, index: int, /) -> StyledLine:
+        one = self._debugger
+        if index < len(one.sent):
+            return self._sent(one.sent[index])
+        index -= len(one.sent) + 1
+        if index < 0:
+            return self._pending()
+        if index < len(one.upcoming):
+            return self._upcoming(one.upcoming[index])
+        return line("         …", Style.DIM)
+
+    def _sent(self, one: SentEvent) -> StyledLine:
+        played = one.played
+        words, style = _verdict(played)
+        took = max((reply.took_ns for reply in played.replies), default=0)
+        return self._line(
+            " ", played.event_id, played.event, played.subject, Span(words, style), took
+        )
+
+    def _pending(self) -> StyledLine:
+        one = self._debugger
+        pending = one.pending
+        if one.failure:
+            return (Span("> ", Style.BAD), Span("the replay ended early", Style.BAD))
+        if pending is None:
+            text = "the end" if one.is_at_end else "starting …"
+            return (Span("> ", Style.STRONG), Span(text, Style.STRONG))
+        words = Span("not sent" if one.session.is_stopped else "…", Style.STRONG)
+        return self._line(
+            ">", pending.event_id, pending.event, pending.subject, words, 0, Style.STRONG
+        )
+
+    def _upcoming(self, one: UpcomingEvent) -> StyledLine:
+        return self._line(" ", one.event_id, one.event, one.subject, Span(""), 0, Style.DIM)
+
+    def _line(
+        self,
+        sign: str,
+        number: int,
+        event: str,
+        subject: str,
+        words: Span,
+        took_ns: int,
+        style: Style = Style.PLAIN,
+    ) -> StyledLine:
+        took = duration(took_ns) if took_ns else ""
+        texts = [sign, str(number) if number else "+", event, subject]
+        cells = [*(Span(text, style) for text in texts), words, Span(took, Style.DIM)]
+        return self._grid.line(cells)
+
+
+def _verdict(played: PlayedEvent) -> tuple[str, Style]:
+    if played.skipped:
+        return "skipped", Style.DIM
+    bad = [one for one in played.replies if one.verdict is not Verdict.OK]
+    if bad:
+        return str(bad[0].verdict), Style.BAD
+    if played.failure:
+        return "fails", Style.BAD
+    count = len(played.changes)
+    changes = f"{count} change{'s' if count > 1 else ''}" if count else ""
+    edited = "edited, " if played.fault else ""
+    if changes:
+        return f"{edited}{changes}", Style.WARN
+    return (f"{edited}ok", Style.GOOD) if played.replies else ("", Style.DIM)
+
+
+def sent_lines(one: SentEvent, *, has_request: bool = True) -> Iterator[StyledLine]:
+    """Yield an event's replies, changes and, with ``has_request``, its request and reply."""
+    played = one.played
+    plugins = dict.fromkeys(reply.plugin for reply in played.replies)
+    report = Report(chain=True, plugins=plugins)
+    number = f"{played.event_id}  " if played.event_id else ""
+    yield line(f"{number}{played.event} {played.subject}".rstrip(), Style.STRONG)
+    found = False
+    for text in report.event(replace(played, output=[], output_left_out=0)):
+        found = True
+        yield _tidied(spans_of(text), played)
+    if not found:
+        yield line("  no plugin subscribes to it", Style.DIM)
+    several = len(plugins) > 1
+    for change in played.changes[:CHANGES_MAX]:
+        notes = [change.plugin] if several else []
+        notes += [change.container] if change.container != played.subject else []
+        note = f"  ({', '.join(notes)})" if notes else ""
+        yield spans_of(report.change(change.change, note))
+    if len(played.changes) > CHANGES_MAX:
+        yield line(f"  … and {len(played.changes) - CHANGES_MAX} more", Style.DIM)
+    if not has_request:
+        return
+    for reply in played.replies:
+        if reply.message is not None and reply.message.ListFields():
+            yield line()
+            yield line(f"reply of {reply.plugin}:", Style.STRONG)
+            yield from message_lines(reply.message)
+    if one.request is not None:
+        yield line()
+        yield line("request:", Style.STRONG)
+        yield from message_lines(one.request)
+
+
+def _tidied(parts: StyledLine, played: PlayedEvent) -> StyledLine:
+    """Remove the columns for number, event and subject, which are in the line above."""
+    text = "".join(part.text for part in parts)
+    at = text.find(played.subject) if played.subject else -1
+    if at < 0 or len(parts) != 1:
+        return parts
+    rest = text[at + len(played.subject) :].strip()
+    return line(f"  {rest}", parts[0].style)
+
+
+def pending_lines(debugger: Debugger) -> Iterator[StyledLine]:
+    """Yield the newest sent event, then the request of the pending one."""
+    if debugger.sent:
+        yield from sent_lines(debugger.sent[-1], has_request=False)
+        yield line()
+    pending = debugger.pending
+    if debugger.failure:
+        yield line(debugger.failure, Style.BAD)
+        return
+    if pending is None:
+        yield line("the end" if debugger.is_at_end else "starting …", Style.STRONG)
+        return
+    number = f"{pending.event_id}  " if pending.event_id else ""
+    yield line(f"next: {number}{pending.event} {pending.subject}".rstrip(), Style.STRONG)
+    plugins = ", ".join(pending.plugins) or "no plugin"
+    yield line(f"  to {plugins}", Style.DIM)
+    if pending.request is None:
+        yield line("  it cannot be decoded, and is sent as it was recorded", Style.WARN)
+    else:
+        yield from message_lines(pending.request)
+
+
+def message_lines(message: Message) -> Iterator[StyledLine]:
+    """Yield a message as YAML."""
+    form = message_form(message)
+    if not form:
+        yield line("  (empty)", Style.DIM)
+        return
+    count = 0
+    for text in islice(yaml_lines(form), YAML_LINES_MAX):
+        count += 1
+        cut = text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}…"
+        yield styled_yaml(f"  {cut}")
+    if count == YAML_LINES_MAX:
+        yield line("  … the rest is omitted", Style.WARN)

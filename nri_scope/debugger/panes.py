@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Widgets of the debugger's screen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Label, TextArea
+
+from nri_scope.text.escape import columns, safe
+from nri_scope.tui.widgets.filter_bar import TextLine
+from nri_scope.tui.widgets.lines import Lines
+
+from .keys import KEYS, key_words
+
+_MOVES = (
+    ("up,k", "up"),
+    ("down,j", "down"),
+    ("pageup", "page_up"),
+    ("pagedown", "page_down"),
+    ("home", "home"),
+    ("end", "end"),
+    ("left", "left"),
+    ("right", "right"),
+)
+
+
+_LINES_AFTER = 3
+"""Number of lines after the pending event that are shown, too."""
+_MAX_WAIT_S = 1.0
+"""Maximum seconds for which a key waits for previously typed text."""
+
+
+class Pane(Lines, inherit_bindings=False):
+    """Lines with the keys that move in them, and no other ones."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(keys, action, show=False) for keys, action in _MOVES
+    ]
+
+    def go_to_with_next(self, index: int) -> None:
+        """Go to a line, and show some lines after it, too."""
+        self._reveal(min(index + _LINES_AFTER, len(self.source) - 1))
+        self.go_to(index)
+
+
+class TitleLine(Widget):
+    """The first line of the screen: words at the left and at the right."""
+
+    DEFAULT_CSS = """
+    TitleLine { height: 1; background: $primary 30%; color: $foreground; text-style: bold;
+                padding: 0 1; }
+    TitleLine:ansi { background: ansi_blue; color: ansi_bright_white; }
+    TitleLine:nocolor { text-style: reverse; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left, self._right = "", ""
+
+    def show(self, left: str, right: str) -> None:
+        """Show other words."""
+        if (left, right) != (self._left, self._right):
+            self._left, self._right = left, right
+            self.refresh()
+
+    def render(self) -> Text:
+        """Draw the words; those at the right only if they fit."""
+        width = self.size.width
+        left, right = safe(self._left, width), safe(self._right)
+        spare = width - columns(left) - columns(right)
+        text = f"{left}{' ' * spare}{right}" if spare >= 2 else left
+        return Text(text, no_wrap=True, end="")
+
+
+class DebuggerKeys(Widget):
+    """The footer: as many keys as fit."""
+
+    DEFAULT_CSS = """
+    DebuggerKeys { height: 1; background: $background; color: $text-muted; padding: 0 1; }
+    """
+
+    def render(self) -> Text:
+        """Draw the keys."""
+        text = Text(no_wrap=True, end="")
+        for one in KEYS:
+            key = key_words(one).split(" ")[0]
+            if one.label and columns(f"{text.plain}{key} {one.label}") <= self.size.width:
+                text.append(key, style="bold")
+                text.append(f" {one.label}  ")
+        return text
+
+
+class Question(Horizontal):
+    """An input line, hidden until it is opened."""
+
+    DEFAULT_CSS = """
+    Question { height: 1; display: none; background: $panel; }
+    Question.-open { display: block; }
+    Question Label { width: auto; padding: 0 1; text-style: bold; color: $text-primary; }
+    Question Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
+    Question Input:focus { border: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._label = Label("", markup=False)
+        self._input = TextLine(self._submit, select_on_focus=False)
+        self._accept: Callable[[str], object] = str
+        self._focused_before: Widget | None = None
+
+    def compose(self) -> ComposeResult:
+        """Compose the label and the input."""
+        yield self._label
+        yield self._input
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is visible."""
+        return self.has_class("-open")
+
+    def ask(self, label: str, accept: Callable[[str], object], text: str = "") -> None:
+        """Show the line; ``accept`` gets the entered text."""
+        self._label.update(label)
+        self._input.value = text
+        self._input.cursor_position = len(text)
+        self._accept = accept
+        self._focused_before = self.screen.focused
+        self.add_class("-open")
+        # Not `focus`, which the next key might precede.
+        self.screen.set_focus(self._input)
+
+    async def ready(self) -> None:
+        """Wait until the input has processed all text typed so far."""
+        processed = asyncio.Event()
+        if self._input.call_later(processed.set):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)
+
+    def close(self) -> None:
+        """Hide the line."""
+        self.remove_class("-open")
+        self.screen.set_focus(self._focused_before)
+
+    def _submit(self) -> None:
+        text = self._input.value.strip()
+        self.close()
+        if text:
+            self._accept(text)
+
+
+class TextScreen(ModalScreen[str | None], inherit_bindings=False):
+    """An editor on the screen, for users without ``$EDITOR``."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s,f2", "accept", show=False, priority=True),
+        Binding("escape,ctrl+c", "cancel", show=False, priority=True),
+    ]
+    DEFAULT_CSS = """
+    TextScreen { align: center middle; }
+    TextScreen > TextArea { width: 96%; height: 92%; border: round $primary;
+                            background: $background; color: $foreground; }
+    """
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._area = TextArea(text, tab_behavior="indent", soft_wrap=False)
+        self._area.border_title = title.replace("[", "(")
+        self._area.border_subtitle = "^S or F2 sends · Esc closes"
+
+    def compose(self) -> ComposeResult:
+        """Compose the text area."""
+        yield self._area
+
+    def action_accept(self) -> None:
+        """Close the screen with the text."""
+        self.dismiss(self._area.text)
+
+    def action_cancel(self) -> None:
+        """Close the screen without a text."""
+        self.dismiss(None)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare the replies of two runs of one replay, as compact lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from nri_scope.replay.golden import Key, Mismatch, MismatchKind, entries_of
+from nri_scope.replay.golden.matchers import Expected
+from nri_scope.replay.golden.mismatch import compare_entries
+from nri_scope.replay.golden.reply_values import NameOf
+from nri_scope.replay.replies import Reply
+from nri_scope.text.escape import safe
+from nri_scope.text.styled_text import Style, styled
+from nri_scope.text.yaml_text import YamlValue, inline
+
+REPLIES_SHOWN = 50
+"""Maximum number of differing replies listed."""
+PATHS_SHOWN = 20
+"""Maximum number of differing paths of one reply listed."""
+_VALUE_MAX = 200
+"""Maximum number of characters of one value."""
+
+
+def run_differences(
+    before: Iterable[Reply], now: Iterable[Reply], name_of: NameOf
+) -> Iterator[str]:
+    """Yield a line for each reply that differs, and for each path in it; safe for a terminal."""
+    expected = cast("dict[Key, Expected]", entries_of(before, name_of))
+    found = compare_entries(expected, entries_of(now, name_of), {})
+    for mismatch in found[:REPLIES_SHOWN]:
+        yield from _lines(mismatch)
+    if len(found) > REPLIES_SHOWN:
+        yield styled(Style.DIM, f"… and {len(found) - REPLIES_SHOWN} more replies")
+
+
+def count_words(lines: Iterable[str]) -> str:
+    """Return how many replies the lines of `run_differences` are about, for a message."""
+    count = sum(not line.startswith(" ") for line in lines)
+    return f"{count} {'reply differs' if count == 1 else 'replies differ'} from the run before"
+
+
+def _lines(mismatch: Mismatch) -> Iterator[str]:
+    name = safe(str(mismatch.key))
+    if mismatch.kind is MismatchKind.UNUSED:
+        yield styled(Style.BAD, f"{name}: there is no reply any more")
+        return
+    if mismatch.kind is MismatchKind.MISSING:
+        yield styled(Style.GOOD, f"{name}: there was no reply before")
+        yield f"  got {_shown(mismatch.got)}"
+        return
+    yield styled(Style.STRONG, name)
+    for one in mismatch.differences[:PATHS_SHOWN]:
+        path = safe(one.path, _VALUE_MAX) or "/"
+        before, now = cast("YamlValue", one.expected), one.got
+        if before is None:
+            yield styled(Style.GOOD, f"  + {path} = {_shown(now)}")
+        elif now is None:
+            yield styled(Style.BAD, f"  - {path} (was {_shown(before)})")
+        else:
+            yield styled(Style.WARN, f"  ~ {path} {_shown(before)} → {_shown(now)}")
+    if len(mismatch.differences) > PATHS_SHOWN:
+        yield styled(Style.DIM, f"  … and {len(mismatch.differences) - PATHS_SHOWN} more paths")
+
+
+def _shown(value: YamlValue) -> str:
+    text = inline(value)
+    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"

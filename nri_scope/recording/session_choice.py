@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the session of a recording to play, and the events about a pod or container in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nri_scope.errors import UsageError
+from nri_scope.events import Event, Role, Session
+
+from .reader import Recording
+
+
+def subject_of(event: Event) -> str:
+    """Return ``namespace/pod`` or ``namespace/pod/container``; "" for an event about neither."""
+    pod = f"{event.namespace}/{event.pod}" if event.pod or event.namespace else event.pod_id
+    if not event.container and not event.container_id:
+        return pod
+    return f"{pod}/{event.container or event.container_id}"
+
+
+def concerns(only: str, event: Event) -> bool:
+    """Return whether ``event`` is about ``only`` or, if that is a container, about its pod."""
+    subject = subject_of(event)
+    return subject == only or subject.startswith(f"{only}/") or _is_pod_of(subject, only)
+
+
+def _is_pod_of(subject: str, only: str) -> bool:
+    return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
+
+
+def find_session(recording: Recording, number: int | None, roles: Sequence[str] = ()) -> Session:
+    """Return the session to play: a plugin connection, or preferably one with these roles.
+
+    Raises UsageError if there is none.
+    """
+    every = recording.sessions()
+    sessions = [one for one in every if one.is_connection or one.role in roles]
+    if not sessions and any(one.role == Role.V01 for one in every):
+        raise UsageError(
+            f"{recording.path}: contains only calls of NRI 0.1",
+            "replay them to a plugin of NRI 0.1, with --v01",
+        )
+    if not sessions:
+        raise UsageError(f"{recording.path}: contains no session", "use a recording with events")
+    if number is None:
+        # The first plugin of the chain received containers as created by the runtime.
+        sessions.sort(key=lambda session: (session.plugin_index, session.id))
+        preferred = [one for one in sessions if one.role in roles]
+        if preferred:
+            return preferred[0]
+        complete = (one for one in sessions if recording.state(one.id).complete)
+        return next(complete, sessions[0])
+    for session in sessions:
+        if session.id == number:
+            return session
+    known = ", ".join(f"{session.id} ({session.plugin})" for session in sessions[:20])
+    raise UsageError(f"{recording.path}: contains no session {number}", f"it has {known}")
+
+
+def sessions_of(recording: Recording, session: Session, *, is_chosen: bool) -> list[Session]:
+    """Return the sessions that are played as one: those of a scenario, else only ``session``.
+
+    ``is_chosen``: whether the user has chosen this session alone.
+    """
+    if session.role != Role.SCENARIO or is_chosen:
+        return [session]
+    later = [
+        one for one in recording.sessions() if one.role == Role.SCENARIO and one.id > session.id
+    ]
+    return [session, *later]

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make a scenario of Kubernetes manifests: their pods start to run on one runtime."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from .manifest import ManifestPod, pods_of
+from .model import (
+    DEFAULT_NAMESPACE,
+    ContainerKind,
+    RuntimeChoice,
+    Scenario,
+    ScenarioContainer,
+    ScenarioPod,
+    unused_key,
+)
+
+CgroupDriver = Literal["cgroupfs", "systemd"]
+
+_MANIFEST = re.compile(r'^(?:apiVersion|kind)\s*:|^\s*[{"].*"(?:apiVersion|kind)"', re.M | re.S)
+_SCENARIO = re.compile(r'^scenario\s*:|^\s*\{\s*"scenario"', re.M)
+
+
+def is_manifest(text: str) -> bool:
+    """Return whether a text looks like a manifest of Kubernetes instead of a scenario."""
+    return not _SCENARIO.search(text) and bool(_MANIFEST.search(text))
+
+
+def scenario_of_manifest(
+    text: str,
+    source: str,
+    runtime: RuntimeChoice,
+    *,
+    cgroup_driver: CgroupDriver = "systemd",
+    namespace: str = DEFAULT_NAMESPACE,
+) -> tuple[Scenario, list[str]]:
+    """Return the scenario of the pods in a manifest, and notes on what the manifest lacks.
+
+    Raises UsageError with the line and the field.
+    """
+    found = pods_of(
+        text,
+        runtime.profile(),
+        cgroup_driver=cgroup_driver,
+        namespace=namespace,
+        source=source,
+    )
+    scenario = Scenario(runtime=runtime, source=source)
+    for one in found:
+        key = unused_key(f"{one.pod.namespace}/{one.pod.name}", scenario.pods)
+        scenario.pods[key] = _pod(key, one)
+    notes = dict.fromkeys(note for one in found for note in one.notes)
+    for one in found:
+        if one.replicas != 1:
+            name = f"{one.pod.namespace}/{one.pod.name}"
+            notes[f"{name}: one of {one.replicas} replicas; add copies: {one.replicas} for all"] = (
+                None
+            )
+    return scenario, list(notes)
+
+
+def _pod(key: str, one: ManifestPod) -> ScenarioPod:
+    pod = ScenarioPod(key, one.pod, given=_set_fields(one.pod.ListFields()))
+    for each in one.containers:
+        container = ScenarioContainer(
+            each.container.name,
+            each.container,
+            ContainerKind(each.kind),
+            _set_fields(each.container.ListFields()),
+        )
+        pod.containers[container.key] = container
+    return pod
+
+
+def _set_fields(fields: Iterable[tuple[object, object]]) -> frozenset[str]:
+    return frozenset(str(getattr(one, "name")) for one, _ in fields)  # noqa: B009

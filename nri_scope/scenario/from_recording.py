@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make an editable scenario of a session in a recording.
+
+Played to a plugin, the scenario leads to the requests of the session itself. Different by design:
+the times of containers, and the adjustments of the plugins that ran when the session was recorded,
+which later requests of a container contain. They are replaced by those of the replayed plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.events import NO_ID, Session
+from nri_scope.events import Event as Recorded
+from nri_scope.filter import Filter, parse
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.request_subject import (
+    container_of,
+    decode_request,
+    is_plugins_call,
+    name_of_container,
+    name_of_pod,
+    pod_of,
+)
+from nri_scope.nri.versions import NriVersion, runtime_title
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.session_choice import concerns, find_session, sessions_of
+from nri_scope.runtime import PROFILES, Profile
+from nri_scope.runtime.plugin_setup import SETUP_METHODS
+from nri_scope.runtime.state_change import own_request
+
+from .event_sequence import MAX_EVENTS
+from .model import (
+    RuntimeChoice,
+    Scenario,
+    ScenarioContainer,
+    ScenarioPod,
+    unused_key,
+)
+from .recorded_steps import RecordedSteps
+from .shapes import LATEST_NS, LONGEST_NS
+
+_PAUSE_SHOWN_NS = 100_000_000
+"""Shortest pause that the scenario has a step for."""
+_PAUSE_UNIT_NS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event of the session that the scenario has."""
+
+    recorded: Recorded
+    event: Event
+    request: Message
+    """Its own request message."""
+    pod: api.PodSandbox
+    container: api.Container | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The start of a later session: the runtime was restarted."""
+
+    at_ns: int
+
+
+def read_recording(
+    path: Path, session: int | None = None, *, only: str = "", where: Filter | None = None
+) -> tuple[Scenario, list[str]]:
+    """Return the scenario of a session, and remarks on what it lacks.
+
+    ``session``: None for the one that `find_session` chooses. ``only`` and ``where`` select events;
+    what exists before the first of them is listed as existing. Raises UsageError, and
+    RecordingError for a file that cannot be read.
+    """
+    with Recording.open(path) as recording:
+        return _Reading(recording, session, only, where).scenario()
+
+
+class _Reading:
+    def __init__(
+        self, recording: Recording, number: int | None, only: str, where: Filter | None
+    ) -> None:
+        self._recording = recording
+        self._only, self._where = only, where
+        session = find_session(recording, number)
+        self._sessions = sessions_of(recording, session, is_chosen=number is not None)
+        self._left_out: dict[str, int] = {}
+        self._notes: list[str] = []
+        self._scenario = Scenario(
+            runtime=runtime_of(session),
+            # An untrusted file may have any time.
+            start_ns=min(max(session.started_ns, 0), LATEST_NS),
+            source=str(recording.path),
+        )
+        self._profile = self._scenario.runtime.profile()
+        self._pods: dict[str, ScenarioPod] = {}
+        self._keys: set[str] = set()
+        self._containers: dict[str, tuple[ScenarioPod, ScenarioContainer]] = {}
+
+    def scenario(self) -> tuple[Scenario, list[str]]:
+        """Return the scenario and the remarks."""
+        self._add_state(self._sessions[0])
+        count = 0
+        for one in self._events():
+            if isinstance(one, RecordedEvent):
+                count += 1
+                if count > MAX_EVENTS:
+                    raise UsageError(
+                        f"{self._recording.path}: more than {MAX_EVENTS:,} events for a scenario",
+                        "select a part with --only or --where",
+                    )
+                self._add_subjects(one)
+        if not count and (self._only or self._where):
+            raise UsageError(
+                f"{self._recording.path}: no event is selected", "widen --only or --where"
+            )
+        self._scenario.pods = {pod.key: pod for pod in self._pods.values()}
+        self._left_out.clear()
+        steps = RecordedSteps(self._scenario, self._profile)
+        before_ns = self._scenario.start_ns
+        for one in self._events():
+            at_ns = one.at_ns if isinstance(one, Restart) else one.recorded.at_ns
+            pause = at_ns - before_ns - self._scenario.pause_ns
+            before_ns = at_ns
+            if pause >= _PAUSE_SHOWN_NS:
+                steps.wait(min(pause, LONGEST_NS) // _PAUSE_UNIT_NS * _PAUSE_UNIT_NS)
+            if isinstance(one, Restart):
+                steps.restart()
+                continue
+            pod = self._pods[one.pod.id]
+            container = self._container_of(one)
+            steps.add(one.event, one.request, pod.key, container.key if container else "")
+        self._scenario.steps = steps.finished()
+        notes = [f"left out: {count:,} × {what}" for what, count in self._left_out.items()]
+        return self._scenario, [*self._notes, *notes]
+
+    # -- events -------------------------------------------------------------------------------
+
+    def _events(self) -> Iterator[RecordedEvent | Restart]:
+        for session in self._sessions:
+            if session is not self._sessions[0]:
+                yield Restart(session.started_ns)
+            for recorded, request, _ in self._recording.exchanges(
+                where=parse(f"session:{session.id}"), allowance=self._recording.allowance()
+            ):
+                if recorded.method in SETUP_METHODS or is_plugins_call(
+                    recorded.method, recorded.mark
+                ):
+                    continue
+                if self._is_selected(recorded) and (one := self._decoded(recorded, request)):
+                    yield one
+
+    def _is_selected(self, recorded: Recorded) -> bool:
+        if self._only and not concerns(self._only, recorded):
+            return False
+        return self._where is None or self._where.matches(recorded)
+
+    def _decoded(self, recorded: Recorded, request: bytes) -> RecordedEvent | None:
+        decoded = decode_request(recorded.method, request)
+        method = METHODS.get(decoded.event)
+        event = None if method is None else method.event
+        message = decoded.message
+        is_validation = event is Event.ValidateContainerAdjustment
+        if method is None or event is None or is_validation or message is None or recorded.mark:
+            if not is_validation or recorded.mark:
+                self._leave_out(f"{recorded.event} ({recorded.mark or 'unknown'})")
+            return None
+        if isinstance(message, api.StateChangeEvent):
+            message = own_request(method.request, message)
+        container = container_of(event.name, message)
+        if (
+            container is not None
+            and not container.id
+            and not recorded.container_id.startswith(NO_ID)
+        ):
+            # iSulad assigns it later.
+            container = api.Container.FromString(container.SerializeToString())
+            container.id = recorded.container_id
+        pod = pod_of(event.name, message)
+        if pod is None:
+            pod = api.PodSandbox(id=container.pod_sandbox_id if container else "")
+        return RecordedEvent(recorded, event, message, pod, container)
+
+    def _leave_out(self, what: str) -> None:
+        self._left_out[what] = self._left_out.get(what, 0) + 1
+
+    # -- pods and containers ------------------------------------------------------------------
+
+    def _add_state(self, session: Session) -> None:
+        state = self._recording.state(session.id)
+        if not state.complete:
+            raise UsageError(
+                f"{self._recording.path}: session {session.id} has no complete Synchronize, so its "
+                "initial pods and containers are unknown",
+                "choose another with --session, or record without --where",
+            )
+        try:
+            pods = [api.PodSandbox.FromString(data) for data in state.pods]
+            containers = [api.Container.FromString(data) for data in state.containers]
+        except DecodeError as error:
+            raise RecordingError(
+                self._recording.path, f"Synchronize cannot be decoded: {error}"
+            ) from error
+        for pod in pods:
+            self._add_pod(pod, exists=True)
+        for one in containers:
+            if one.pod_sandbox_id not in self._pods:
+                self._add_pod(api.PodSandbox(id=one.pod_sandbox_id), exists=True)
+            self._add_container(self._pods[one.pod_sandbox_id], one, exists=True)
+        if self._only:
+            self._remove_others()
+
+    def _remove_others(self) -> None:
+        """Remove the pods and containers that `only` does not name."""
+        for pod in list(self._pods.values()):
+            name = f"{pod.message.namespace}/{name_of_pod(pod.message)}"
+            if self._only == name:
+                continue
+            for key, one in list(pod.containers.items()):
+                if self._only != f"{name}/{name_of_container(one.message)}":
+                    del pod.containers[key]
+                    self._containers.pop(one.message.id, None)
+            if not pod.containers and not self._only.startswith(f"{name}/"):
+                del self._pods[pod.message.id]
+
+    def _add_subjects(self, one: RecordedEvent) -> None:
+        is_part = bool(self._only or self._where)
+        pod = self._pods.get(one.pod.id)
+        if pod is None:
+            pod = self._add_pod(one.pod, exists=is_part and one.event is not Event.RunPodSandbox)
+        if one.container is None:
+            return
+        known = self._container_of(one)
+        if known is None:
+            is_created = one.event is Event.CreateContainer
+            known = self._add_container(pod, one.container, exists=not is_created)
+            if not is_created:
+                pod.exists = True
+                self._notes.append(
+                    f"{pod.key}/{known.key} was not created in these events, so it is in existing"
+                )
+        if not known.message.pid and one.container.pid:
+            known.message.pid = one.container.pid
+
+    def _container_of(self, one: RecordedEvent) -> ScenarioContainer | None:
+        found = self._containers.get(one.container.id) if one.container is not None else None
+        return found[1] if found is not None else None
+
+    def _add_pod(self, pod: api.PodSandbox, *, exists: bool) -> ScenarioPod:
+        message = api.PodSandbox.FromString(pod.SerializeToString())
+        message.name = name_of_pod(pod)
+        rules = self._profile.lifecycle_rules
+        if rules.adapted_state([message], [])[0][0].name != pod.name:
+            message.name = pod.name
+        names = (_word(message.namespace), _word(name_of_pod(pod)))
+        key = unused_key("/".join(names), self._keys)
+        self._keys.add(key)
+        added = ScenarioPod(key, message, exists=exists, given=frozenset({"id", "uid", "pid"}))
+        self._pods[pod.id] = added
+        return added
+
+    def _add_container(
+        self, pod: ScenarioPod, container: api.Container, *, exists: bool
+    ) -> ScenarioContainer:
+        message = api.Container.FromString(container.SerializeToString())
+        message.name = name_of_container(container)
+        if exists:
+            state = self._profile.lifecycle_rules.adapted_state([pod.message], [message])[1]
+            if state[0].name != container.name:
+                message.name = container.name
+        given = {"id", "pid"} if message.id else {"pid"}
+        if message.pod_sandbox_id == pod.message.id:
+            message.ClearField("pod_sandbox_id")
+        else:
+            given.add("pod_sandbox_id")
+        tells_states = runtime_title(self._profile.runtime_name) != "iSulad"
+        if exists and tells_states and not message.state:
+            given.add("state")
+        if not exists:
+            message.ClearField("created_at")
+            message.ClearField("started_at")
+            message.ClearField("finished_at")
+            message.ClearField("exit_code")
+        key = unused_key(_word(name_of_container(container)), pod.containers)
+        added = ScenarioContainer(key, message, given=frozenset(given), exists=exists)
+        pod.containers[key] = added
+        self._containers[container.id] = (pod, added)
+        return added
+
+
+def runtime_of(session: Session) -> RuntimeChoice:
+    """Return the profile that is nearest to a session's runtime, with what differs from it."""
+    title = runtime_title(session.runtime_name)
+    known = [one for one in PROFILES.values() if runtime_title(one.runtime_name) == title]
+    profile = _nearest(known or list(PROFILES.values()), NriVersion.parse(session.nri_version))
+    timeouts = session.request_timeout_ms, session.registration_timeout_ms
+    usual = profile.request_timeout_ms, profile.registration_timeout_ms
+    return RuntimeChoice(
+        profile.name,
+        _other(session.runtime_name, profile.runtime_name),
+        _other(session.runtime_version, profile.runtime_version),
+        _other(session.nri_version, profile.nri_version),
+        *(own if own != common else 0 for own, common in zip(timeouts, usual, strict=True)),
+    )
+
+
+def _nearest(profiles: Iterable[Profile], version: NriVersion | None) -> Profile:
+    """Return the profile with the newest NRI that is not newer than ``version``."""
+    versions = [(one.version, one) for one in profiles if one.version is not None]
+    versions.sort(key=lambda one: one[0])
+    older = [one for known, one in versions if version is not None and known <= version]
+    return older[-1] if older else versions[0][1]
+
+
+def _other(text: str, usual: str) -> str:
+    return text if text != usual else ""
+
+
+def _word(text: str) -> str:
+    return text.replace("/", "_") or "unknown"

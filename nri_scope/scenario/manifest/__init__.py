@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convert Kubernetes manifests to the pods and containers that NRI plugins would get.
+
+In: manifests as text, a profile of a runtime and facts about a node. Out: NRI's messages, with
+notes on what no manifest states. Stages: `objects` finds pods, `pod_spec` reads them with the API
+server's defaults, `kubelet` makes the requests of the kubelet, and `containerd`, `cri_o` or
+`isulad` what that runtime sends to plugins. This package never asks a cluster, and reads no file.
+"""
+
+from .node_facts import NodeFacts as NodeFacts
+from .pods import ManifestContainer as ManifestContainer
+from .pods import ManifestPod as ManifestPod
+from .pods import pods_of as pods_of

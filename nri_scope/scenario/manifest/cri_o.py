@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build what CRI-O sends to plugins for the kubelet's requests.
+
+Sources: server/, internal/factory and internal/config/cgmgr of CRI-O 1.37, and recorded traffic;
+default configuration, runc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.plain import Plain
+
+from . import nri_values
+from .cri_request import ContainerRequest, CriMount, SandboxRequest
+from .identity import go_json, uid_of
+from .node_facts import NodeFacts
+
+_PREFIX = "io.kubernetes.cri-o."
+_BIND = ("rw", "bind")
+
+
+@dataclass(frozen=True, slots=True)
+class CriO:
+    """CRI-O on a node."""
+
+    node: NodeFacts
+    has_recursive_readonly = True
+
+    def sandbox(self, request: SandboxRequest) -> api.PodSandbox:
+        """Return a pod as it is when its sandbox runs."""
+        parent = self._parent(request)
+        is_systemd = parent.endswith(".slice")
+        return api.PodSandbox(
+            id=request.id,
+            name=request.name,
+            uid=request.uid,
+            namespace=request.namespace,
+            labels={**request.labels, "io.kubernetes.container.name": "POD"},
+            annotations=request.annotations,
+            runtime_handler=request.runtime_handler,
+            linux=api.LinuxPodSandbox(
+                pod_overhead=nri_values.requested_resources(request.overhead),
+                pod_resources=nri_values.requested_resources(request.resources),
+                cgroup_parent=parent,
+                cgroups_path=f"{parent}:crio:{request.id}"
+                if is_systemd
+                else f"{parent}/crio-{request.id}",
+                namespaces=nri_values.namespaces(_sandbox_namespaces(request)),
+                resources=api.LinuxResources(
+                    cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=2)),
+                    devices=[nri_values.device_rule(allow=False)],
+                ),
+            ),
+            # Only containers that share their processes need the process of the sandbox.
+            pid=request.pid if request.namespaces.shares_pid else 0,
+            ips=request.ips,
+        )
+
+    def container(self, pod: SandboxRequest, request: ContainerRequest) -> api.Container:
+        """Return a container as it is in CreateContainer."""
+        terminal = ["TERM=xterm"] * (2 if request.has_tty else 1)
+        parent = self._parent(pod)
+        return api.Container(
+            id=request.id,
+            pod_sandbox_id=pod.id,
+            name=request.name,
+            labels=request.labels,
+            annotations=self._annotations(pod, request),
+            args=(*request.command, *request.args),
+            env=[
+                f"PATH={nri_values.DEFAULT_PATH}",
+                *terminal,
+                f"HOSTNAME={pod.hostname}",
+                *(f"{name}={value}" for name, value in request.env),
+            ],
+            mounts=self._mounts(pod, request),
+            hooks=api.Hooks(),
+            linux=api.LinuxContainer(
+                namespaces=nri_values.namespaces(self._container_namespaces(pod, request)),
+                resources=self._resources(request),
+                oom_score_adj=api.OptionalInt(value=request.resources.oom_score_adj),
+                cgroups_path=f"{parent}:crio:{request.id}"
+                if parent.endswith(".slice")
+                else f"{parent}/crio-{request.id}",
+            ),
+            user=nri_values.user(request.uid, request.gid, request.groups),
+        )
+
+    def remarks(self, request: ContainerRequest) -> Iterator[str]:
+        """Yield what is unknown of a container as this runtime sends it."""
+        yield "variables, volumes and groups that images define are unknown"
+        yield (
+            "annotations of CRI-O about the image, storage and time of creation of containers were "
+            "left out"
+        )
+        if request.is_privileged:
+            yield f"container {request.name}: the node's devices, all of which it gets, are unknown"
+
+    def _parent(self, request: SandboxRequest) -> str:
+        """Return a pod's cgroup: of systemd's slices, the last one."""
+        last = request.cgroup_parent.rpartition("/")[2]
+        return last if last.endswith(".slice") else request.cgroup_parent
+
+    def _annotations(self, pod: SandboxRequest, request: ContainerRequest) -> dict[str, str]:
+        metadata: dict[str, Plain] = {"name": request.name}
+        if request.attempt:
+            metadata["attempt"] = request.attempt
+        identity = f"{pod.name}_{pod.namespace}_{pod.uid}"
+        volumes: list[dict[str, Plain]] = [
+            {
+                "container_path": mount.destination,
+                "host_path": mount.source,
+                "readonly": mount.access != "rw",
+                "recursive_read_only": mount.access == "rro",
+                "propagation": ("rprivate", "rslave", "rshared").index(mount.propagation),
+                "selinux_relabel": False,
+            }
+            for mount in sorted(request.mounts, key=lambda mount: mount.depth)
+        ]
+        own = {
+            "Annotations": go_json(dict(sorted(request.annotations.items()))),
+            "ContainerID": request.id,
+            "ContainerType": "container",
+            "ImageName": request.image,
+            "Labels": go_json(dict(sorted(request.labels.items()))),
+            "LogPath": f"{pod.log_folder}/{request.log_path}",
+            "Metadata": go_json(metadata),
+            "Name": f"k8s_{request.name}_{identity}_{request.attempt}",
+            "ResolvPath": f"{_files(pod)}/resolv.conf",
+            "SandboxID": pod.id,
+            "SandboxName": f"k8s_{identity}_{pod.attempt}",
+            "SeccompProfilePath": "Unconfined" if request.is_privileged else request.seccomp.kind,
+            "Stdin": str(request.has_stdin).lower(),
+            "StdinOnce": str(request.has_stdin_once).lower(),
+            "TTY": str(request.has_tty).lower(),
+            "Volumes": go_json(volumes),
+        } | {f"IP.{index}": ip for index, ip in enumerate(pod.ips)}
+        annotations = {
+            **pod.annotations,
+            **{_PREFIX + key: value for key, value in own.items()},
+            "io.container.manager": "cri-o",
+            "platform-runtime-path.crio.io": "",
+            **request.annotations,
+            **request.labels,
+        }
+        if self.node.cgroup_driver == "systemd":
+            period = request.annotations["io.kubernetes.pod.terminationGracePeriod"]
+            annotations |= {
+                "org.systemd.property.After": "['crio.service']",
+                "org.systemd.property.DefaultDependencies": "true",
+                "org.systemd.property.TimeoutStopUSec": f"uint64 {period}000000",
+            }
+        return annotations
+
+    def _container_namespaces(
+        self, pod: SandboxRequest, request: ContainerRequest
+    ) -> Iterator[tuple[str, str]]:
+        shared = pod.namespaces
+        if not shared.host_pid:
+            yield "pid", f"/proc/{pod.pid}/ns/pid" if shared.shares_pid else ""
+        if not shared.host_network:
+            yield "network", _namespace_path("net", pod)
+        yield "ipc", _namespace_path("ipc", pod)
+        yield "uts", _namespace_path("uts", pod)
+        yield "mount", ""
+        if shared.own_users:
+            yield "user", _namespace_path("user", pod)
+        if self.node.cgroup_version == 2 and not request.is_privileged:
+            yield "cgroup", ""
+
+    def _mounts(self, pod: SandboxRequest, request: ContainerRequest) -> list[api.Mount]:
+        requested = {mount.destination.rstrip("/") for mount in request.mounts}
+        found: dict[str, api.Mount] = {}
+
+        def add(mount: api.Mount) -> None:
+            found.pop(mount.destination, None)
+            found[mount.destination] = mount
+
+        for mount in self._default_mounts(pod, request):
+            hidden = any(
+                parent in requested and mount.destination.startswith(f"{parent}/")
+                for parent in ("/dev", "/sys")
+            )
+            if mount.destination not in requested and not hidden:
+                add(mount)
+        files = _files(pod)
+        root = ("ro", "bind") if request.has_readonly_root else _BIND
+        shm = "/dev/shm" if pod.namespaces.host_ipc else f"{files}/shm"
+        add(_bind("/dev/shm", shm, *_BIND))
+        add(_bind("/etc/resolv.conf", f"{files}/resolv.conf", *root, "nodev", "nosuid", "noexec"))
+        add(_bind("/etc/hostname", f"{files}/hostname", *root))
+        # A sandbox with a process has its folder.
+        kept = f"/var/lib{files.removeprefix('/run')}" if pod.namespaces.shares_pid else files
+        add(_bind("/run/.containerenv", f"{kept}/.containerenv", *root))
+        if request.is_privileged:
+            found = {mount.destination: _writable(mount) for mount in found.values()}
+        by_depth: list[CriMount] = sorted(request.mounts, key=lambda mount: mount.depth)
+        for one in by_depth:
+            add(nri_values.bind_mount(one, "bind"))
+        return list(found.values())
+
+    def _default_mounts(
+        self, pod: SandboxRequest, request: ContainerRequest
+    ) -> Iterator[api.Mount]:
+        yield from (nri_values.PROC, nri_values.DEV, nri_values.DEV_PTS, nri_values.DEV_MQUEUE)
+        plain = ("nosuid", "noexec", "nodev")
+        sys, cgroup = [*plain, "ro"], [*plain, "relatime", "ro"]
+        if request.is_privileged:
+            sys, cgroup = [*plain, "rw", "rslave"], [*plain, "rw", "relatime", "rslave"]
+        yield api.Mount(destination="/sys", type="sysfs", source="sysfs", options=sys)
+        yield api.Mount(
+            destination="/sys/fs/cgroup", type="cgroup", source="cgroup", options=cgroup
+        )
+
+    def _resources(self, request: ContainerRequest) -> api.LinuxResources:
+        resources = request.resources
+        result = api.LinuxResources(
+            memory=api.LinuxMemory(),
+            cpu=api.LinuxCPU(
+                shares=api.OptionalUInt64(value=resources.shares),
+                quota=api.OptionalInt64(value=resources.quota),
+                period=api.OptionalUInt64(value=resources.period),
+            ),
+            unified=dict(resources.unified),
+            devices=[nri_values.device_rule(allow=request.is_privileged)],
+            # The default of ``pids_limit``: none.
+            pids=api.LinuxPids(limit=-1),
+        )
+        if resources.memory:
+            result.memory.limit.value = resources.memory
+            if self.node.has_swap_accounting:
+                result.memory.swap.value = resources.swap or resources.memory
+        if self.node.limits_huge_pages is not False:
+            result.hugepage_limits.extend(nri_values.huge_pages(resources))
+        return result
+
+
+def _files(pod: SandboxRequest) -> str:
+    return f"/run/containers/storage/overlay-containers/{pod.id}/userdata"
+
+
+def _writable(mount: api.Mount) -> api.Mount:
+    """Return a mount as CRI-O passes it to a privileged container."""
+    if "rw" in mount.options:
+        return mount
+    options = [option for option in mount.options if option != "ro"]
+    return api.Mount(
+        destination=mount.destination,
+        type=mount.type,
+        source=mount.source,
+        options=[*options, "rw"],
+    )
+
+
+def _bind(destination: str, source: str, *options: str) -> api.Mount:
+    return api.Mount(destination=destination, type="bind", source=source, options=options)
+
+
+def _namespace_path(kind: str, pod: SandboxRequest) -> str:
+    return f"/var/run/{kind}ns/{uid_of('namespaces', pod.id)}"
+
+
+def _sandbox_namespaces(pod: SandboxRequest) -> Iterator[tuple[str, str]]:
+    if not pod.namespaces.host_pid:
+        yield "pid", ""
+    for kind, name in (("network", "net"), ("ipc", "ipc"), ("uts", "uts")):
+        yield kind, _namespace_path(name, pod)
+    yield "mount", ""
+    if pod.namespaces.own_users:
+        yield "user", _namespace_path("user", pod)

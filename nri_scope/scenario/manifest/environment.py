@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build a container's environment as the kubelet does (``makeEnvironmentVariables``).
+
+The kubelet sends variables in random order. Here they have the order of the manifest, before those
+of services.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+from nri_scope.text.escape import safe
+
+from .field import Field
+from .node_facts import NodeFacts
+from .pod_spec import ContainerSpec, PodSpec
+from .quantity import milli, whole
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
+_NAME = re.compile(r"[^=\0]+")
+MAX_EXPANDED = 1 << 20
+"""Maximum length of a value with its references to other variables replaced."""
+
+
+def environment(
+    pod: PodSpec, container: ContainerSpec, node: NodeFacts, ips: list[str]
+) -> dict[str, str]:
+    """Return the variables that the kubelet sends for a container."""
+    services = dict(_service_variables(node.service_ip))
+    if pod.field["enableServiceLinks"].flag(True):
+        pod.remarks.add(
+            "variables of services are unknown, but for those of the service kubernetes"
+        )
+    variables = dict(_imported(pod, container))
+    for field in container.field["env"].items():
+        name = field["name"].name(_NAME, "a name of a variable")
+        if value := field["value"].text():
+            variables[name] = expand(value, {**services, **variables}, field["value"])
+        elif field["valueFrom"]:
+            found = _Source(pod, container, node, ips, name).value(field["valueFrom"])
+            if found is not None:
+                variables[name] = found
+        else:
+            variables[name] = ""
+    if index := pod.object.annotations.get("batch.kubernetes.io/job-completion-index"):
+        variables.setdefault("JOB_COMPLETION_INDEX", index)
+    return variables | {name: value for name, value in services.items() if name not in variables}
+
+
+def expand(text: str, variables: Mapping[str, str], field: Field) -> str:
+    """Replace references to variables, ``$(NAME)``, as the kubelet does."""
+
+    def replaced(match: re.Match[str]) -> str:
+        return "$" if match[1] is None else variables.get(match[1], match[0])
+
+    length = len(text) + sum(len(replaced(match)) for match in _REFERENCE.finditer(text))
+    if length > MAX_EXPANDED:
+        raise field.error(f"longer than {MAX_EXPANDED} characters with its variables")
+    return _REFERENCE.sub(replaced, text)
+
+
+def _service_variables(ip: str) -> Iterator[tuple[str, str]]:
+    """Yield the variables of the service ``kubernetes``, which all pods get."""
+    host = f"[{ip}]" if ":" in ip else ip
+    yield "KUBERNETES_SERVICE_HOST", ip
+    yield "KUBERNETES_SERVICE_PORT", "443"
+    yield "KUBERNETES_SERVICE_PORT_HTTPS", "443"
+    yield "KUBERNETES_PORT", f"tcp://{host}:443"
+    yield "KUBERNETES_PORT_443_TCP", f"tcp://{host}:443"
+    yield "KUBERNETES_PORT_443_TCP_PROTO", "tcp"
+    yield "KUBERNETES_PORT_443_TCP_PORT", "443"
+    yield "KUBERNETES_PORT_443_TCP_ADDR", ip
+
+
+def _imported(pod: PodSpec, container: ContainerSpec) -> Iterator[tuple[str, str]]:
+    """Yield the variables of ``envFrom``."""
+    for field in container.field["envFrom"].items():
+        for kind, key in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
+            if not field[key]:
+                continue
+            name = field[key]["name"].required_text()
+            values = _values(pod, kind, name)
+            if values is None:
+                pod.remarks.add(
+                    f"container {container.name}: the variables of {kind} {safe(name, 80)} are "
+                    "unknown"
+                )
+                continue
+            for variable, value in values.items():
+                yield field["prefix"].text() + variable, value
+
+
+def _values(pod: PodSpec, kind: str, name: str) -> dict[str, str] | None:
+    """Return the data of a ConfigMap or Secret in the manifest; None if it is not there."""
+    found = pod.other(kind, name)
+    if found is None:
+        return None
+    if kind == "ConfigMap":
+        return found["data"].string_map()
+    values = {key: _decoded(value) for key, value in found["data"].entries()}
+    return values | found["stringData"].string_map()
+
+
+def _decoded(field: Field) -> str:
+    try:
+        return base64.b64decode(field.text(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise field.error("is not text in base64") from None
+
+
+class _Source:
+    """Values of ``valueFrom``."""
+
+    def __init__(
+        self, pod: PodSpec, container: ContainerSpec, node: NodeFacts, ips: list[str], name: str
+    ) -> None:
+        self._pod = pod
+        self._container = container
+        self._node = node
+        self._ips = ips
+        self._place = f"container {container.name}: variable {safe(name, 80)}"
+
+    def value(self, field: Field) -> str | None:
+        """Return the value, or a text that stands for an unknown one; None for no variable."""
+        if field["fieldRef"]:
+            return self._of_field(field["fieldRef"]["fieldPath"])
+        if field["resourceFieldRef"]:
+            return self._of_resource(field["resourceFieldRef"])
+        for kind, key in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
+            if field[key]:
+                return self._of_key(kind, field[key])
+        self._pod.remarks.add(f"{self._place}: its value is unknown")
+        return "<unknown>"
+
+    def _of_field(self, field: Field) -> str:
+        pod, path = self._pod.object, field.required_text()
+        if subscript := _SUBSCRIPT.fullmatch(path):
+            values = pod.labels if subscript[1] == "labels" else pod.annotations
+            return values.get(subscript[2], "")
+        host_ips = [one["ip"].text() for one in pod.status["hostIPs"].items()] or [
+            pod.status["hostIP"].text(self._node.ip)
+        ]
+        known = {
+            "metadata.name": pod.name,
+            "metadata.namespace": pod.namespace,
+            "metadata.uid": pod.uid,
+            "metadata.labels": _format_map(pod.labels),
+            "metadata.annotations": _format_map(pod.annotations),
+            "spec.nodeName": pod.spec["nodeName"].text(self._node.name),
+            "spec.serviceAccountName": pod.spec["serviceAccountName"].text("default"),
+            "status.hostIP": host_ips[0],
+            "status.hostIPs": ",".join(host_ips),
+            "status.podIP": self._ips[0],
+            "status.podIPs": ",".join(self._ips),
+        }
+        if path not in known:
+            raise field.error(f"{safe(path, 80)!r} is not a field of the downward API")
+        if path.startswith(("status.", "spec.nodeName")) and not pod.status:
+            self._pod.remarks.add(f"{self._place}: {path} is assumed")
+        return known[path]
+
+    def _of_resource(self, field: Field) -> str:
+        container, name = self._container, field["containerName"].text()
+        if name:
+            found = [one for one in self._pod.containers if one.name == name]
+            if not found:
+                raise field["containerName"].error(f"there is no container {safe(name, 80)!r}")
+            container = found[0]
+        kind, _, resource = field["resource"].required_text().partition(".")
+        if kind not in ("limits", "requests"):
+            raise field["resource"].error("neither limits.NAME nor requests.NAME")
+        amounts = container.limits if kind == "limits" else container.requests
+        amount = amounts.get(resource, Fraction(0))
+        if kind == "limits" and not amount:
+            amount = self._limit_of_pod(resource)
+        divisor = field["divisor"].quantity() if field["divisor"] else Fraction(0)
+        if resource == "cpu":
+            return str(math.ceil(Fraction(milli(amount), milli(divisor or Fraction(1)))))
+        return str(math.ceil(Fraction(whole(amount), whole(divisor or Fraction(1)))))
+
+    def _limit_of_pod(self, resource: str) -> Fraction:
+        if amount := self._pod.limits.get(resource):
+            return amount
+        node = {"cpu": self._node.cpus, "memory": self._node.allocatable_memory}
+        if resource in node or resource == "ephemeral-storage":
+            self._pod.remarks.add(f"{self._place}: the node's {resource} is assumed")
+        return Fraction(node.get(resource, 0))
+
+    def _of_key(self, kind: str, field: Field) -> str | None:
+        name, key = field["name"].required_text(), field["key"].required_text()
+        values = _values(self._pod, kind, name)
+        if values is not None:
+            if key not in values and not field["optional"].flag():
+                raise field["key"].error(f"{kind} {safe(name, 80)} has no key {safe(key, 80)!r}")
+            return values.get(key)
+        self._pod.remarks.add(
+            f"{self._place}: the key {safe(key, 80)} of {kind} {safe(name, 80)} is unknown"
+        )
+        return f"<{key} of {kind} {name}>"
+
+
+def _format_map(values: Mapping[str, str]) -> str:
+    """Return labels or annotations as the downward API writes them."""
+    return "\n".join(
+        f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in sorted(values.items())
+    )

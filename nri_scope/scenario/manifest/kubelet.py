@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn a pod into the requests that the kubelet sends to a runtime.
+
+The rules are those of pkg/kubelet/kuberuntime of Kubernetes 1.34: ``generatePodSandboxConfig``,
+``generateContainerConfig`` and what they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nri_scope.nri.plain import Plain
+
+from .cri_request import ContainerRequest, Namespaces, SandboxRequest, SeccompProfile
+from .environment import environment, expand
+from .field import Field
+from .identity import container_hash, go_json, id_of, number_of
+from .node_facts import NodeFacts
+from .pod_spec import ContainerSpec, PodSpec
+from .resources import cgroup_parent, container_resources, overhead, pod_resources
+from .volume_mounts import devices_remark, mounts, termination_path
+
+MAX_ID = 2**31 - 1
+_NOON = "2026-01-01T12:00:00.000000000Z"
+_MAX_HOSTNAME = 63
+
+
+def sandbox_request(pod: PodSpec, node: NodeFacts) -> SandboxRequest:
+    """Return the request to run a pod's sandbox."""
+    identity, spec = pod.object, pod.field
+    names = {
+        "io.kubernetes.pod.name": identity.name,
+        "io.kubernetes.pod.namespace": identity.namespace,
+        "io.kubernetes.pod.uid": identity.uid,
+    }
+    seen = identity.status["startTime"].text(_NOON)
+    kubelet = {"kubernetes.io/config.seen": seen, "kubernetes.io/config.source": "api"}
+    namespaces = Namespaces(
+        host_network=spec["hostNetwork"].flag(),
+        host_pid=spec["hostPID"].flag(),
+        host_ipc=spec["hostIPC"].flag(),
+        shares_pid=spec["shareProcessNamespace"].flag(),
+        own_users=not spec["hostUsers"].flag(True),
+    )
+    sandbox = id_of("sandbox", identity.uid)
+    return SandboxRequest(
+        id=sandbox,
+        pid=number_of(1_000, 30_000, sandbox),
+        name=identity.name,
+        namespace=identity.namespace,
+        uid=identity.uid,
+        attempt=0,
+        hostname=node.name if namespaces.host_network else _hostname(pod),
+        labels=identity.labels | names,
+        # A pod of a file on the node has its own.
+        annotations=kubelet | identity.annotations,
+        log_folder=f"{node.log_folder}/{identity.namespace}_{identity.name}_{identity.uid}",
+        cgroup_parent=cgroup_parent(pod, node),
+        resources=pod_resources(pod),
+        overhead=overhead(pod),
+        namespaces=namespaces,
+        runtime_handler=pod.runtime_handler,
+        ips=() if namespaces.host_network else pod_ips(pod, node),
+    )
+
+
+def container_request(
+    pod: PodSpec, container: ContainerSpec, node: NodeFacts, *, has_recursive_readonly: bool
+) -> ContainerRequest:
+    """Return the request to create a container."""
+    field, status = container.field, _status(pod, container)
+    variables = environment(pod, container, node, pod_ips(pod, node))
+    devices_remark(pod, container)
+    attempt = status["restartCount"].integer()
+    security, pods = container.security, pod.security
+    user = security["runAsUser"] or pods["runAsUser"]
+    group = security["runAsGroup"] or pods["runAsGroup"]
+    groups = [
+        one.integer(high=MAX_ID)
+        for one in (pods["fsGroup"], *pods["supplementalGroups"].items())
+        if one
+    ]
+    if not field["command"]:
+        place = "the entry point" if field["args"] else "the command"
+        pod.remarks.add(f"container {container.name}: {place} of its image is unknown")
+    return ContainerRequest(
+        id=status["containerID"].text().rpartition("/")[2]
+        or id_of("container", pod.object.uid, container.name),
+        name=container.name,
+        attempt=attempt,
+        image=container.image,
+        command=[expand(item.text(), variables, item) for item in field["command"].items()],
+        args=[expand(item.text(), variables, item) for item in field["args"].items()],
+        env=list(variables.items()),
+        labels={
+            "io.kubernetes.container.name": container.name,
+            "io.kubernetes.pod.name": pod.object.name,
+            "io.kubernetes.pod.namespace": pod.object.namespace,
+            "io.kubernetes.pod.uid": pod.object.uid,
+        },
+        annotations=_annotations(pod, container, attempt),
+        mounts=mounts(
+            pod, container, node, variables, has_recursive_readonly=has_recursive_readonly
+        ),
+        resources=container_resources(pod, container, node),
+        uid=user.integer(high=MAX_ID),
+        gid=group.integer(high=MAX_ID),
+        groups=groups,
+        seccomp=_seccomp(security["seccompProfile"] or pods["seccompProfile"], node),
+        is_privileged=security["privileged"].flag(),
+        has_readonly_root=security["readOnlyRootFilesystem"].flag(),
+        has_tty=field["tty"].flag(),
+        has_stdin=field["stdin"].flag(),
+        has_stdin_once=field["stdinOnce"].flag(),
+        log_path=f"{container.name}/{attempt}.log",
+    )
+
+
+def pod_ips(pod: PodSpec, node: NodeFacts) -> list[str]:
+    """Return the addresses of a pod: those of its status, or an assumed one."""
+    status = pod.object.status
+    found = [one["ip"].text() for one in status["podIPs"].items()]
+    if found or status["podIP"]:
+        return found or [status["podIP"].text()]
+    if pod.field["hostNetwork"].flag():
+        return [node.ip]
+    return [f"10.244.0.{number_of(2, 254, pod.object.uid)}"]
+
+
+def _hostname(pod: PodSpec) -> str:
+    override = pod.field["hostnameOverride"].text()
+    name = override or pod.field["hostname"].text() or pod.object.hostname or pod.object.name
+    if len(name) <= _MAX_HOSTNAME:
+        return name
+    return name[:_MAX_HOSTNAME].rstrip("-.")
+
+
+def _status(pod: PodSpec, container: ContainerSpec) -> Field:
+    """Return the status of a container; without a value if the manifest has none."""
+    status = pod.object.status
+    for place in ("initContainerStatuses", "containerStatuses"):
+        for one in status[place].items():
+            if one["name"].text() == container.name:
+                return one
+    return Field(status.source, status.path, status.line, None)
+
+
+def _annotations(pod: PodSpec, container: ContainerSpec, attempt: int) -> dict[str, str]:
+    field = container.field
+    prefix = "io.kubernetes.container."
+    period = pod.field["terminationGracePeriodSeconds"].integer(30)
+    annotations = {
+        f"{prefix}hash": container_hash(container.name, container.image),
+        f"{prefix}restartCount": str(attempt),
+        f"{prefix}terminationMessagePath": termination_path(container),
+        f"{prefix}terminationMessagePolicy": field["terminationMessagePolicy"].text("File"),
+        "io.kubernetes.pod.terminationGracePeriod": str(period),
+    }
+    if pre_stop := field["lifecycle"]["preStop"]:
+        annotations[f"{prefix}preStopHandler"] = go_json(_handler(pre_stop))
+    if ports := [_port(port, pod) for port in field["ports"].items()]:
+        annotations[f"{prefix}ports"] = go_json(ports)
+    return annotations
+
+
+def _port(port: Field, pod: PodSpec) -> dict[str, Plain]:
+    """Return a port as Go writes it, with the API server's defaults."""
+    number = port["containerPort"].integer(low=1, high=65_535)
+    host = port["hostPort"].integer(high=65_535)
+    if pod.field["hostNetwork"].flag():
+        host = host or number
+    values: dict[str, Plain] = {
+        "name": port["name"].text(),
+        "hostPort": host,
+        "containerPort": number,
+        "protocol": port["protocol"].choice("TCP", "UDP", "SCTP", default="TCP"),
+        "hostIP": port["hostIP"].text(),
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def _handler(handler: Field) -> dict[str, Plain]:
+    """Return a handler before the stop as Go writes it, with the API server's defaults."""
+    if handler["exec"]:
+        command: list[Plain] = [*handler["exec"]["command"].texts()]
+        return {"exec": {"command": command} if command else {}}
+    if http := handler["httpGet"]:
+        headers: list[Plain] = [
+            {"name": header["name"].text(), "value": header["value"].text()}
+            for header in http["httpHeaders"].items()
+        ]
+        values: dict[str, Plain] = {
+            "path": http["path"].text("/"),
+            "port": _port_number(http["port"]),
+            "host": http["host"].text(),
+            "scheme": http["scheme"].text("HTTP"),
+            "httpHeaders": headers,
+        }
+        return {"httpGet": {key: value for key, value in values.items() if value}}
+    if tcp := handler["tcpSocket"]:
+        values = {"port": _port_number(tcp["port"]), "host": tcp["host"].text()}
+        return {"tcpSocket": {key: value for key, value in values.items() if value}}
+    return {"sleep": {"seconds": handler["sleep"]["seconds"].integer()}}
+
+
+def _port_number(port: Field) -> Plain:
+    is_name = port.node is not None and isinstance(port.node.value, str)
+    return port.text() if is_name else port.integer(high=65_535)
+
+
+def _seccomp(profile: Field, node: NodeFacts) -> SeccompProfile:
+    kinds: Sequence[str] = ("RuntimeDefault", "Unconfined", "Localhost")
+    match profile["type"].choice(*kinds, default="Unconfined"):
+        case "RuntimeDefault":
+            return SeccompProfile("RuntimeDefault")
+        case "Localhost":
+            name = profile["localhostProfile"].required_text()
+            return SeccompProfile("Localhost", f"{node.kubelet_folder}/seccomp/{name}")
+    return SeccompProfile("Unconfined")

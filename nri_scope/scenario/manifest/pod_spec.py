@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a pod's containers and resources, with the defaults that the API server fills in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from . import known_fields
+from .field import Field
+from .objects import LABEL, Manifest, PodObject
+
+Kind = Literal["init", "sidecar", "container"]
+Quantities = Mapping[str, Fraction]
+
+MAX_CONTAINERS = 1_000
+_RESOURCE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,310}[A-Za-z0-9])?", re.ASCII)
+
+
+class Remarks:
+    """What about a pod is assumed or unknown, in the order of discovery."""
+
+    def __init__(self, first: Sequence[str] = ()) -> None:
+        self._remarks = dict.fromkeys(first)
+
+    def add(self, remark: str) -> None:
+        """Add a remark, once."""
+        self._remarks[remark] = None
+
+    def texts(self) -> tuple[str, ...]:
+        """Return all remarks."""
+        return tuple(self._remarks)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A container of a pod."""
+
+    kind: Kind
+    field: Field
+    name: str
+    image: str
+    requests: Quantities
+    limits: Quantities
+
+    @property
+    def security(self) -> Field:
+        """Security context of the container alone."""
+        return self.field["securityContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """A pod with its containers in the order in which the kubelet starts them."""
+
+    object: PodObject
+    containers: tuple[ContainerSpec, ...]
+    volumes: Mapping[str, Field]
+    has_pod_level: bool
+    """Whether the pod itself has resources, besides its containers."""
+    requests: Quantities
+    """Requests of the pod itself."""
+    limits: Quantities
+    overhead: Quantities
+    runtime_handler: str
+    others: Mapping[tuple[str, str, str], Field]
+    remarks: Remarks
+
+    @property
+    def field(self) -> Field:
+        """The pod's specification."""
+        return self.object.spec
+
+    @property
+    def security(self) -> Field:
+        """Security context of the pod."""
+        return self.field["securityContext"]
+
+    @property
+    def is_privileged(self) -> bool:
+        """Whether any container is privileged."""
+        return any(one.security["privileged"].flag() for one in self.containers)
+
+    def other(self, kind: str, name: str) -> Field | None:
+        """Return another object of the manifest in the pod's namespace."""
+        return self.others.get((kind, self.object.namespace, name))
+
+
+def read_pod(pod: PodObject, manifest: Manifest) -> PodSpec:
+    """Read a pod's specification. Raises UsageError for invalid fields."""
+    spec, remarks = pod.spec, Remarks(pod.remarks)
+    containers = tuple(_containers(spec, remarks))
+    for field in (
+        *spec.unknown_keys(known_fields.POD_SPEC),
+        *spec["securityContext"].unknown_keys(known_fields.POD_SECURITY_CONTEXT),
+        *(field for one in containers for field in _unknown_fields(one)),
+    ):
+        remarks.add(f"line {field.line}: {field.path} is unknown and was ignored")
+    if spec["os"]["name"].text("linux") != "linux":
+        raise spec["os"]["name"].error("only pods of Linux are supported")
+    if spec["ephemeralContainers"]:
+        remarks.add("ephemeral containers were left out")
+    if spec["resourceClaims"]:
+        remarks.add("devices of resource claims are unknown")
+    has_pod_level = bool(spec["resources"])
+    limits = _with_huge_pages(dict(spec["resources"]["limits"].quantities()), spec, containers)
+    requests = dict(spec["resources"]["requests"].quantities())
+    if limits:
+        asked = aggregate(containers, "requests")
+        for source in (asked, limits):
+            for name, amount in source.items():
+                if _is_pod_level(name) and (source is limits or not is_huge_page(name)):
+                    requests.setdefault(name, amount)
+    handler, overhead = _runtime_class(spec, manifest, remarks)
+    volumes = {}
+    for volume in spec["volumes"].items():
+        name = volume["name"].name(LABEL, "a name of a volume")
+        if name in volumes:
+            raise volume["name"].error("there are two volumes of this name")
+        volumes[name] = volume
+    return PodSpec(
+        pod,
+        containers,
+        volumes,
+        has_pod_level,
+        requests,
+        limits,
+        overhead,
+        handler,
+        manifest.others,
+        remarks,
+    )
+
+
+def aggregate(
+    containers: Sequence[ContainerSpec], kind: Literal["requests", "limits"]
+) -> dict[str, Fraction]:
+    """Return the resources of a pod: those of its containers, or more while it initializes.
+
+    A sidecar counts from its start on (``AggregateContainerRequests``, k8s.io/component-helpers).
+    """
+    total: dict[str, Fraction] = {}
+    sidecars: dict[str, Fraction] = {}
+    peak: dict[str, Fraction] = {}
+    for container in containers:
+        own: Quantities = getattr(container, kind)
+        if container.kind == "container":
+            _add(total, own)
+            continue
+        at_start = dict(sidecars)
+        _add(at_start, own)
+        if container.kind == "sidecar":
+            _add(total, own)
+            sidecars = at_start
+        for name, amount in at_start.items():
+            peak[name] = max(amount, peak.get(name, amount))
+    for name, amount in peak.items():
+        total[name] = max(amount, total.get(name, amount))
+    return total
+
+
+def is_huge_page(resource: str) -> bool:
+    """Return whether a resource is an amount of huge pages."""
+    return resource.startswith("hugepages-")
+
+
+def _is_pod_level(resource: str) -> bool:
+    return resource in ("cpu", "memory") or is_huge_page(resource)
+
+
+def _add(total: dict[str, Fraction], amounts: Quantities) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, Fraction(0)) + amount
+
+
+def _with_huge_pages(
+    limits: dict[str, Fraction], spec: Field, containers: Sequence[ContainerSpec]
+) -> dict[str, Fraction]:
+    requests = spec["resources"]["requests"].keys()
+    if limits or requests:
+        for name, amount in aggregate(containers, "limits").items():
+            if is_huge_page(name) and name not in requests:
+                limits.setdefault(name, amount)
+    return limits
+
+
+def _containers(spec: Field, remarks: Remarks) -> Iterator[ContainerSpec]:
+    names: set[str] = set()
+    if not list(spec["containers"].items()):
+        raise spec["containers"].error("is missing")
+    for place in ("initContainers", "containers"):
+        for field in spec[place].items():
+            name = field["name"].name(LABEL, "a name of a container")
+            if name in names:
+                raise field["name"].error(f"there are two containers named {name}")
+            names.add(name)
+            if len(names) > MAX_CONTAINERS:
+                raise field.error(f"more than {MAX_CONTAINERS} containers")
+            kind: Kind = "container"
+            if place == "initContainers":
+                restarts = field["restartPolicy"].choice("Always", "OnFailure", "Never")
+                kind = "sidecar" if restarts == "Always" else "init"
+            limits = _amounts(field["resources"]["limits"])
+            requests = {**limits, **_amounts(field["resources"]["requests"])}
+            for resource in limits:
+                if "/" in resource:
+                    remarks.add(
+                        f"container {name}: devices, mounts and variables that the plugin of "
+                        f"{resource} adds are unknown"
+                    )
+            if field["resources"]["claims"]:
+                remarks.add(f"container {name}: devices of resource claims are unknown")
+            yield ContainerSpec(kind, field, name, field["image"].required_text(), requests, limits)
+
+
+def _amounts(field: Field) -> dict[str, Fraction]:
+    for key, value in field.entries():
+        if not _RESOURCE.fullmatch(key):
+            raise value.error("is not the name of a resource")
+    return field.quantities()
+
+
+def _unknown_fields(container: ContainerSpec) -> Iterator[Field]:
+    field = container.field
+    yield from field.unknown_keys(known_fields.CONTAINER)
+    yield from field["resources"].unknown_keys(known_fields.RESOURCES)
+    yield from field["securityContext"].unknown_keys(known_fields.SECURITY_CONTEXT)
+    for mount in field["volumeMounts"].items():
+        yield from mount.unknown_keys(known_fields.VOLUME_MOUNT)
+    for variable in field["env"].items():
+        yield from variable.unknown_keys(known_fields.ENV)
+        yield from variable["valueFrom"].unknown_keys(known_fields.ENV_SOURCE)
+    for source in field["envFrom"].items():
+        yield from source.unknown_keys(known_fields.ENV_FROM)
+
+
+def _runtime_class(spec: Field, manifest: Manifest, remarks: Remarks) -> tuple[str, Quantities]:
+    """Return the runtime handler and the overhead of a pod."""
+    overhead = spec["overhead"].quantities()
+    name = spec["runtimeClassName"].text()
+    if not name:
+        return "", overhead
+    found = manifest.others.get(("RuntimeClass", "", name))
+    if found is None:
+        remarks.add(f"the handler of RuntimeClass {name} is unknown, its name is used")
+        if not overhead:
+            remarks.add(f"the overhead of RuntimeClass {name} is unknown, none is used")
+        return name, overhead
+    return found["handler"].required_text(), overhead or found["overhead"]["podFixed"].quantities()

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convert the manifests of a text to the pods and containers that plugins would get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.versions import runtime_title
+from nri_scope.runtime import Profile
+
+from .containerd import Containerd
+from .cri_o import CriO
+from .isulad import Isulad
+from .kubelet import container_request, sandbox_request
+from .node_facts import CgroupDriver, NodeFacts
+from .objects import read_manifest
+from .pod_spec import Kind, PodSpec, read_pod
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestContainer:
+    """A container as it is in CreateContainer."""
+
+    kind: Kind
+    container: api.Container
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPod:
+    """A pod as it is in RunPodSandbox, with its containers in the order of their start."""
+
+    pod: api.PodSandbox
+    containers: tuple[ManifestContainer, ...]
+    notes: tuple[str, ...]
+    """What a cluster would know but the manifest does not state: left out or assumed."""
+    replicas: int = 1
+    """Number of such pods that the workload asks for."""
+
+
+def pods_of(
+    text: str,
+    profile: Profile,
+    *,
+    cgroup_driver: CgroupDriver = "systemd",
+    namespace: str = "default",
+    node: NodeFacts | None = None,
+    source: str = "manifest",
+) -> list[ManifestPod]:
+    """Return the pods in ``text`` as the runtime of ``profile`` and a kubelet describe them.
+
+    ``text`` has manifests in YAML or JSON, or the output of ``kubectl get``; ``namespace`` is that
+    of objects without one. ``node`` replaces the facts about an ordinary node, but for its cgroup
+    driver. Names, ids and addresses that a cluster assigns are derived from the manifest.
+
+    Raises UsageError with ``source``, the line and the field.
+    """
+    facts = replace(node or NodeFacts(), cgroup_driver=cgroup_driver)
+    runtime = _runtime(profile, facts)
+    manifest = read_manifest(text, source, namespace)
+    return [_converted(read_pod(pod, manifest), runtime, facts) for pod in manifest.pods]
+
+
+_Runtime = Containerd | CriO | Isulad
+
+
+def _runtime(profile: Profile, node: NodeFacts) -> _Runtime:
+    match runtime_title(profile.runtime_name):
+        case "CRI-O":
+            return CriO(node)
+        case "iSulad":
+            return Isulad()
+    return Containerd(profile, node)
+
+
+def _converted(spec: PodSpec, runtime: _Runtime, node: NodeFacts) -> ManifestPod:
+    sandbox = sandbox_request(spec, node)
+    containers = []
+    for container in spec.containers:
+        request = container_request(
+            spec, container, node, has_recursive_readonly=runtime.has_recursive_readonly
+        )
+        containers.append(ManifestContainer(container.kind, runtime.container(sandbox, request)))
+        for remark in runtime.remarks(request):
+            spec.remarks.add(remark)
+    return ManifestPod(
+        runtime.sandbox(sandbox), tuple(containers), spec.remarks.texts(), spec.object.replicas
+    )

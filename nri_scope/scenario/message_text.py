@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single messages as YAML that people edit, and back; see `messages` for the form."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from nri_scope.text.yaml_text import to_yaml
+
+from .changes import changed_node, parse_assignment, to_node
+from .messages import MessageShape, message_form
+from .place import Place
+from .reader import parse_document
+
+_Message = TypeVar("_Message", bound=Message)
+
+
+def message_text(message: Message) -> str:
+    """Return a message as YAML; "" for an empty one."""
+    form = message_form(message)
+    return to_yaml(form) if form else ""
+
+
+def read_message(text: str, kind: type[_Message], source: str) -> _Message:
+    """Return the message in a text, of which comments may be all. Raises UsageError.
+
+    ``source`` names the text in errors.
+    """
+    if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
+        return kind()
+    message = MessageShape(kind).read(parse_document(text, source), Place(source, 1))
+    assert isinstance(message, kind)
+    return message
+
+
+def changed_message(message: _Message, text: str) -> _Message:
+    """Return a message with a change, ``container.env.DEBUG=1`` or ``container.env.DEBUG-``.
+
+    Raises UsageError.
+    """
+    place = Place(text[:80])
+    path, value = parse_assignment(text, place)
+    node = changed_node(to_node(message_form(message)), path, value, place)
+    changed = MessageShape(type(message)).read(node, place)
+    assert isinstance(changed, type(message))
+    return changed

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NRI's messages as editable YAML, in both directions and without loss.
+
+Field names are those of the API, and absent fields are left out. As in goldens, an optional value
+is written as the value itself, and a list whose members have a key as a mapping by that key:
+namespaces, devices, rlimits, hugepage limits. The environment of a container is a mapping by name.
+Mappings keep their order. A list that a mapping cannot represent, because a key is repeated, stays
+a list; both forms can be read. The key ``unknown_fields`` has the fields that this version of the
+API does not know, as hexadecimal protobuf.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.message_fields import (
+    LIST_KEYS,
+    fields_of,
+    is_map,
+    is_optional_value,
+    key_field,
+    value_field,
+)
+from nri_scope.nri.plain import UNKNOWN
+from nri_scope.text.yaml_reader import Node
+from nri_scope.text.yaml_text import FlowList, FlowMapping, YamlValue
+
+from .place import Place, nearest, shown
+from .shapes import (
+    Definitions,
+    Flag,
+    Integer,
+    Key,
+    Schema,
+    Shape,
+    Text,
+    list_of,
+    mapping_of,
+    properties,
+    text_of,
+)
+
+ABSENT = "absent"
+"""Value of a field that is a message, to remove it from a message that has it."""
+
+_ENVIRONMENT = ("Container", "env")
+_KEY_VALUE = "KeyValue"
+"""Message whose value stands for it in a mapping by its key."""
+_ON_ONE_LINE = frozenset({"Mount", "LinuxNamespace", "POSIXRlimit", "HugepageLimit", "LinuxDevice"})
+_NUMBERS = {
+    FieldDescriptor.CPPTYPE_INT32: Integer(-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: Integer(-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: Integer(0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: Integer(0, 2**64 - 1),
+}
+_INTEGER = re.compile(r"[0-9]{1,9}")
+_KINDS: dict[str, type[Message]] = {
+    name: getattr(api, name) for name in api.DESCRIPTOR.message_types_by_name
+}
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def message_form(message: Message) -> dict[str, YamlValue]:
+    """Return the fields that are set, in the order of their numbers."""
+    form: dict[str, YamlValue] = {}
+    for one, value in message.ListFields():
+        if isinstance(value, str | int | Message):
+            form[one.name] = _value_form(one, value)
+        elif is_map(one):
+            of_value = value_field(one)
+            form[one.name] = {str(key): _value_form(of_value, value[key]) for key in sorted(value)}
+        else:
+            form[one.name] = _list_form(message, one, value)
+    if unknown := unknown_fields(message):
+        form[UNKNOWN] = unknown.hex()
+    if message.DESCRIPTOR.name in _ON_ONE_LINE:
+        return FlowMapping(form)
+    return form
+
+
+def unknown_fields(message: Message) -> bytes:
+    """Return the fields that are unknown here, serialized."""
+    rest = type(message)()
+    rest.CopyFrom(message)
+    for one in message.DESCRIPTOR.fields:
+        rest.ClearField(one.name)
+    return rest.SerializeToString(deterministic=True)
+
+
+def _value_form(one: FieldDescriptor, value: object) -> YamlValue:
+    if isinstance(value, Message):
+        if is_optional_value(value.DESCRIPTOR.name) and not unknown_fields(value):
+            inner = cast("Any", value).value
+            return inner if isinstance(inner, str | int) else list(inner)
+        return message_form(value)
+    if one.enum_type is not None:
+        named = one.enum_type.values_by_number.get(cast("int", value))
+        return named.name if named else cast("int", value)
+    return cast("str | int", value)
+
+
+def _list_form(message: Message, one: FieldDescriptor, values: Iterable[object]) -> YamlValue:
+    if (message.DESCRIPTOR.name, one.name) == _ENVIRONMENT:
+        texts = [cast("str", value) for value in values]
+        return dict(text.split("=", 1) for text in texts) if _is_environment(texts) else texts
+    forms = [_value_form(one, value) for value in values]
+    key = LIST_KEYS.get(one.message_type.name) if one.message_type is not None else None
+    if key is None:
+        short = all(isinstance(form, str) for form in forms) and message.DESCRIPTOR.name == "Mount"
+        return FlowList(cast("list[str]", forms)) if short else forms
+    members = [cast("dict[str, YamlValue]", form) for form in forms]
+    names = [cast("str", member.get(key, "")) for member in members]
+    if len(set(names)) < len(names):
+        return forms
+    if _is_key_value(one):
+        if any(UNKNOWN in member for member in members):
+            return forms
+        return {name: member.get("value", "") for name, member in zip(names, members, strict=True)}
+    return {
+        name: FlowMapping({other: value for other, value in member.items() if other != key})
+        for name, member in zip(names, members, strict=True)
+    }
+
+
+def _is_key_value(one: FieldDescriptor) -> bool:
+    return one.message_type is not None and one.message_type.name == _KEY_VALUE
+
+
+def _is_environment(texts: list[str]) -> bool:
+    names = [text.partition("=")[0] for text in texts]
+    return all("=" in text for text in texts) and len(set(names)) == len(names)
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MessageShape:
+    """The shape of one of NRI's messages, with additional keys that are no fields."""
+
+    kind: type[Message]
+    keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    can_remove: bool = False
+    """Whether `ABSENT` is accepted as the value of a field that is a message."""
+
+    def read(self, node: Node, place: Place) -> Message:
+        """Return the message. Raises ScenarioError."""
+        return self.parts(node, place)[0]
+
+    def parts(self, node: Node, place: Place) -> tuple[Message, dict[str, Any], set[str]]:
+        """Return the message, the values of the additional keys, and the names of its fields."""
+        message = self.kind()
+        values: dict[str, Any] = {}
+        names: set[str] = set()
+        known = fields_of(self.kind)
+        for name, value in mapping_of(node, place).items():
+            at = place.key(name, value.line)
+            if name in self.keys:
+                values[name] = self.keys[name].shape.read(value, at)
+                continue
+            if name == UNKNOWN:
+                _read_unknown(message, value, at)
+                continue
+            one = known.get(name)
+            if one is None:
+                raise at.error("unknown key", nearest(name, [*self.keys, *known]))
+            names.add(name)
+            if self.can_remove and value.value == ABSENT and one.has_presence:
+                continue
+            _read_field(message, one, value, at)
+        return message, values, names
+
+    def schema(self, definitions: Definitions) -> Schema:
+        """Return a reference to the definition of the message, or its own schema."""
+        name = self.kind.DESCRIPTOR.name
+        if self.keys or self.can_remove:
+            return _message_schema(self.kind, self.keys, self.can_remove, definitions)
+        if name not in definitions:
+            definitions[name] = {}
+            definitions[name] = _message_schema(self.kind, self.keys, False, definitions)
+        return {"$ref": f"#/$defs/{name}"}
+
+
+def _read_unknown(message: Message, node: Node, place: Place) -> None:
+    try:
+        message.MergeFromString(bytes.fromhex(text_of(node, place)))
+    except (ValueError, DecodeError):
+        raise place.error("not hexadecimal protobuf") from None
+
+
+def _read_field(message: Message, one: FieldDescriptor, node: Node, place: Place) -> None:
+    name = one.name
+    if is_map(one):
+        of_value = value_field(one)
+        target = getattr(message, name)
+        has_numbers = key_field(one).cpp_type in _NUMBERS
+        for name_or_number, value in mapping_of(node, place).items():
+            at = place.key(name_or_number, value.line)
+            key: str | int = name_or_number
+            if has_numbers:
+                if _INTEGER.fullmatch(name_or_number) is None:
+                    raise at.error(f"{shown(name_or_number)} is not a number of a field")
+                key = int(name_or_number)
+            if of_value.message_type is not None:
+                target[key].CopyFrom(_read_message(of_value, value, at))
+            else:
+                target[key] = _read_scalar(of_value, value, at)
+    elif one.is_repeated:
+        getattr(message, name).extend(_read_list(message, one, node, place))
+    elif one.message_type is not None:
+        getattr(message, name).CopyFrom(_read_message(one, node, place))
+    else:
+        setattr(message, name, _read_scalar(one, node, place))
+
+
+def _read_message(one: FieldDescriptor, node: Node, place: Place) -> Message:
+    kind = _kind(one)
+    if is_optional_value(kind.DESCRIPTOR.name) and not isinstance(node.value, dict):
+        message = kind()
+        _read_field(message, fields_of(kind)["value"], node, place)
+        return message
+    return MessageShape(kind).read(node, place)
+
+
+def _read_list(
+    message: Message, one: FieldDescriptor, node: Node, place: Place
+) -> Iterable[Message | str | int]:
+    if isinstance(node.value, dict) and (message.DESCRIPTOR.name, one.name) == _ENVIRONMENT:
+        for name, value in node.value.items():
+            yield f"{name}={text_of(value, place.key(name, value.line))}"
+        return
+    key = LIST_KEYS.get(one.message_type.name) if one.message_type is not None else None
+    if isinstance(node.value, dict) and key is not None:
+        for name, value in node.value.items():
+            at = place.key(name, value.line)
+            if _is_key_value(one) and not isinstance(value.value, dict):
+                yield api.KeyValue(key=name, value=text_of(value, at))
+                continue
+            member = MessageShape(_kind(one)).read(value, at)
+            if getattr(member, key):
+                raise at.key(key, value.line).error("it is the key of the mapping, too")
+            setattr(member, key, name)
+            yield member
+        return
+    for number, item in enumerate(list_of(node, place)):
+        at = place.item(number, item.line)
+        if one.message_type is not None:
+            yield _read_message(one, item, at)
+        else:
+            yield _read_scalar(one, item, at)
+
+
+def _read_scalar(one: FieldDescriptor, node: Node, place: Place) -> str | int:
+    if one.enum_type is not None and not _is_number(node):
+        named = one.enum_type.values_by_name
+        text = text_of(node, place)
+        if text not in named:
+            raise place.error(f"{shown(text)} is unknown", nearest(text, named))
+        return named[text].number
+    value = _scalar_shape(one).read(node, place)
+    assert isinstance(value, str | int)
+    return value
+
+
+def _scalar_shape(one: FieldDescriptor) -> Shape:
+    if one.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return Flag()
+    if one.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return Text()
+    return _NUMBERS[FieldDescriptor.CPPTYPE_INT32 if one.enum_type is not None else one.cpp_type]
+
+
+def _is_number(node: Node) -> bool:
+    return isinstance(node.value, int) and not isinstance(node.value, bool)
+
+
+def _kind(one: FieldDescriptor) -> type[Message]:
+    assert one.message_type is not None
+    return _KINDS[one.message_type.name]
+
+
+# -- JSON Schema ------------------------------------------------------------------------------
+
+
+def _message_schema(
+    kind: type[Message], keys: Mapping[str, Key], can_remove: bool, definitions: Definitions
+) -> Schema:
+    fields: Schema = {}
+    for one in fields_of(kind).values():
+        schema = _field_schema(kind, one, definitions)
+        if can_remove and one.has_presence:
+            schema = {"anyOf": [{"const": ABSENT}, schema]}
+        fields[one.name] = schema
+    fields[UNKNOWN] = {"type": "string", "pattern": "^([0-9a-f]{2})*$"}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**properties(keys, definitions), **fields},
+    }
+
+
+def _field_schema(kind: type[Message], one: FieldDescriptor, definitions: Definitions) -> Schema:
+    if is_map(one):
+        return {
+            "type": "object",
+            "additionalProperties": _value_schema(value_field(one), definitions),
+        }
+    if not one.is_repeated:
+        return _value_schema(one, definitions)
+    item = _value_schema(one, definitions)
+    as_list: Schema = {"type": "array", "items": item}
+    if (kind.DESCRIPTOR.name, one.name) == _ENVIRONMENT or (
+        one.message_type is not None and one.message_type.name in LIST_KEYS
+    ):
+        return {"anyOf": [{"type": "object", "additionalProperties": item}, as_list]}
+    return as_list
+
+
+def _value_schema(one: FieldDescriptor, definitions: Definitions) -> Schema:
+    if one.message_type is None:
+        scalar = _scalar_shape(one).schema(definitions)
+        if one.enum_type is not None:
+            return {"anyOf": [{"enum": list(one.enum_type.values_by_name)}, scalar]}
+        return scalar
+    kind = _kind(one)
+    whole = MessageShape(kind).schema(definitions)
+    if not is_optional_value(kind.DESCRIPTOR.name):
+        return whole
+    value = _field_schema(kind, fields_of(kind)["value"], definitions)
+    return {"anyOf": [value, whole]}

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scenario as values: its runtime, its pods and containers, and what happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.runtime import PROFILES, Profile, profile_named
+
+from .place import Place
+
+VERSION = 1
+"""Version of the format, as the value of the key ``scenario``."""
+DEFAULT_PROFILE = "containerd-2.3"
+DEFAULT_NAMESPACE = "default"
+DEFAULT_START_NS = 1_767_225_600 * 10**9
+"""2026-01-01T00:00:00Z: a scenario always gets the same times."""
+DEFAULT_PAUSE_NS = 10_000_000
+MAX_COPIES = 10_000
+NOWHERE = Place("scenario")
+"""Place of steps that no document has."""
+PROFILE_NAMES = tuple(PROFILES)
+
+
+class ContainerKind(StrEnum):
+    """How the kubelet runs a container."""
+
+    INIT = "init"
+    """Before the others, until it exits."""
+    SIDECAR = "sidecar"
+    """Before the others, and beside them."""
+    CONTAINER = "container"
+
+
+class Ending(StrEnum):
+    """The last state of the pods of a scenario without steps."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    REMOVED = "removed"
+
+
+class Verb(StrEnum):
+    """Something that happens, and for which a runtime sends one or more events."""
+
+    RUN = "run"
+    CREATE = "create"
+    START = "start"
+    UPDATE = "update"
+    STOP = "stop"
+    CRASH = "crash"
+    REMOVE = "remove"
+    RESTART = "restart"
+    WAIT = "wait"
+    REPEAT = "repeat"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeChoice:
+    """The runtime of a scenario: a profile, with other versions or deadlines."""
+
+    profile_name: str = DEFAULT_PROFILE
+    runtime_name: str = ""
+    """"": that of the profile. So are the other fields."""
+    runtime_version: str = ""
+    nri_version: str = ""
+    request_timeout_ms: int = 0
+    registration_timeout_ms: int = 0
+
+    def profile(self) -> Profile:
+        """Return the behaviour of the runtime. Raises UsageError for an unknown profile."""
+        base = profile_named(self.profile_name)
+        if self.runtime_name or self.nri_version:
+            own = Profile.of(
+                base.name,
+                self.runtime_name or base.runtime_name,
+                base.runtime_version,
+                self.nri_version or base.nri_version,
+            )
+            rules, events = base.lifecycle_rules, base.never_sent
+            base = replace(own, lifecycle_rules=rules, never_sent=events)
+        return replace(
+            base,
+            runtime_version=self.runtime_version or base.runtime_version,
+            request_timeout_ms=self.request_timeout_ms or base.request_timeout_ms,
+            registration_timeout_ms=self.registration_timeout_ms or base.registration_timeout_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChanges:
+    """New values of a message's fields, each of which replaces the old value as a whole."""
+
+    message: Message
+    names: frozenset[str]
+    """Fields to replace; one that `message` does not have is removed."""
+
+    def apply(self, target: Message) -> None:
+        """Replace the fields in ``target``, a message of the same type."""
+        for name in self.names:
+            target.ClearField(name)
+        target.MergeFrom(self.message)
+
+
+@dataclass(slots=True)
+class ScenarioContainer:
+    """A container of a pod."""
+
+    key: str
+    """Name in references."""
+    message: api.Container
+    """As created, or as it exists at the start."""
+    kind: ContainerKind = ContainerKind.CONTAINER
+    given: frozenset[str] = frozenset()
+    """Fields that the scenario sets, possibly to an empty value; others may get a default."""
+    exists: bool = False
+    """Whether it exists at the start, so that Synchronize lists it."""
+
+
+@dataclass(slots=True)
+class ScenarioPod:
+    """A pod, or a template for several copies."""
+
+    key: str
+    """Name in references."""
+    message: api.PodSandbox
+    containers: dict[str, ScenarioContainer] = field(default_factory=dict)
+    """By key, in the order in which they are created."""
+    copies: int = 0
+    """Number of copies, called NAME-1 and so on; 0 for a single pod with its own name."""
+    exists: bool = False
+    """As `ScenarioContainer.exists`. Other containers may be created in it later."""
+    given: frozenset[str] = frozenset()
+    """As `ScenarioContainer.given`."""
+
+    @property
+    def name(self) -> str:
+        """``namespace/name``."""
+        return f"{self.message.namespace}/{self.message.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step."""
+
+    what: Verb | Event
+    """A verb, or one event to send as it is."""
+    subject: str = ""
+    """Reference to a pod or a container; "" for a step without one."""
+    place: Place = NOWHERE
+    pod: FieldChanges | None = None
+    """Changes of the pod in the events of this step and later ones."""
+    container: FieldChanges | None = None
+    resources: api.LinuxResources | None = None
+    """Resources of an update."""
+    overhead: api.LinuxResources | None = None
+    """Resources of the pod's overhead, in an update of a pod."""
+    exit_code: int | None = None
+    pause_ns: int = 0
+    """Duration of `Verb.WAIT`."""
+    times: int = 0
+    """Repetitions of `steps`, for `Verb.REPEAT`."""
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(slots=True)
+class Scenario:
+    """A whole scenario."""
+
+    runtime: RuntimeChoice = RuntimeChoice()
+    start_ns: int = DEFAULT_START_NS
+    """Wall clock time of the first request."""
+    pause_ns: int = DEFAULT_PAUSE_NS
+    """Time between two events."""
+    pods: dict[str, ScenarioPod] = field(default_factory=dict)
+    """By key; those that exist at the start come first."""
+    steps: Sequence[Step] | None = None
+    """None: the usual life of each pod, up to `until`."""
+    until: Ending = Ending.RUNNING
+    source: str = "scenario"
+    """Name of the file, for messages."""
+
+
+def unused_key(name: str, used: Collection[str]) -> str:
+    """Return a key for a pod or container: its name, with a number if another one has it."""
+    key, number = name, 2
+    while key in used:
+        key, number = f"{name}@{number}", number + 1
+    return key

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read scenarios from text and files, which may be untrusted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from nri_scope.errors import UsageError
+from nri_scope.recording.file_errors import error_words
+from nri_scope.text.escape import safe
+from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
+
+from .document import read_document
+from .model import Scenario
+from .place import Place
+
+STANDARD_INPUT = Path("-")
+"""The path that stands for standard input."""
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, or of standard input for `STANDARD_INPUT`.
+
+    Pipes are read, too. Raises UsageError.
+    """
+    name = source_name(path)
+    try:
+        if path == STANDARD_INPUT:
+            # Python has no stdin if it was started with a closed descriptor.
+            if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
+                raise UsageError("standard input is closed", "name a file instead of -")
+            content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{name}: no such file", "check the path") from None
+    except (OSError, ValueError) as error:
+        words = error_words(error) if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{name}: cannot be read: {words}", "name a readable file") from None
+    if len(content) > MAX_BYTES:
+        raise UsageError(
+            f"{name}: larger than {MAX_BYTES >> 20} MiB", "write copies instead of pods"
+        )
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{name}:{line}: not UTF-8", "save it as UTF-8") from None
+
+
+def source_name(path: Path) -> str:
+    """Return how errors name a file."""
+    return "standard input" if path == STANDARD_INPUT else safe(str(path))
+
+
+def parse_document(text: str, source: str) -> Node:
+    """Return the only document in a text. Raises UsageError."""
+    try:
+        return parse_yaml(text)
+    except MalformedYaml as error:
+        raise Place(source, error.line).error(error.problem, error.hint) from None
+
+
+def parse_scenario(text: str, source: str = "scenario") -> Scenario:
+    """Return the scenario in a text; ``source`` names it in errors. Raises UsageError."""
+    return read_document(parse_document(text, source), Place(source, 1))

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make steps of recorded events: verbs where a verb leads to them, else the events themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
+from nri_scope.nri.message_fields import fields_of
+from nri_scope.nri.request_subject import container_of, pod_of
+from nri_scope.nri.versions import runtime_title
+from nri_scope.oci.runtime_rules import runtime_rules_of
+from nri_scope.runtime import Profile
+
+from .event_contents import KILLED, EventContents
+from .model import FieldChanges, Scenario, Step, Verb
+from .subjects import LiveContainer, LivePod, Stage, Subjects
+
+TIMES = frozenset({"created_at", "started_at", "finished_at"})
+"""Fields of a container that the time of the scenario determines."""
+ADJUSTABLE = frozenset(
+    {"annotations", "args", "env", "mounts", "hooks", "linux", "rlimits", "CDI_devices"}
+)
+"""Fields of a container that plugins can change: in later requests, those of the plugins that ran
+at the time of the recording are not part of the scenario."""
+
+_PAIRS = {
+    Event.CreateContainer: (Event.PostCreateContainer, Verb.CREATE),
+    Event.StartContainer: (Event.PostStartContainer, Verb.START),
+    Event.UpdateContainer: (Event.PostUpdateContainer, Verb.UPDATE),
+    Event.UpdatePodSandbox: (Event.PostUpdatePodSandbox, Verb.UPDATE),
+}
+"""Verbs that lead to two events."""
+_SINGLE = {
+    Event.RunPodSandbox: Verb.RUN,
+    Event.StopContainer: Verb.STOP,
+    Event.RemoveContainer: Verb.REMOVE,
+    Event.StopPodSandbox: Verb.STOP,
+    Event.RemovePodSandbox: Verb.REMOVE,
+}
+
+M = TypeVar("M", api.PodSandbox, api.Container)
+
+
+class _Recorded(NamedTuple):
+    event: Event
+    request: Message
+    pod: LivePod
+    container: LiveContainer | None
+
+
+class RecordedSteps:
+    """The steps of a scenario, one recorded event after the other."""
+
+    def __init__(self, scenario: Scenario, profile: Profile) -> None:
+        """Begin with the pods and containers that exist at the start of ``scenario``."""
+        self._subjects = Subjects(scenario)
+        self._contents = EventContents(profile)
+        self._steps: list[Step] = []
+        self._pending: list[_Recorded] = []
+        self._pauses: list[Step] = []
+        self._is_restarted = False
+        # Otherwise, requests do not depend on the plugins.
+        rules = runtime_rules_of(profile.runtime_name)
+        self._reports_adjustments = rules.reports_adjustments
+        tells_states = runtime_title(profile.runtime_name) != "iSulad"
+        for pod in self._subjects.pods:
+            if pod.spec.exists:
+                pod.exist(tells_states=tells_states)
+
+    def add(self, event: Event, request: Message, pod: str, container: str) -> None:
+        """Add an event about the pod and the container with these keys; "" for no container."""
+        (live,) = self._subjects.find_pods(pod)
+        one = live.containers[container] if container else None
+        self._pending.append(_Recorded(event, request, live, one))
+        self._resolve()
+
+    def wait(self, pause_ns: int) -> None:
+        """Add a pause. One between the events of a verb follows the verb."""
+        self._pauses.append(Step(Verb.WAIT, pause_ns=pause_ns))
+        self._resolve()
+
+    def restart(self) -> None:
+        """Add a restart of the runtime."""
+        self._finish()
+        self._steps.append(Step(Verb.RESTART))
+        self._is_restarted = True
+
+    def finished(self) -> tuple[Step, ...]:
+        """Return the steps."""
+        self._finish()
+        return tuple(self._steps)
+
+    # -- verbs and events ---------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        while self._pending:
+            self._add_event(self._pending.pop(0))
+        self._steps += self._pauses
+        self._pauses = []
+
+    def _resolve(self) -> None:
+        while self._pending:
+            first, *rest = self._pending
+            pair = _PAIRS.get(first.event)
+            if pair is None:
+                self._pending = rest
+                self._add_single(first)
+            elif not rest:
+                # The next event decides.
+                return
+            else:
+                second, verb = pair
+                follows = rest[0].event is second and rest[0][2:] == first[2:]
+                if follows and _may(verb, first) and self._play(verb, [first, rest[0]]):
+                    self._pending = rest[1:]
+                else:
+                    self._pending = rest
+                    self._add_event(first)
+        self._steps += self._pauses
+        self._pauses = []
+
+    def _add_single(self, one: _Recorded) -> None:
+        verb = _SINGLE.get(one.event)
+        if verb is None or not self._is_plain(verb, one) or not self._play(verb, [one]):
+            self._add_event(one)
+
+    def _add_event(self, one: _Recorded) -> None:
+        self._play(one.event, [one])
+
+    def _is_plain(self, verb: Verb, one: _Recorded) -> bool:
+        """Return whether the verb leads to this event alone."""
+        if one.container is not None:
+            if verb is Verb.REMOVE:
+                return one.container.stage is Stage.STOPPED
+            return one.container.stage in (Stage.CREATED, Stage.RUNNING)
+        stages = {each.stage for each in one.pod.containers.values()}
+        match verb:
+            case Verb.RUN:
+                return one.pod.stage is Stage.ABSENT
+            case Verb.STOP if not self._is_restarted:
+                return one.pod.stage is Stage.RUNNING and Stage.RUNNING not in stages
+            case Verb.REMOVE if not self._is_restarted:
+                return one.pod.stage is Stage.STOPPED and stages <= {Stage.ABSENT}
+        return False
+
+    def _play(self, what: Verb | Event, events: Sequence[_Recorded]) -> bool:
+        """Add a step for events; return False, without effects, if it leads to other requests."""
+        first = events[0]
+        pod, one = first.pod, first.container
+        step = Step(what, one.name if one is not None else pod.name)
+        if isinstance(first.request, api.UpdateContainerRequest | api.UpdatePodSandboxRequest):
+            step = replace(step, resources=first.request.linux_resources)
+        if isinstance(first.request, api.UpdatePodSandboxRequest):
+            step = replace(step, overhead=first.request.overhead_linux_resources)
+        recorded = container_of(first.event.name, first.request)
+        if first.event is Event.StopContainer and recorded is not None:
+            code = recorded.exit_code
+            if (code or recorded.finished_at) and code != KILLED:
+                step = replace(step, exit_code=code)
+        before = _states(pod, one)
+        made = self._made(first, step)
+        step = replace(
+            step,
+            pod=_changes(*_pods(first, made), frozenset()),
+            container=None
+            if one is None
+            else _changes(*_containers(first, made), self._ignored(one)),
+        )
+        _restore(before, pod, one)
+        for each in events:
+            made = self._made(each, step)
+            if each is first or not isinstance(what, Verb):
+                continue
+            changes = [_changes(*_pods(each, made), frozenset())]
+            if one is not None:
+                changes.append(_changes(*_containers(each, made), self._ignored(one)))
+            if any(changes):
+                _restore(before, pod, one)
+                return False
+        self._steps.append(step)
+        return True
+
+    def _made(self, one: _Recorded, step: Step) -> Message:
+        """Let an event happen; return the request that the scenario leads to."""
+        own = self._contents.begin(one.event, one.pod, one.container, step, 0)
+        made = self._contents.request(one.event, own, one.pod, one.container, step)
+        self._contents.end(one.event, one.pod, one.container, step)
+        return made
+
+    def _ignored(self, one: LiveContainer) -> frozenset[str]:
+        """Return the fields of a container that need not be as recorded."""
+        if one.spec.exists or not self._reports_adjustments:
+            return TIMES
+        return TIMES | ADJUSTABLE
+
+
+def _may(verb: Verb, one: _Recorded) -> bool:
+    """Return whether the verb is possible at this point."""
+    stage = one.container.stage if one.container is not None else one.pod.stage
+    match verb:
+        case Verb.CREATE:
+            return stage is Stage.ABSENT and one.pod.stage is Stage.RUNNING
+        case Verb.START:
+            return stage is Stage.CREATED
+    return stage is not Stage.ABSENT
+
+
+class _States(NamedTuple):
+    """Copies of the states of a pod and a container."""
+
+    pod: tuple[Stage, int, api.PodSandbox]
+    container: tuple[Stage, bool, int, api.Container] | None
+
+
+def _states(pod: LivePod, one: LiveContainer | None) -> _States:
+    own = (pod.stage, pod.runs, _copy(pod.message))
+    if one is None:
+        return _States(own, None)
+    return _States(own, (one.stage, one.was_started, one.creations, _copy(one.message)))
+
+
+def _restore(states: _States, pod: LivePod, one: LiveContainer | None) -> None:
+    pod.stage, pod.runs, message = states.pod
+    pod.message = _copy(message)
+    if one is not None and states.container is not None:
+        one.stage, one.was_started, one.creations, content = states.container
+        one.message = _copy(content)
+
+
+def _copy(message: M) -> M:
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
+
+
+# -- differences ------------------------------------------------------------------------------
+
+
+def _pods(one: _Recorded, made: Message) -> tuple[api.PodSandbox, api.PodSandbox]:
+    recorded, ours = pod_of(one.event.name, one.request), pod_of(one.event.name, made)
+    return recorded or api.PodSandbox(), ours or api.PodSandbox()
+
+
+def _containers(one: _Recorded, made: Message) -> tuple[api.Container, api.Container]:
+    recorded = container_of(one.event.name, one.request)
+    ours = container_of(one.event.name, made)
+    return recorded or api.Container(), ours or api.Container()
+
+
+def _changes(recorded: M, made: M, ignored: frozenset[str]) -> FieldChanges | None:
+    """Return the fields of ``recorded`` that differ from ``made``; None if none does."""
+    names = frozenset(
+        name
+        for name, one in fields_of(type(recorded)).items()
+        if name not in ignored
+        and (
+            getattr(recorded, name) != getattr(made, name)
+            or (one.has_presence and recorded.HasField(name) != made.HasField(name))  # type: ignore[arg-type]
+        )
+    )
+    if not names:
+        return None
+    message = _copy(recorded)
+    _clear(message, (name for name in fields_of(type(recorded)) if name not in names))
+    return FieldChanges(message, names)
+
+
+def _clear(message: Message, names: Iterable[str]) -> None:
+    for name in names:
+        message.ClearField(name)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of the test cluster, built or unpacked into a cache folder outside the checkout.
+
+Kubernetes, etcd and the newest containerd are built from the Go module proxy, once: 8 minutes and
+4 GB of Go's caches on two cores. The rest are Debian packages, unpacked without installation.
+``python -m tests.kubernetes.programs`` builds everything that is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.runtime.testbed.packages import (
+    SeriesUnavailable,
+    TestbedError,
+    containerd_binaries,
+    locked,
+)
+
+KUBERNETES = "1.34.4"
+KUBERNETES_PROGRAMS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+)
+RUNTIMES = {
+    "containerd-1.7": "1.7",
+    "containerd-2.1": "2.1",
+    "containerd-2.4": "2.4.2",
+    "cri-o": "cri-o-1.37",
+}
+"""Runtime by profile: a series of Debian's containerd, a version of containerd to build, or a
+folder beside the others with programs of CRI-O, which has no package: crio, pinns and conmon."""
+
+_PACKAGES = {
+    "runc": "usr/sbin/runc",
+    "busybox-static": "bin/busybox",
+    "containernetworking-plugins": "usr/lib/cni/bridge",
+}
+_STAGING = re.compile(r"^\s*(\S+) => \./staging/", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Folders with the programs of a cluster."""
+
+    runtime: Path
+    kubernetes: Path
+    packages: Path
+
+    @property
+    def path(self) -> str:
+        """Value of PATH for the processes of a node."""
+        folders = (self.runtime, self.kubernetes, *self._package_folders())
+        return os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)])
+
+    @property
+    def network_plugins(self) -> Path:
+        """Folder of the CNI plugins."""
+        return self.packages / "usr/lib/cni"
+
+    def _package_folders(self) -> tuple[Path, Path]:
+        return self.packages / "usr/sbin", self.packages / "bin"
+
+
+def programs(profile: str) -> Programs:
+    """Return the programs for a profile of `RUNTIMES`; build and fetch what is missing.
+
+    :raises TestbedError: a download or a build failed.
+    """
+    folder = cache_folder()
+    with locked("kubernetes"):
+        packages = folder / "packages"
+        for package, program in _PACKAGES.items():
+            if not (packages / program).exists():
+                _unpack(package, packages)
+        built = folder / "bin"
+        _build_kubernetes(built)
+        version = RUNTIMES[profile]
+        if version.startswith("cri-o"):
+            runtime = folder / version
+            if not (runtime / "crio").exists():
+                raise SeriesUnavailable(f"no crio, pinns and conmon in {runtime}")
+        elif version.count(".") == 2:
+            runtime = folder / f"containerd-{version}"
+            _build_containerd(version, runtime)
+        else:
+            runtime = containerd_binaries(version).bin
+    return Programs(runtime, built, packages)
+
+
+def cache_folder() -> Path:
+    """Return the folder of the programs."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "nri-scope" / "kubernetes"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _unpack(package: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        _run(work, "apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package)
+        (archive,) = Path(work).glob("*.deb")
+        _run(work, "dpkg", "-x", str(archive), str(folder))
+
+
+def _build_kubernetes(folder: Path) -> None:
+    packages = {name: f"k8s.io/kubernetes/cmd/{name}" for name in KUBERNETES_PROGRAMS}
+    packages["etcd"] = "go.etcd.io/etcd/server/v3"
+    missing = {name: package for name, package in packages.items() if not (folder / name).exists()}
+    if not missing:
+        return
+    module = _download("k8s.io/kubernetes", KUBERNETES)
+    staging = _STAGING.findall((module / "go.mod").read_text())
+    replaced = [f"replace {name} => {name} v0.{KUBERNETES[2:]}" for name in staging]
+    flags = " ".join(
+        f"-X {package}.gitVersion=v{KUBERNETES} -X {package}.gitMajor=1 -X {package}.gitMinor=34"
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    )
+    require = [f"require k8s.io/kubernetes v{KUBERNETES}", *replaced]
+    _build(missing, require, flags, folder, (module / "go.sum").read_bytes())
+
+
+def _build_containerd(version: str, folder: Path) -> None:
+    module = "github.com/containerd/containerd/v2"
+    names = ("containerd", "containerd-shim-runc-v2", "ctr")
+    missing = {name: f"{module}/cmd/{name}" for name in names if not (folder / name).exists()}
+    if missing:
+        flags = f"-X {module}/version.Version={version}"
+        _build(missing, [f"require {module} v{version}"], flags, folder)
+
+
+def _build(
+    packages: dict[str, str], require: list[str], flags: str, folder: Path, sums: bytes = b""
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="build-") as work:
+        lines = ["module programs", "go 1.24.0", *require]
+        Path(work, "go.mod").write_text("\n".join(lines) + "\n")
+        Path(work, "go.sum").write_bytes(sums)
+        imports = "\n".join(f'import _ "{package}"' for package in packages.values())
+        Path(work, "tools.go").write_text(f"//go:build tools\n\npackage tools\n\n{imports}\n")
+        _run(work, "go", "mod", "tidy")
+        for name, package in packages.items():
+            sys.stderr.write(f"building {name}\n")
+            unfinished = folder / f".{name}"
+            options = ("-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(unfinished))
+            _run(work, "go", "build", *options, package)
+            unfinished.rename(folder / name)
+
+
+def _download(module: str, version: str) -> Path:
+    with tempfile.TemporaryDirectory() as work:
+        Path(work, "go.mod").write_text("module download\n")
+        template = f"{module}@v{version}"
+        _run(work, "go", "mod", "download", template)
+        root = subprocess.run(
+            ["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    return Path(root) / template
+
+
+def _run(folder: str, *command: str) -> None:
+    if shutil.which(command[0]) is None:
+        raise TestbedError(f"the test cluster needs {command[0]}")
+    environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        last = "\n".join(done.stdout.splitlines()[-15:])
+        raise TestbedError(f"{' '.join(command[:4])}: status {done.returncode}\n{last}")
+
+
+if __name__ == "__main__":
+    for name in RUNTIMES:
+        with suppress(SeriesUnavailable):
+            programs(name)
