@@ -160,6 +160,12 @@ class Debugger(DebugListener):
         self.pending = None
         self.on_stop()
 
+    @property
+    def starting_words(self) -> str:
+        """What it waits for before the first event."""
+        socket = self._job.plugin_set.listen
+        return f"waiting for a plugin at {socket}" if socket is not None else "starting …"
+
     async def differences(self) -> list[str] | None:
         """Return what differs from the run before, after a restart; None without one."""
         if not self._has_restarted or self.failure or self.replayed is None:
