@@ -181,6 +181,7 @@ class Debugger(DebugListener):
         """Read the events after the pending one, if too few are known."""
         after = self.pending.step.recorded.id if self.pending is not None else 0
         self.upcoming = [one for one in self.upcoming if one.event_id > after]
+        self.on_change()
         is_enough = len(self.upcoming) > UPCOMING_READ // 2
         if self.pending is None or not self.has_more_upcoming or is_enough:
             return
