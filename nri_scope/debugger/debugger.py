@@ -160,6 +160,12 @@ class Debugger(DebugListener):
         self.pending = None
         self.on_stop()
 
+    @property
+    def starting_words(self) -> str:
+        """What it waits for before the first event."""
+        socket = self._job.plugin_set.listen
+        return f"waiting for a plugin at {socket}" if socket is not None else "starting …"
+
     async def differences(self) -> list[str] | None:
         """Return what differs from the run before, after a restart; None without one."""
         if not self._has_restarted or self.failure or self.replayed is None:
@@ -175,6 +181,7 @@ class Debugger(DebugListener):
         """Read the events after the pending one, if too few are known."""
         after = self.pending.step.recorded.id if self.pending is not None else 0
         self.upcoming = [one for one in self.upcoming if one.event_id > after]
+        self.on_change()
         is_enough = len(self.upcoming) > UPCOMING_READ // 2
         if self.pending is None or not self.has_more_upcoming or is_enough:
             return

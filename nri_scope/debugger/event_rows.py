@@ -83,7 +83,7 @@ class EventRows:
         if one.failure:
             return (Span("> ", Style.BAD), Span("the replay ended early", Style.BAD))
         if pending is None:
-            text = "the end" if one.is_at_end else "starting …"
+            text = "the end" if one.is_at_end else one.starting_words
             return (Span("> ", Style.STRONG), Span(text, Style.STRONG))
         words = Span("not sent" if one.session.is_stopped else "…", Style.STRONG)
         return self._line(
@@ -122,7 +122,9 @@ def _verdict(played: PlayedEvent) -> tuple[str, Style]:
     edited = "edited, " if played.fault else ""
     if changes:
         return f"{edited}{changes}", Style.WARN
-    return (f"{edited}ok", Style.GOOD) if played.replies else ("", Style.DIM)
+    if played.replies:
+        return f"{edited}ok", Style.GOOD
+    return ("no plugin" if played.event_id else ""), Style.DIM
 
 
 def sent_lines(one: SentEvent, *, has_request: bool = True) -> Iterator[StyledLine]:
@@ -179,7 +181,7 @@ def pending_lines(debugger: Debugger) -> Iterator[StyledLine]:
         yield line(debugger.failure, Style.BAD)
         return
     if pending is None:
-        yield line("the end" if debugger.is_at_end else "starting …", Style.STRONG)
+        yield line("the end" if debugger.is_at_end else debugger.starting_words, Style.STRONG)
         return
     number = f"{pending.event_id}  " if pending.event_id else ""
     yield line(f"next: {number}{pending.event} {pending.subject}".rstrip(), Style.STRONG)
