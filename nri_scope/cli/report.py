@@ -93,7 +93,7 @@ def command(
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
     from nri_scope.recording.records import to_json
     from nri_scope.report import findings_list
-    from nri_scope.report.collect import diagnose
+    from nri_scope.report.finder import diagnose
 
     with Output() as output:
         with interrupted_by_signals():

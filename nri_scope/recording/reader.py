@@ -613,9 +613,7 @@ class Recording:
 
     def _has_changed(self) -> bool:
         """Return whether the file was settled when opened, and has changed."""
-        return self._fingerprint is not None and (
-            fingerprint(self._real_path) != self._fingerprint
-        )
+        return self._fingerprint is not None and (fingerprint(self._real_path) != self._fingerprint)
 
     def _read(self, work: Callable[[], T], where: Callable[[], str] = str) -> T:
         while True:

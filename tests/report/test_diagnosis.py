@@ -16,7 +16,8 @@ from nri_scope.events import Role
 from nri_scope.filter import parse
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
-from nri_scope.report.collect import collect, diagnose
+from nri_scope.report.collect import collect
+from nri_scope.report.finder import diagnose
 from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
 from nri_scope.report.report_data import Diagnosed
