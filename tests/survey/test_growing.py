@@ -68,8 +68,8 @@ def attributed(path: Path, file: Path) -> dict[int, tuple[object, ...]]:
 def survey_in_steps(source: Path, folder: Path, random: Random) -> int:
     """Survey a recording in random steps, check the result, and return the number of runs."""
     growth = Growth(source, folder, random)
-    until = 0
     with closing(growth), closing(growth.copy):
+        found = growth.grow(until := 1)
         while until < growth.copy.last:
             until = min(growth.copy.last, until + random.choice((1, 1, 2, 3, 5, 8, 20)))
             found = growth.grow(until)
