@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -61,7 +62,8 @@ def nri_replay(request: pytest.FixtureRequest) -> Iterator[NriReplay]:
     else:
         stash = request.node.stash
         stash[_REPLAY] = replay
-        yield replay
+        with replay.temporary:
+            yield replay
         # Free the results, which are large: nodes live until the end of the run.
         del stash[_REPLAY]
         return
@@ -87,7 +89,10 @@ class NriReplay:
             )
         self._profile = str(settings.pop("profile", "recorded"))
         self._settings = settings
-        self._recording = self._recording_at(os.fspath(cast("str | os.PathLike[str]", path)))
+        self._source = self._recording_at(os.fspath(cast("str | os.PathLike[str]", path)))
+        self._recordings: dict[str, Path] = {}
+        self.temporary = ExitStack()
+        """Temporary recordings of a scenario, by the profile that was requested."""
         self._default_golden = (
             self._folder / "goldens" / node.path.stem / f"{_file_name(node)}.yaml"
         )
@@ -96,7 +101,7 @@ class NriReplay:
         self._results: list[Result] = []
 
     def __repr__(self) -> str:
-        return f"<replays of {self._recording}>"
+        return f"<replays of {self._source}>"
 
     def __call__(
         self,
@@ -141,12 +146,13 @@ class NriReplay:
                 environment=environment,
                 find=lambda file: str(self._find(file) or file),
             )
+            profile = profile or self._profile
             job = Job(
-                self._recording,
+                self._recording(profile),
                 plugin_set,
                 self._selection(),
                 PlaybackOptions(faults=parse_faults(faults), effects=effects),
-                profile or self._profile,
+                profile,
             )
             replayed, errors = perform(job)
         except NriScopeError as error:
@@ -159,6 +165,15 @@ class NriReplay:
             return result
         # Outside of the except block, whose exception pytest would show as context.
         pytest.fail(problem)
+
+    def _recording(self, profile: str) -> Path:
+        """Return the recording, or a recording of the scenario or manifest."""
+        from nri_scope.scenario.playable import playable
+
+        if profile not in self._recordings:
+            source = playable(self._source, profile=profile)
+            self._recordings[profile] = self.temporary.enter_context(source)
+        return self._recordings[profile]
 
     def _selection(self) -> ReplaySelection:
         from nri_scope.filter import parse

@@ -19,7 +19,7 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
 
-from .params import ANY_PATH
+from .params import ANY_PATH, say
 from .tui import make_app, report_saved_files, tui_obstacle
 
 if TYPE_CHECKING:
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 RECORDING = "demo.nriscope.db"
 """File name of the recording to play."""
-CONTAINER = "shop/web/app"
-"""Container of the example commands."""
 _POLL_SECONDS = 0.1
 
 
 @click.command()
+@click.argument("file", required=False, type=ANY_PATH)
 @click.option(
     "-o",
     "--output",
@@ -51,15 +50,23 @@ _POLL_SECONDS = 0.1
     help="Speed factor: 2 plays twice as fast, 0.5 half as fast.",
 )
 @click.option("--log", "as_log", is_flag=True, help="Print the events instead of showing `tui`.")
-def command(output: Path | None, speed: float, as_log: bool) -> None:
+def command(file: Path | None, output: Path | None, speed: float, as_log: bool) -> None:
     """See nri-scope at work, without a container runtime.
 
     Plays a recording of six plugins at a real containerd, slowly enough to follow: changes with
     their owners, a slow plugin, a conflict. It becomes a new recording, which is shown in `tui`, or
     as a log if there is no terminal. Every other command can be tried on that recording. You can
     quit the demo at any time; it does not need root.
+
+    FILE is played instead: a scenario, a manifest of Kubernetes or a recording.
     """
-    play(bundled_path(), output, speed, as_log=as_log)
+    if file is None:
+        play(bundled_path(), output, speed, as_log=as_log)
+        return
+    from nri_scope.scenario.playable import playable
+
+    with playable(file, on_note=say) as recording:
+        play(recording, output, speed, as_log=as_log, title=f"the first events of {file.name}")
 
 
 def bundled_path(name: str = RECORDING) -> Path:
@@ -74,8 +81,8 @@ def bundled_path(name: str = RECORDING) -> Path:
     )
 
 
-def play(source: Path, output: Path | None, speed: float, *, as_log: bool) -> None:
-    """Play ``source``. Raise UsageError if ``output`` exists."""
+def play(source: Path, output: Path | None, speed: float, *, as_log: bool, title: str = "") -> None:
+    """Play ``source``, which ``title`` describes. Raise UsageError if ``output`` exists."""
     from nri_scope.recording.reader import Recording
 
     from .demo_playback import Playback
@@ -85,7 +92,7 @@ def play(source: Path, output: Path | None, speed: float, *, as_log: bool) -> No
     reason = "" if as_log else tui_obstacle()
     with _new_recording(output) as file:
         with Recording.open(source) as recording:
-            playback = Playback(recording, file, speed)
+            playback = Playback(recording, file, speed, title)
         recorder = playback.recorder()
         try:
             if as_log or reason:
@@ -191,9 +198,14 @@ def introduction(playback: Playback, ending: str) -> Iterator[str]:
     from nri_scope.recording.display import moment, runtime
 
     session = playback.sessions[0]
-    yield f"This is a recording of six plugins at {runtime(session)},"
-    yield f"made {moment(session.started_ns)[:10]}, with new times. No container runs here, and"
-    yield "nothing on this machine is modified."
+    if playback.title:
+        yield f"These are {playback.title},"
+        yield f"of {runtime(session)}, with new times. No container"
+        yield "runs here, and nothing on this machine is modified."
+    else:
+        yield f"This is a recording of six plugins at {runtime(session)},"
+        yield f"made {moment(session.started_ns)[:10]}, with new times. No container runs here, and"
+        yield "nothing on this machine is modified."
     yield ""
     seconds = math.ceil(playback.seconds)
     yield f"{playback.count} events follow in about {seconds} s; {ending}."
@@ -210,7 +222,10 @@ def conclusion(playback: Playback) -> Iterator[str]:
     plugin = f"{shlex.quote(sys.executable)} my-plugin/my_plugin.py"
     yield from _commands(
         ("browse it", f"{program} tui {file}"),
-        ("who changed this container?", f"{program} blame {file} {CONTAINER}"),
+        *(
+            ("who changed this container?", f"{program} blame {file} {shlex.quote(one)}")
+            for one in filter(None, [playback.container])
+        ),
         ("what did the plugins change, event by event?", f"{program} diff {file}"),
         ("which plugin was slow, missing or in conflict?", f"{program} report {file} --diagnose"),
         ("a plugin of my own", f"{program} new-plugin my-plugin"),

@@ -11,8 +11,10 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.lookup import container_name
 from nri_scope.recording.tap_tables import Taps
 from nri_scope.runtime import Pace
 
@@ -24,6 +26,8 @@ PAUSE_MIN_S, PAUSE_MAX_S, TOTAL_MAX_S = 0.4, 2.0, 15.0
 """At speed 1: minimum and maximum seconds between two events, and maximum total duration."""
 TOGETHER_NS = 3_000_000
 """Events with a smaller distance are shown together, such as one event at several plugins."""
+EXAMPLE = "shop/web/app"
+"""Container of the example commands, if the recording has it."""
 EVENTS_MAX = 1_000
 """Maximum number of events to play, as a demo should be short."""
 
@@ -34,15 +38,24 @@ class Playback:
     Times are shifted, so that the last event happens when the playback begins.
     """
 
-    def __init__(self, recording: Recording, file: Path, speed: float) -> None:
-        """Read ``recording``. Raises RecordingError."""
+    def __init__(self, recording: Recording, file: Path, speed: float, title: str = "") -> None:
+        """Read ``recording``. Raises RecordingError, and UsageError if it has no events.
+
+        ``title``: description of the events, if not of the recording that is bundled.
+        """
         self.file = file
+        self.title = title
         self.sessions = recording.sessions()
         taps = Taps(recording)
         self._calls = [
             (event.session, captured_call(event, request, reply, taps.of(event.id)))
             for event, request, reply in islice(recording.exchanges(), EVENTS_MAX)
         ]
+        if not self._calls:
+            raise UsageError(f"{recording.path}: has no events", "choose another file")
+        names = [container_name(one) for one in recording.containers()]
+        self.container = EXAMPLE if EXAMPLE in names else names[-1] if names else ""
+        """Container of the example commands."""
         self._pauses = demo_pauses([call.wall_ns for _, call in self._calls], speed)
         self.is_over = False
         """Whether playing has ended."""

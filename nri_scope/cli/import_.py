@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope import``: write the recording in a bundle as a file of its own."""
+"""``nri-scope import``: write the recording in a bundle, or in JSON lines, as a file of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ thousands."""
 
 
 @click.command()
-@click.argument("file", metavar="BUNDLE", type=ANY_PATH)
+@click.argument("file", type=ANY_PATH)
 @click.option(
     "-o",
     "--output",
@@ -35,15 +35,23 @@ thousands."""
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(file: Path, output: Path | None, force: bool) -> None:
-    """Extract the recording from a bundle.
+    """Extract the recording from a bundle, or make one of JSON lines.
 
-    Prints the bundle's manifest. Every command accepts a bundle directly; use import to get the
-    recording as a file, for example for sqlite3. Bundles may be untrusted: a file that is not
-    exactly a bundle is rejected, and only the recording is written.
+    Prints a bundle's manifest. Every command accepts a bundle directly; use import to get the
+    recording as a file, for example for sqlite3. FILE may be untrusted: a file that is not exactly
+    a bundle is rejected, and only the recording is written.
+
+    JSON lines are those of `export --format jsonl`. Times are rounded to microseconds in them.
     """
     from nri_scope.share.bundle.import_recording import import_bundle
+    from nri_scope.share.import_json_lines import import_json_lines, is_json_lines
 
     target = output if output is not None else Path(_stem(file) + ".nriscope.db")
+    if is_json_lines(file):
+        with interrupted_by_signals():
+            count = import_json_lines(file, target, force=force)
+        say(f"{target}: written, with {count:,} events")
+        return
     with Output() as out, interrupted_by_signals():
         manifest = import_bundle(file, target, force=force)
         for line in _lines(manifest):

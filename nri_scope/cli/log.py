@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 
 _POLL_SECONDS = 0.1
+_FEW_OPERATIONS = 1_000
+"""Maximum number of operations whose changes are found without reading the whole recording."""
 
 
 @click.command(epilog=epilog())
@@ -34,13 +37,14 @@ _POLL_SECONDS = 0.1
     "--last",
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help="Start with the newest COUNT events.",
+    help="Start with the newest COUNT events, or operations.",
 )
 @click.option(
     "--operations",
     is_flag=True,
     help="Print one line per operation: the same event at all connections, with its changes. "
-    "Operations recorded after the start of --follow have only the changes that an event shows "
+    "With --follow, changes inferred from several connections are shown only for operations that "
+    "were recorded before the command started; later ones show the changes that an event contains "
     "by itself.",
 )
 @click.option("--printed", is_flag=True, help="Also show the output of tapped plugins.")
@@ -70,7 +74,7 @@ def command(
     from nri_scope.recording.event_times import range_words, within
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
-    from nri_scope.survey.foreground import surveyed
+    from nri_scope.survey.foreground import ATTRIBUTED, attributed, surveyed
 
     from .log_lines import LogPrinter
     from .log_operations import OperationMerger
@@ -94,8 +98,12 @@ def command(
         )
         printer = LogPrinter(output, jsonl=output_format == "jsonl", operations=operations)
         merger = None
+        # A survey reads all messages. For a few operations, those of their containers are enough.
+        few = last is not None and last <= _FEW_OPERATIONS
+        few = few and (where is None or not ATTRIBUTED & where.fields)
         if operations:
-            merger = OperationMerger(recording, where, last, (since_ns, until_ns))
+            attribute = partial(attributed, recording) if few else None
+            merger = OperationMerger(recording, where, last, (since_ns, until_ns), attribute)
         events = 0
 
         def show(*, ended: bool = False) -> None:
@@ -108,7 +116,7 @@ def command(
 
         with (
             progress(recording, "analysing") as on_share,
-            surveyed(recording, where, on_share, needed=operations),
+            surveyed(recording, where, on_share, needed=operations and not few),
         ):
             if not follow:
                 show(ended=True)

@@ -19,7 +19,7 @@ def played(options: ChainOptions) -> Iterator[None]:
 
     Raises UsageError and RecordingError.
     """
-    from nri_scope.scenario.playable import playable
+    from nri_scope.scenario.playable import is_text, playable
 
     given = options["file"]
     with playable(
@@ -29,7 +29,8 @@ def played(options: ChainOptions) -> Iterator[None]:
         profile=options["profile"],
         on_note=say,
     ) as recording:
-        if recording != given:
+        options["file"] = recording
+        if recording != given and not is_text(given):
             # The only session was made from the chosen one.
-            options["file"], options["session"] = recording, None
+            options["session"] = None
         yield

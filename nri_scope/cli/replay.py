@@ -20,6 +20,7 @@ from .chain_options import (
 )
 from .params import (
     ANY_PATH,
+    INDEX,
     Duration,
     FilePath,
     NewRecording,
@@ -45,6 +46,13 @@ Faults, each of which was observed on a real runtime:
   reorder                    StopPodSandbox is sent before the pod's containers are stopped
   unknown-event              an event of a later NRI version is sent first
   huge-sync:N                Synchronize lists N additional containers
+
+\b
+Modifiers of slow, error, duplicate and skip:
+  :once                      only the first matching event
+  :pod=NS/POD                only events of this pod and its containers
+  :container=NS/POD/CTR      only events of this container
+  :plugin=NN                 only replies of the plugin with this index (slow)
 """
 
 
@@ -88,6 +96,15 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Play all events N times, restarting the runtime before each repetition.",
 )
 @click.option(
+    "--max-took",
+    type=Duration(),
+    help="Fail replies that take longer, such as 5ms, even if they are in time for the runtime.",
+)
+@click.option(
+    "--quiet", is_flag=True, help="Print only failed events, the changes to containers, and totals."
+)
+@click.option("--only-changes", is_flag=True, help="Print only events with changes or problems.")
+@click.option(
     "-o", "--output", type=NewRecording(), metavar="REC", help="Record this replay to REC."
 )
 @click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with this file.")
@@ -104,11 +121,38 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     "others",
     multiple=True,
     metavar="NN=COMMAND",
-    help="Also replay to this plugin and compare the resulting containers. Repeat it for a chain; "
-    "'none' means no plugins.",
+    help="Also replay to this plugin and print only the differences of the resulting containers. "
+    "Repeat it for a chain; 'none' means no plugins.",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    type=INDEX,
+    metavar="NN",
+    help="Compare with the chain without the plugin with index NN. Can be repeated.",
+)
+@click.option(
+    "--swap",
+    metavar="NN,NN",
+    help="Compare with the chain in which two plugins swap their indices.",
 )
 @click.option(
     "--junit", type=FilePath(), metavar="FILE", help="Also write the result as JUnit XML to FILE."
+)
+@click.option(
+    "--load",
+    metavar="SHAPE",
+    help="Send many copies of the recorded pods to one process of the plugin, and measure it: "
+    "pods=500,rate=50/s,containers=3 starts 500 pods of 3 containers, 50 per second, and then "
+    "stops all. Without a rate, as fast as the plugin replies.",
+)
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="LIMIT",
+    help="With --load: exit with status 1 above this limit, such as p99=5ms, max=50ms, rss=64MiB, "
+    "cpu=50% or missed=0. Can be repeated.",
 )
 @click.option(
     "--v01",
@@ -152,6 +196,10 @@ def _perform(options: Options, given: dict[str, str]) -> bool:
         from . import replay_v01
 
         return replay_v01.perform(options, given)
+    if options["load"] is not None or options["budgets"]:
+        from . import replay_load
+
+        return replay_load.perform(options, given)
     from .replay_job import perform
     from .replay_options import parse_options, watch_of
 

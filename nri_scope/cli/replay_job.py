@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,11 +38,22 @@ T = TypeVar("T", bound=BaseException)
 R = TypeVar("R")
 
 
+class PrintedEvents(Enum):
+    """Which events are printed while they are played."""
+
+    ALL = "all"
+    CHANGES = "changes"
+    """Events with changes or problems."""
+    PROBLEMS = "problems"
+    """Failed events, without plugins' output."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResultOptions:
     """Options for output and comparison of a replay's result."""
 
     json: bool = False
+    events: PrintedEvents = PrintedEvents.ALL
     junit: Path | None = None
     golden: Path | None = None
     golden_from: Path | None = None
@@ -49,6 +61,8 @@ class ResultOptions:
     update_golden: bool = False
     other: Job | None = None
     """The same replay with another chain, for comparison."""
+    other_label: str = ""
+    """How the other chain differs, such as "without 20-b"."""
     steps: bool = False
     """Whether lines of standard input control the replay."""
 
@@ -77,7 +91,7 @@ def perform(job: Job, options: ResultOptions) -> bool:
 def _perform(
     output: Output, job: Job, golden: Golden | TapComparison | None, options: ResultOptions
 ) -> bool:
-    text, audience = printing(output, job)
+    text, audience = printing(output, job, options.events)
     if options.json:
         audience = ReplayListener()
     how = stepped if options.steps else replay
@@ -97,33 +111,50 @@ def _perform(
     return result.well
 
 
-def printing(output: Output, job: Job) -> tuple[Report, ReplayListener]:
+def printing(
+    output: Output, job: Job, events: PrintedEvents = PrintedEvents.ALL
+) -> tuple[Report, ReplayListener]:
     """Return the formatter of a job's result, and a listener that prints events as they arrive."""
     plugins = [plugin.id for plugin in job.plugin_set.plugins]
     # Names of external plugins are unknown until they connect.
     names = [*plugins, *["??-external"] * job.plugin_set.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    return text, _Printing(output, text, _recipients(job))
+    return text, _Printing(output, text, _recipients(job), events)
 
 
 class _Printing(ReplayListener):
     """Prints events and output as they arrive."""
 
-    def __init__(self, output: Output, text: Report, recipients: str) -> None:
+    def __init__(
+        self, output: Output, text: Report, recipients: str, events: PrintedEvents
+    ) -> None:
         """Print to `output`. ``recipients``: the plugins of the replay, as text."""
         self._output = output
         self._text = text
         self._recipients = recipients
+        self._events = events
 
     def began(self, replayed: Replayed) -> None:
         text = f"{replayed.source}, {self._recipients}, as {replayed.title}"
-        self._print([safe(text, self._output.width), ""])
+        blank = [] if self._events is PrintedEvents.PROBLEMS else [""]
+        self._print([safe(text, self._output.width), *blank])
 
     def event(self, played: PlayedEvent) -> None:
-        self._print(self._text.event(played))
+        match self._events:
+            case PrintedEvents.ALL:
+                printed = True
+            case PrintedEvents.CHANGES:
+                printed = played.is_remarkable
+            case PrintedEvents.PROBLEMS:
+                # Faults that are no events may have had no effect.
+                printed = played.has_problem or bool(played.fault and not played.subject)
+        if printed:
+            output = self._events is not PrintedEvents.PROBLEMS
+            self._print(self._text.event(played, output=output))
 
     def line(self, line: PrintedLine) -> None:
-        self._print([self._text.line(line)])
+        if self._events is PrintedEvents.ALL:
+            self._print([self._text.line(line)])
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -235,7 +266,7 @@ class _Result:
             return False
         if (options.golden is None and options.golden_from is None) or options.update_golden:
             return replayed.ok
-        return not self.mismatches and not any(
+        return not (self.mismatches or replayed.tally.too_slow) and not any(
             plugin.left_behind or plugin.deserted for plugin in replayed.plugins
         )
 
@@ -247,13 +278,15 @@ class _Result:
 
     def print(self, output: Output, text: Report) -> None:
         """Print the results other than events."""
-        for line in text.containers(self.replayed):
-            output.line(line)
-        if self.other is not None:
-            for line in text.differences(self.replayed, self.other):
+        if self.other is None:
+            for line in text.containers(self.replayed):
+                output.line(line)
+        else:
+            label = self.options.other_label
+            for line in text.differences(self.replayed, self.other, label):
                 output.line(line)
             for failure in self.other.failures():
-                output.line(safe(f"with the other chain: {failure}", output.width))
+                output.line(safe(f"{label}: {failure}", output.width))
         if self.mismatches:
             output.line("")
             for line in self.lines_of(self.mismatches):

@@ -21,7 +21,7 @@ from nri_scope.tap.wrapper import check_unwrapped
 
 from .chain_options import ChainOptions, PlayOptions
 from .params import environment_of
-from .replay_job import ResultOptions
+from .replay_job import PrintedEvents, ResultOptions
 from .replay_step import check_input
 from .share_messages import resolved_where
 from .time_arguments import places_of
@@ -42,13 +42,20 @@ class Options(PlayOptions):
     speed: float | None
     max_idle: float | None
     step: bool
+    max_took: float | None
+    quiet: bool
+    only_changes: bool
     rounds: int
     output: Path | None
     golden: Path | None
     golden_from: Path | None
     update_golden: bool
     others: tuple[str, ...]
+    without: tuple[str, ...]
+    swap: str | None
     junit: Path | None
+    load: str | None
+    budgets: tuple[str, ...]
     v01: bool
     on_this_host: bool
     output_format: str
@@ -56,13 +63,16 @@ class Options(PlayOptions):
 
 def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | None = None) -> Job:
     """Return the job for the options that `replay` and `shrink` share. Raises `UsageError`."""
+    plugin_set = _plugin_set(options, listen, expect)
+    faults = parse_faults(options["faults"])
+    for one in faults.slow:
+        if one.plugin and listen is None:
+            _check_index(plugin_set, f"--fault {one.text}", one.plugin)
     return Job(
         recording=options["file"],
-        plugin_set=_plugin_set(options, listen, expect),
+        plugin_set=plugin_set,
         selection=ReplaySelection(session=options["session"]),
-        playback=PlaybackOptions(
-            faults=parse_faults(options["faults"]), effects=not options["no_effects"]
-        ),
+        playback=PlaybackOptions(faults=faults, effects=not options["no_effects"]),
         profile=options["profile"],
     )
 
@@ -109,7 +119,11 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
     job = selected_job(options)
     job = replace(
         job,
-        playback=replace(job.playback, wait=_wait(options)),
+        playback=replace(
+            job.playback,
+            wait=_wait(options),
+            max_took_ns=int((options["max_took"] or 0) * 1e9),
+        ),
         rounds=options["rounds"],
         output=options["output"],
         # Events that are only printed need not stay in memory.
@@ -119,23 +133,27 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
             or options["golden_from"]
             or options["junit"]
             or options["others"]
+            or options["without"]
+            or options["swap"]
             or options["watched"]
         ),
     )
+    other, label = _other(job, options)
     result_options = ResultOptions(
         json=json,
         junit=options["junit"],
         golden=options["golden"],
         golden_from=options["golden_from"],
         update_golden=options["update_golden"],
-        other=_other(job, options["others"]),
+        events=_printed_events(options),
+        other=other,
+        other_label=label,
         steps=options["step"],
     )
     return job, result_options
 
 
 def _check(options: Options) -> None:
-    listen = options["listen"]
     if options["update_golden"] and options["golden"] is None:
         raise UsageError("--update-golden needs --golden", "add --golden FILE")
     if options["golden"] is not None and options["rounds"] > 1:
@@ -155,18 +173,14 @@ def _check(options: Options) -> None:
         raise UsageError("--step and --loop exclude each other", "leave one of them out")
     if options["step"] and options["speed"] is not None:
         raise UsageError("--step and --speed exclude each other", "leave one of them out")
+    if options["output_format"] == "json" and (options["quiet"] or options["only_changes"]):
+        name = "--quiet" if options["quiet"] else "--only-changes"
+        raise UsageError(f"{name} has no effect with --format json", "leave one of them out")
+    if options["quiet"] and options["only_changes"]:
+        raise UsageError("--quiet and --only-changes exclude each other", "leave one of them out")
+    _check_comparison(options)
     if options["watched"] and (other := _other_than_watch(options)):
         raise UsageError(f"--watch and {other} exclude each other", "leave one of them out")
-    if options["others"] and listen is not None:
-        raise UsageError(
-            "--compare-with and --listen exclude each other",
-            "launch the plugins with --plugin",
-        )
-    if options["others"] and options["no_effects"]:
-        raise UsageError(
-            "--compare-with has no effect with --no-effects: containers stay as recorded",
-            "leave one of them out",
-        )
     check_files(
         {
             "FILE": options["file"],
@@ -175,6 +189,43 @@ def _check(options: Options) -> None:
             "--junit": options["junit"],
         }
     )
+
+
+def _check_comparison(options: Options) -> None:
+    given = [
+        name
+        for name, value in (
+            ("--compare-with", options["others"]),
+            ("--without", options["without"]),
+            ("--swap", options["swap"]),
+        )
+        if value
+    ]
+    if not given:
+        return
+    name = given[0]
+    if len(given) > 1:
+        raise UsageError(f"{name} and {given[1]} exclude each other", "leave one of them out")
+    if options["listen"] is not None:
+        raise UsageError(
+            f"{name} and --listen exclude each other", "launch the plugins with --plugin"
+        )
+    if options["no_effects"]:
+        raise UsageError(
+            f"{name} has no effect with --no-effects: containers stay as recorded",
+            "leave one of them out",
+        )
+    if options["only_changes"]:
+        raise UsageError(
+            f"--only-changes has no effect with {name}, which prints only differences",
+            "leave one of them out",
+        )
+
+
+def _printed_events(options: Options) -> PrintedEvents:
+    if options["quiet"] or options["others"] or options["without"] or options["swap"]:
+        return PrintedEvents.PROBLEMS
+    return PrintedEvents.CHANGES if options["only_changes"] else PrintedEvents.ALL
 
 
 def _other_than_watch(options: Options) -> str:
@@ -186,6 +237,8 @@ def _other_than_watch(options: Options) -> str:
         "--golden-from": options["golden_from"],
         "--junit": options["junit"],
         "--compare-with": options["others"],
+        "--without": options["without"],
+        "--swap": options["swap"],
         "--format json": options["output_format"] == "json",
         "--loop": options["rounds"] > 1,
         "--v01": options["v01"],
@@ -274,19 +327,57 @@ def _wait(options: Options) -> Wait:
     return paced(speed, math.inf if max_idle is None else max_idle)
 
 
-def _other(job: Job, texts: tuple[str, ...]) -> Job | None:
-    if not texts:
-        return None
+def _other(job: Job, options: Options) -> tuple[Job | None, str]:
+    """Return the replay to compare with, and how its chain differs; None for no comparison."""
+    plugin_set = job.plugin_set
+    if options["others"]:
+        plugin_set, label = _compared(plugin_set, options["others"]), "with the other chain"
+    elif options["without"]:
+        plugin_set, label = _without(plugin_set, options["without"])
+    elif options["swap"]:
+        plugin_set, label = _swapped(plugin_set, options["swap"])
+    else:
+        return None, ""
+    # Events of the comparison replay are not printed.
+    playback = replace(job.playback, wait=no_wait, max_took_ns=0)
+    return replace(job, plugin_set=plugin_set, playback=playback, rounds=1, output=None), label
+
+
+def _compared(plugin_set: PluginSet, texts: tuple[str, ...]) -> PluginSet:
     if NO_PLUGINS in texts and len(texts) > 1:
         raise UsageError(
             "--compare-with none excludes other --compare-with options", "leave it out"
         )
     plugins = () if texts == (NO_PLUGINS,) else tuple(map(chain.parse_plugin, texts))
-    return replace(
-        job,
-        plugin_set=replace(job.plugin_set, plugins=plugins),
-        # Events of the comparison replay are not printed.
-        playback=replace(job.playback, wait=no_wait),
-        rounds=1,
-        output=None,
+    return replace(plugin_set, plugins=plugins)
+
+
+def _without(plugin_set: PluginSet, indices: tuple[str, ...]) -> tuple[PluginSet, str]:
+    for index in indices:
+        _check_index(plugin_set, f"--without {index}", index)
+    left_out = [one.id for one in plugin_set.plugins if one.index in indices]
+    plugins = tuple(one for one in plugin_set.plugins if one.index not in indices)
+    return replace(plugin_set, plugins=plugins), f"without {' and '.join(left_out)}"
+
+
+def _swapped(plugin_set: PluginSet, text: str) -> tuple[PluginSet, str]:
+    one, comma, two = text.partition(",")
+    if not comma or one == two:
+        raise UsageError(f"--swap {text}: not two indices", "write them as 10,20")
+    for index in (one, two):
+        _check_index(plugin_set, f"--swap {text}", index)
+    new = {one: two, two: one}
+    plugins = (replace(each, index=new.get(each.index, each.index)) for each in plugin_set.plugins)
+    configs = {new.get(index, index): config for index, config in plugin_set.configs.items()}
+    return (
+        replace(plugin_set, plugins=tuple(plugins), configs=configs),
+        f"with {one} and {two} swapped",
     )
+
+
+def _check_index(plugin_set: PluginSet, option: str, index: str) -> None:
+    known = sorted({one.index for one in plugin_set.plugins})
+    if index not in known:
+        raise UsageError(
+            f"{option}: no plugin has index {index}", f"the chain has {', '.join(known)}"
+        )

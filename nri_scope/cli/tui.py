@@ -78,7 +78,8 @@ def command(
 ) -> None:
     """Browse a recording, or live events.
 
-    FILE may still be growing: new events are shown as they are recorded. ? shows the keys, q quits.
+    FILE may still be growing: new events are shown as they are recorded. It can also be a scenario
+    or a manifest of Kubernetes. ? shows the keys, q quits.
     Keys can be changed in ~/.config/nri-scope/keys.toml.
     """
     from nri_scope.tui.config import config_path, load
@@ -92,12 +93,11 @@ def command(
         return
     _check(context, file, live=live)
     reason = tui_obstacle()
+    if file is not None and not reason:
+        _browse(file, where, config, theme)
+        return
     if reason:
         _fall_back(context, reason, file, where)
-        return
-    if file is not None:
-        _run(file, where, config, theme, None)
-        say(f"recording: {file}")
         return
     _record_and_show(record.record_options(recording), where, config, theme)
 
@@ -135,6 +135,16 @@ def tui_obstacle() -> str:
     return ""
 
 
+def _browse(file: Path, where: Filter | None, config: Config, theme: str | None) -> None:
+    from nri_scope.scenario.playable import playable
+
+    with playable(file, on_note=say) as recording:
+        is_made = recording != file
+        _run(recording, where, config, theme, None, badge="scenario" if is_made else "")
+    if not is_made:
+        say(f"recording: {file}")
+
+
 def _fall_back(
     context: click.Context,
     reason: str,
@@ -146,7 +156,10 @@ def _fall_back(
     left_out = ", without --where" if where is not None and file is None else ""
     say(f"tui: {reason}; running `{instead}` instead{left_out}")
     if file is not None:
-        context.invoke(log.command, file=file, where=where)
+        from nri_scope.scenario.playable import playable
+
+        with playable(file, on_note=say) as recording:
+            context.invoke(log.command, file=recording, where=where)
     else:
         options = {one.name: context.params[one.name] for one in _RECORD_OPTIONS if one.name}
         context.invoke(record.command, **options, where=None, print_format="text")
@@ -175,6 +188,8 @@ def _run(
     config: Config,
     theme: str | None,
     recorder: RecorderProcess | None,
+    *,
+    badge: str = "",
 ) -> None:
     import asyncio
 
@@ -188,7 +203,14 @@ def _run(
         # Errors in the file are reported before the interface takes over the screen.
         store = await Store.open(file, live=live)
         app = make_app(
-            file, config, theme=theme, where=where, live=live, recorder=recorder, store=store
+            file,
+            config,
+            theme=theme,
+            where=where,
+            live=live,
+            recorder=recorder,
+            badge=badge,
+            store=store,
         )
         # A screen has thousands of short-lived objects. With Python's defaults, cycle collection
         # took a fifth of the drawing time; with the intervals used elsewhere, 8 MiB stay allocated.

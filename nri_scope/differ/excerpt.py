@@ -65,13 +65,25 @@ def of_event(recording: Recording, event: Event, check: Callable[[], None]) -> E
     For an event without a container, only its effects on containers are examined. Raises
     RecordingError.
     """
-    own = container_of_event(recording, event.id)
-    touched = containers_touched(recording, event, [] if own is None else [own.key])
-    others = containers_by_key(recording, touched[:_OTHERS_MAX])
-    containers = list({one.key: one for one in ([] if own is None else [own]) + others}.values())
-    pod = pod_of_event(recording, event.id)
-    pods = [] if pod is None else [pod]
-    return _excerpt(recording, containers, check, same_round_near(recording, event, _NEAR), pods)
+    return of_events(recording, [event], check)
+
+
+def of_events(
+    recording: Recording, events: Iterable[Event], check: Callable[[], None] = lambda: None
+) -> Excerpt:
+    """Do the same as `of_event` for the rounds of several events together."""
+    containers: dict[int, Container] = {}
+    pods: dict[int, Pod] = {}
+    near: set[int] = set()
+    for event in events:
+        own = container_of_event(recording, event.id)
+        touched = containers_touched(recording, event, [] if own is None else [own.key])
+        others = containers_by_key(recording, touched[:_OTHERS_MAX])
+        containers |= {one.key: one for one in ([] if own is None else [own]) + others}
+        pod = pod_of_event(recording, event.id)
+        pods |= {} if pod is None else {pod.key: pod}
+        near.update(same_round_near(recording, event, _NEAR))
+    return _excerpt(recording, list(containers.values()), check, near, pods.values())
 
 
 def _excerpt(

@@ -161,6 +161,10 @@ class Operation:
                 times += spans(Round(parts), chain_without_names(parts[0]))
         return cls(found, tuple(times))
 
+    def replaced(self, events: Mapping[int, Event]) -> Operation:
+        """Return the operation with other values of its events, by number, but the same times."""
+        return replace(self, events=tuple(events.get(one.id, one) for one in self.events))
+
     @property
     def first(self) -> Event:
         """The first event."""

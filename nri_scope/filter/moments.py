@@ -34,6 +34,8 @@ RANGE = ".."
 _SECOND = 1_000_000_000
 _DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_DAY = date(2262, 4, 10)
+"""The last whole day before `LARGEST` ns since the epoch."""
 _WRITTEN = re.compile(
     r"(?:(?P<day>today|yesterday|[0-9]{4}-[0-9]{2}-[0-9]{2})(?:\Z|(?:T| +)(?=[0-9])))?"
     r"(?:(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
@@ -90,13 +92,15 @@ def moment(
     now_ns: int | None = None,
     zone: tzinfo | None = None,
     or_event: bool = False,
+    clamped: bool = False,
 ) -> Moment:
     """Return a point in time. Raises UsageError.
 
     ``span``: that of the recording; None for events as they happen, whose first and last event are
     now. ``after_ns``: start of a range that ends at this point: a time without a date is the next
     one. ``zone``: of times without a zone, by default the local one. ``or_event``: whether errors
-    say that the text may also be an event's number.
+    say that the text may also be an event's number. ``clamped``: return the nearest possible time
+    for one that a recording cannot have.
     """
     now = time.time_ns() if now_ns is None else now_ns
     text = text.strip()
@@ -105,10 +109,18 @@ def moment(
     with suppress(ValueError, OverflowError, OSError):
         found = _relative(text, span or TimeSpan(now, now), now)
         found = found or _absolute(text, span, now, after_ns, zone)
-    if found is None or found.at_ns < 0 or found.end_ns > LARGEST:
+    if found is None:
         what, more = ("neither the number of an event nor", "17, ") if or_event else ("not", "")
         raise UsageError(f'"{text[:40]}" is {what} a time', f"write {more}{EXAMPLES}")
-    return found
+    if found.at_ns >= 0 and found.end_ns <= LARGEST:
+        return found
+    if not clamped:
+        raise UsageError(
+            f'"{text[:40]}" is out of range: recordings have times from 1970-01-01 to {_LAST_DAY}',
+            "`nri-scope stats FILE` shows those of one",
+        )
+    at_ns = min(max(0, found.at_ns), LARGEST)
+    return Moment(at_ns, max(at_ns, min(found.end_ns, LARGEST)))
 
 
 def interval(since: str, until: str, span: TimeSpan | None = None) -> tuple[int | None, int | None]:
@@ -121,11 +133,11 @@ def interval(since: str, until: str, span: TimeSpan | None = None) -> tuple[int 
 
 
 def event_or_moment(text: str, span: TimeSpan | None = None) -> int | Moment:
-    """Return an event's number, or a point in time. Raises UsageError."""
+    """Return an event's number, or a point in time, clamped. Raises UsageError."""
     number = event_number(text)
     if number is not None:
         return number
-    return moment(text, span, or_event=True)
+    return moment(text, span, or_event=True, clamped=True)
 
 
 def event_number(text: str) -> int | None:
@@ -192,6 +204,10 @@ def _absolute(
         return Moment(at_ns, at_ns + clock.width_ns)
     if day[0].isdigit():
         at_date = date.fromisoformat(day)
+        if not _EPOCH.year - 1 <= at_date.year <= _LAST_DAY.year:
+            # Not computed: years that the platform's calendar does not reach are times, too.
+            at_ns = -1 if at_date.year < _EPOCH.year else LARGEST + 1
+            return Moment(at_ns, at_ns)
     else:
         at_date = clock.day(now) - (_DAY if day.lower() == "yesterday" else timedelta())
     at_ns = clock.on(at_date)

@@ -56,20 +56,20 @@ class CompleteRecording:
     def begin_session(self, start: SessionStart) -> int:
         """Begin a session; return its number."""
         self._sessions += 1
-        self._put(Begin(self._sessions, start))
+        self.put(Begin(self._sessions, start))
         return self._sessions
 
     def capture(self, session: int, item: CapturedCall) -> None:
         """Add an event."""
-        self._put((session, item))
+        self.put((session, item))
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """Add a note."""
-        self._put(NoteEntry(session, at_ns, text))
+        self.put(NoteEntry(session, at_ns, text))
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None:
         """End a session."""
-        self._put(End(session, reason, at_ns))
+        self.put(End(session, reason, at_ns))
 
     def flush(self) -> None:
         """Write what was added."""
@@ -78,7 +78,8 @@ class CompleteRecording:
         if written.problems:
             raise RecordingError(self._path, written.problems[0])
 
-    def _put(self, entry: Entry) -> None:
+    def put(self, entry: Entry) -> None:
+        """Add an entry; those of sessions have their numbers."""
         self._batch.append(entry)
         if len(self._batch) >= _BATCH:
             self.flush()

@@ -41,6 +41,7 @@ from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, name
 
 from .content_store import ObjectStore
 from .event_subjects import ContainerRow, PodRow, Subjects
+from .inbox import EventFacts
 from .name_table import Names
 
 # Methods that can contain changes; replies of other methods need not be decoded.
@@ -128,10 +129,16 @@ class Encoder:
         self.has_tapped = has_table(connection, "tapped")
         self.objects = objects
         self.next_event = next_event
+        self._facts: EventFacts | None = None
         self._events: list[EventRow] = []
         self._states: list[StateRow] = []
         self._effects: list[tuple[int, int]] = []
         self._tapped: list[tuple[int, int, str | None]] = []
+
+    def know(self, facts: EventFacts) -> None:
+        """Use these facts for the next event. Raises sqlite3.Error."""
+        self.next_event = max(self.next_event, facts.number)
+        self._facts = facts
 
     def encode(
         self,
@@ -147,7 +154,8 @@ class Encoder:
         redacted if required.
         """
         session.seq += 1
-        size = len(item.request)
+        facts, self._facts = self._facts, None
+        size = len(item.request) if facts is None else facts.size
         decoded = _decoded(item)
         changed, owners, updated = _changes(decoded, item, session.plugin)
         event: Event | None = None
@@ -170,6 +178,8 @@ class Encoder:
         states: list[StateRow] = []
         message = decoded.message
         put = self.objects.put
+        if facts is not None:
+            self._add_names(decoded, facts)
         if message is None:
             if item.request:
                 rest_object = put(ObjectKind.RAW, item.request, "", item.method)
@@ -241,6 +251,16 @@ class Encoder:
             )
         )
         return True, event, item
+
+    def _add_names(self, decoded: Decoded, facts: EventFacts) -> None:
+        """Create the rows of the event's subjects, with names that its messages lack."""
+        pod = None
+        if facts.pod_id and not (decoded.pod is not None and decoded.pod.name):
+            pod = self.subjects.pod(
+                PodSandbox(id=facts.pod_id, namespace=facts.namespace, name=facts.pod)
+            )
+        if facts.container_id and not (decoded.container is not None and decoded.container.name):
+            self.subjects.container(Container(id=facts.container_id, name=facts.container), pod)
 
     def flush(self) -> None:
         """Write the buffered rows. Raises sqlite3.Error."""

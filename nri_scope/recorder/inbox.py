@@ -47,7 +47,24 @@ class End:
 
     session: int
     reason: str
-    at_ns: int
+    at_ns: int | None
+    """None if the recorder was killed before the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """Facts about the next event, which was recorded elsewhere before."""
+
+    number: int
+    """Number of the event; higher than those before it."""
+    size: int
+    """Size of its request on the wire."""
+    pod_id: str
+    """Of its pod, which its messages may lack, as the following."""
+    namespace: str
+    pod: str
+    container_id: str
+    container: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +120,7 @@ class MetricsEntry:
 
 ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine | ShownLine | MetricsEntry
 """Queue entries other than events."""
-Entry = tuple[int, CapturedCall] | ControlEntry
+Entry = tuple[int, CapturedCall] | ControlEntry | EventFacts
 
 
 def size_of(item: CapturedCall) -> int:

@@ -32,6 +32,7 @@ from .inbox import (
     Begin,
     End,
     Entry,
+    EventFacts,
     GapEntry,
     MetricsEntry,
     NoteEntry,
@@ -327,7 +328,7 @@ class TransactionWriter:
     def _apply(
         self, connection: sqlite3.Connection, encoder: Encoder, entry: Entry, written: BatchResult
     ) -> None:
-        if self._redaction is not None and not isinstance(entry, tuple):
+        if self._redaction is not None and not isinstance(entry, tuple | EventFacts):
             entry = self._redaction.redact_entry(entry)
         match entry:
             case Begin(number, start) if not self._limits.reserve_session(start):
@@ -355,8 +356,15 @@ class TransactionWriter:
                 written.ended.append(number)
                 connection.execute(
                     "UPDATE session SET ended_ns = ?, end_reason = ?, last_event = ? WHERE id = ?",
-                    (int64(at_ns), named(reason), encoder.next_event - 1, number),
+                    (
+                        None if at_ns is None else int64(at_ns),
+                        named(reason),
+                        encoder.next_event - 1,
+                        number,
+                    ),
                 )
+            case EventFacts():
+                encoder.know(entry)
             case GapEntry(number, from_ns, to_ns, reason, lost, dropped):
                 session = self._sessions.get(number) if number is not None else None
                 if session is not None:

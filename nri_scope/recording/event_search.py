@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nri_scope.filter.sql import PATH_LABEL
@@ -82,23 +82,36 @@ def among_all(
 
 
 def among_some(
-    recording: Recording, text: str, numbers: Sequence[int], *, forwards: bool
+    recording: Recording,
+    text: str,
+    rows: Sequence[int],
+    events_of: Callable[[Sequence[int]], Sequence[int]],
+    *,
+    forwards: bool,
 ) -> Iterator[SearchStep]:
-    """Search events by ascending ids; backwards from the last one. Raises RecordingError."""
+    """Search the events of rows in this order, or backwards from the last row.
+
+    ``events_of``: returns the ascending ids of the events of some rows. Raises RecordingError.
+    """
     needle = fold(text)
     order = "ASC" if forwards else "DESC"
-    for done in range(0, len(numbers), _AMONG):
-        stop = len(numbers) - done
-        some = numbers[done : done + _AMONG] if forwards else numbers[max(0, stop - _AMONG) : stop]
-        found = query_numbers(
-            recording,
-            f"SELECT id FROM events WHERE {AMONG} AND {_HAS} ORDER BY id {order} LIMIT 1",
-            listed(some),
-            needle,
+    for done in range(0, len(rows), _AMONG):
+        stop = len(rows) - done
+        events = events_of(
+            rows[done : done + _AMONG] if forwards else rows[max(0, stop - _AMONG) : stop]
         )
-        yield SearchStep(min(1.0, (done + _AMONG) / len(numbers)), found[0][0] if found else None)
-        if found:
-            return
+        share = min(1.0, (done + _AMONG) / len(rows))
+        parts = [events[at : at + _AMONG] for at in range(0, len(events), _AMONG)]
+        for some in parts if forwards else reversed(parts):
+            found = query_numbers(
+                recording,
+                f"SELECT id FROM events WHERE {AMONG} AND {_HAS} ORDER BY id {order} LIMIT 1",
+                listed(some),
+                needle,
+            )
+            yield SearchStep(share, found[0][0] if found else None)
+            if found:
+                return
 
 
 def events_with(

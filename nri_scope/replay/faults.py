@@ -2,17 +2,20 @@
 """Faults observed in real runtimes, to test how a plugin handles them.
 
 A fault is written as its name and arguments, separated by colons: ``slow:CreateContainer:3s``.
+Modifiers may follow, such as ``:once``.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from nri_scope.errors import UsageError
 from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
+from nri_scope.nri.identity import check_index
 
 from .script import ReplayStep
 
@@ -30,6 +33,22 @@ FORMS = {
 }
 """Syntax of every fault, by name."""
 
+MODIFIERS = {
+    "slow": ("once", "pod", "container", "plugin"),
+    "error": ("once", "pod", "container"),
+    "duplicate": ("once", "pod", "container"),
+    "skip": ("once", "pod", "container"),
+}
+"""Valid modifiers of faults of events, by name of the fault."""
+
+MODIFIER_FORMS = {
+    "once": "once",
+    "pod": "pod=NS/POD",
+    "container": "container=NS/POD/CTR",
+    "plugin": "plugin=NN",
+}
+"""Syntax of every modifier, by name."""
+
 INJECTED = "injected by --fault error: another plugin of the node failed"
 """Error with which an event fails for --fault error."""
 
@@ -41,12 +60,40 @@ HELD_BACK_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
+class EventFault:
+    """Fault of one kind of event."""
+
+    text: str
+    """The fault as it was written."""
+    event: Event
+    seconds: float = 0.0
+    """Delay of replies."""
+    once: bool = False
+    """Whether only the first matching event is affected."""
+    subject: str = ""
+    """``namespace/pod`` or ``namespace/pod/container`` of affected events; "" for all."""
+    plugin: str = ""
+    """Index of the affected plugin; "" for all."""
+
+    def matches(self, event: Event | None, subject: str) -> bool:
+        """Return whether the fault affects this event."""
+        return event is self.event and (
+            self.subject in ("", subject) or subject.startswith(f"{self.subject}/")
+        )
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the fault affects only some events or plugins."""
+        return self.once or bool(self.subject or self.plugin)
+
+
+@dataclass(frozen=True, slots=True)
 class Faults:
     """Faults to inject into a replay."""
 
-    slow: dict[Event, float] = field(default_factory=dict)
-    """Delay of replies on their way to the runtime, in seconds, by event."""
-    error: frozenset[Event] = frozenset()
+    slow: tuple[EventFault, ...] = ()
+    """Replies that are delayed on their way to the runtime."""
+    error: tuple[EventFault, ...] = ()
     """Events that fail after the plugins have replied, as if another plugin of the node failed."""
     drop_after: frozenset[int] = frozenset()
     """Numbers of played events after which the runtime closes every connection."""
@@ -54,9 +101,9 @@ class Faults:
     """Numbers of played events after which the runtime is restarted."""
     split_sync: bool = False
     """Whether Synchronize is sent in parts, regardless of its size."""
-    duplicate: frozenset[Event] = frozenset()
+    duplicate: tuple[EventFault, ...] = ()
     """Events that are sent twice."""
-    skip: frozenset[Event] = frozenset()
+    skip: tuple[EventFault, ...] = ()
     """Events that take effect but are not sent."""
     reorder: bool = False
     """Whether StopPodSandbox is sent before the pod's containers are stopped and removed."""
@@ -65,20 +112,85 @@ class Faults:
     huge_sync: int = 0
     """Number of additional containers at the beginning."""
 
+
+NONE = Faults()
+
+
+class InjectedFaults:
+    """Faults of one replay, which stores those that have already affected an event."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+        self._first: dict[EventFault, int] = {}
+        """Number of the first affected event, by fault."""
+        self._number = 0
+        self._arranged = 0
+        self._subject = ""
+        self._delays: dict[EventFault, str] = {}
+
     def arranged(self, steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
         """Apply the faults that skip, duplicate or reorder events; yield the resulting steps."""
-        if self.reorder:
+        if self.faults.reorder:
             steps = _pods_stop_early(steps)
         for step in steps:
-            if step.selected and step.event in self.skip:
+            # Also unique in a repetition.
+            self._arranged += 1
+            number = self._arranged
+            if step.selected and self._is_affected(self.faults.skip, step, number):
                 yield replace(step, selected=False, skipped_by="skipped by --fault skip")
                 continue
             yield step
-            if step.selected and step.event in self.duplicate:
+            if step.selected and self._is_affected(self.faults.duplicate, step, number):
                 yield replace(step, altered_by="sent a second time")
 
+    def begin(self, subject: str) -> None:
+        """Begin an event, to which later calls refer."""
+        self._number += 1
+        self._subject = subject
+        self._delays.clear()
 
-NONE = Faults()
+    def fails(self, event: Event) -> bool:
+        """Return whether the event is to fail."""
+        return any(self._affects(one, event) for one in self.faults.error)
+
+    def delay_s(self, event: Event | None, plugin: str) -> float:
+        """Return the delay of a plugin's reply to this event. ``plugin``: ``NN-name``."""
+        for one in self.faults.slow:
+            if one.plugin in ("", plugin[:2]) and self._affects(one, event):
+                self._delays[one] = plugin
+                return one.seconds
+        return 0.0
+
+    def delays(self) -> str:
+        """Describe the delays of replies to this event; "" if there are none."""
+        return ", ".join(
+            f"the reply of {plugin} is delayed by {one.seconds:g} s"
+            if one.plugin
+            else f"each reply is delayed by {one.seconds:g} s"
+            for one, plugin in self._delays.items()
+        )
+
+    def unmatched(self) -> Iterator[EventFault]:
+        """Yield the faults with modifiers that have affected no event."""
+        for one in (
+            *self.faults.slow,
+            *self.faults.error,
+            *self.faults.duplicate,
+            *self.faults.skip,
+        ):
+            if one.is_restricted and one not in self._first:
+                yield one
+
+    def _is_affected(self, faults: Sequence[EventFault], step: ReplayStep, number: int) -> bool:
+        return any(self._applies(one, step.event, step.subject, number) for one in faults)
+
+    def _affects(self, one: EventFault, event: Event | None) -> bool:
+        return self._applies(one, event, self._subject, self._number)
+
+    def _applies(self, one: EventFault, event: Event | None, subject: str, number: int) -> bool:
+        if not one.matches(event, subject):
+            return False
+        return self._first.setdefault(one, number) == number or not one.once
 
 
 def parse_faults(texts: Sequence[str]) -> Faults:
@@ -96,22 +208,21 @@ def _with(faults: Faults, text: str) -> Faults:
         nearest = difflib.get_close_matches(name, FORMS, n=1)
         hint = f"did you mean {FORMS[nearest[0]]}?" if nearest else f"known are {', '.join(FORMS)}"
         raise UsageError(f"unknown fault {name!r}", hint)
-    if len(arguments) != form.count(":"):
+    fixed = form.count(":")
+    if len(arguments) < fixed or (len(arguments) > fixed and name not in MODIFIERS):
         raise UsageError(f"fault {text!r} has the wrong number of arguments", f"write it as {form}")
+    if name in MODIFIERS:
+        one = _event_fault(text, name, arguments[:fixed], arguments[fixed:])
+        match name:
+            case "slow":
+                return replace(faults, slow=(*faults.slow, one))
+            case "error":
+                return replace(faults, error=(*faults.error, one))
+            case "duplicate":
+                return replace(faults, duplicate=(*faults.duplicate, one))
+            case _:
+                return replace(faults, skip=(*faults.skip, one))
     match name, arguments:
-        case "slow", [event, duration]:
-            seconds = parse_duration(duration)
-            if not seconds:
-                raise UsageError(
-                    f"fault {text!r}: {duration!r} is not a duration", "write 3s or 500ms"
-                )
-            return replace(faults, slow={**faults.slow, _event(text, event): seconds / 1e9})
-        case "error", [event]:
-            return replace(faults, error=faults.error | {_event(text, event)})
-        case "duplicate", [event]:
-            return replace(faults, duplicate=faults.duplicate | {_event(text, event)})
-        case "skip", [event]:
-            return replace(faults, skip=faults.skip | {_event(text, event)})
         case "drop-connection", [after]:
             return replace(faults, drop_after=faults.drop_after | {_after(text, after)})
         case "restart-runtime", [after]:
@@ -123,6 +234,53 @@ def _with(faults: Faults, text: str) -> Faults:
         case "reorder", _:
             return replace(faults, reorder=True)
     return replace(faults, unknown_event=True)
+
+
+def _event_fault(text: str, name: str, arguments: list[str], modifiers: list[str]) -> EventFault:
+    found = EventFault(text, _event(text, arguments[0]))
+    for duration in arguments[1:]:
+        nanoseconds = parse_duration(duration)
+        if not nanoseconds:
+            raise UsageError(f"fault {text!r}: {duration!r} is not a duration", "write 3s or 500ms")
+        found = replace(found, seconds=nanoseconds / 1e9)
+    given: set[str] = set()
+    for modifier in modifiers:
+        key, equals, value = modifier.partition("=")
+        if key not in MODIFIER_FORMS or bool(equals) != ("=" in MODIFIER_FORMS[key]):
+            known = ", ".join(MODIFIER_FORMS[one] for one in MODIFIERS[name])
+            raise UsageError(
+                f"fault {text!r}: {modifier!r} is not a modifier", f"{name} accepts {known}"
+            )
+        if key not in MODIFIERS[name]:
+            raise UsageError(
+                f"fault {text!r}: {name} cannot be restricted to one {key}", "leave it out"
+            )
+        if key in given or given | {key} >= {"pod", "container"}:
+            raise UsageError(
+                f"fault {text!r}: more than one subject or the same modifier twice",
+                "leave one of them out",
+            )
+        given.add(key)
+        found = replace(found, **_modified(found, key, value))
+    return found
+
+
+def _modified(fault: EventFault, key: str, value: str) -> dict[str, Any]:
+    """Return the changed attribute. Raises UsageError for an invalid value."""
+    if key == "once":
+        return {"once": True}
+    if key == "plugin":
+        return {"plugin": check_index(value)}
+    names = value.split("/")
+    form = MODIFIER_FORMS[key]
+    if len(names) != form.count("/") + 1 or not all(names):
+        raise UsageError(f"fault {fault.text!r}: {value!r} is not a {key}", f"write {form}")
+    if key == "container" and "PodSandbox" in fault.event.name:
+        raise UsageError(
+            f"fault {fault.text!r}: {fault.event.name} is an event of a pod",
+            f"write pod={'/'.join(names[:2])}",
+        )
+    return {"subject": value}
 
 
 def _event(text: str, name: str) -> Event:

@@ -15,7 +15,7 @@ from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import RECORDED, Answer, LifecycleState, LifecycleStep, Outcome, Runtime
 
 from .applied_replies import Effects
-from .faults import INJECTED, NONE, Faults
+from .faults import INJECTED, NONE, Faults, InjectedFaults
 from .pace import Wait, no_wait
 from .progress import ReplayProgress
 from .read_ahead import ReadAhead
@@ -36,6 +36,8 @@ class PlaybackOptions:
     faults: Faults = NONE
     effects: bool = True
     """Whether replies affect later requests; otherwise each request is sent as recorded."""
+    max_took_ns: int = 0
+    """Maximum response time that the user accepts; 0 for no limit but the deadline."""
     control: StepControl | None = None
     """Decides on each event, if set; it needs ``effects``."""
     timeout_s: float | None = None
@@ -52,6 +54,7 @@ class ReplayParts:
     judge: Judge
     progress: ReplayProgress
     clock: RecordingClock
+    faults: InjectedFaults
     restart: Callable[[], Awaitable[None]]
     """Restart the runtime; return once the plugins have reconnected."""
     drop_connections: Callable[[str], Awaitable[None]]
@@ -87,7 +90,8 @@ class Player:
         """Play the whole script. Raises `UsageError` for events that cannot be played."""
         if self._faults.unknown_event:
             await self._unknown_event()
-        steps = ReadAhead(self._faults.arranged(self._script.steps()))
+        injected = self._parts.faults
+        steps = ReadAhead(injected.arranged(self._script.steps()))
 
         def meanwhile() -> None:
             """Run deferred work while the first plugin works on its reply."""
@@ -126,6 +130,8 @@ class Player:
                 if number > self._played:
                     unreached = f"after={number} was not reached: only {self._played} events"
                     self._progress.note(fault, unreached)
+        for one in injected.unmatched():
+            self._progress.note("fault", f"no event matched {one.text}")
 
     def _follow(self, step: ReplayStep) -> None:
         if step.event is None or step.message is None:
@@ -262,6 +268,7 @@ class Player:
         self, played: PlayedEvent, event: Event, request: Message, timeout_ns: int = 0
     ) -> None:
         self._progress.begin(played)
+        self._parts.faults.begin(played.subject)
         outcome = await self._parts.runtime.operate(event, request, timeout_ns=timeout_ns)
         self._progress.settle()
         refusal, refused_plugin = "", ""
@@ -305,10 +312,10 @@ class Player:
             played.replies.append(self._judged(played, answer, name))
 
     def _inject_faults(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
-        if event in self._faults.error and not outcome.failure and not outcome.error:
+        injected = self._parts.faults
+        if not outcome.failure and not outcome.error and injected.fails(event):
             self._fail(played, outcome)
-        if event in self._faults.slow and outcome.answers:
-            played.fault = f"each reply is delayed by {self._faults.slow[event]:g} s"
+        played.fault = ", ".join(filter(None, (played.fault, injected.delays())))
 
     def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
         """Handle an error reply of an additional last plugin as this runtime does."""
@@ -356,6 +363,7 @@ class Player:
         recorded = step.recorded
         played = self._played_of(step)
         self._progress.begin(played)
+        self._parts.faults.begin(played.subject)
         answers = await self._parts.runtime.send(
             recorded.method, step.request, timeout_ns=self._timeout_ns(step)
         )

@@ -21,11 +21,17 @@ class ReplayListener:
     def began(self, replayed: Replayed) -> None:
         """Handle the start: the recording is open, and no plugin is started yet."""
 
+    def started(self, plugin: str, pid: int) -> None:
+        """Handle a plugin (``NN-name``) that is set up; ``pid`` is 0 if it was not launched."""
+
     def event(self, played: PlayedEvent) -> None:
         """Handle a complete event, with all replies and the output so far."""
 
     def line(self, line: PrintedLine) -> None:
         """Handle a line that a plugin printed after the last event was reported."""
+
+    def finish(self) -> None:
+        """Handle the end of the last round, before plugins are ended."""
 
     def printed(self, line: PrintedLine) -> None:
         """Handle any line that a plugin printed, as soon as it was read."""

@@ -47,8 +47,15 @@ class Reply:
     took_ns: int
     deadline_ns: int
     """The request's deadline; 0 if there was none."""
+    max_took_ns: int = 0
+    """Maximum response time that the user accepts; 0 for no limit but the deadline."""
 
     @property
     def slow(self) -> bool:
         """Whether it took more than half of the deadline, and was in time."""
         return self.verdict is Verdict.OK and 2 * self.took_ns > self.deadline_ns > 0
+
+    @property
+    def too_slow(self) -> bool:
+        """Whether it took longer than the user accepts, and was in time for the runtime."""
+        return self.verdict is Verdict.OK and self.took_ns > self.max_took_ns > 0

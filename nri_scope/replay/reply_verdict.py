@@ -20,7 +20,9 @@ BROKEN = "protocol error"
 class Judge:
     """Converter of answers to replies, which numbers the events of each plugin and subject."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_took_ns: int = 0) -> None:
+        """``max_took_ns``: maximum response time that the user accepts; 0 for no limit."""
+        self._max_took_ns = max_took_ns
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def reply(
@@ -59,6 +61,7 @@ class Judge:
             problem=problem,
             took_ns=answer.took_ns,
             deadline_ns=answer.timeout_ns,
+            max_took_ns=self._max_took_ns,
         )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nri_scope.nri.merging import Dropped
 from nri_scope.oci import Change
+from nri_scope.recording.display import duration
 
 from .container_result import ContainerResult as ContainerResult
 from .golden.file_layout import Origin
@@ -71,6 +72,25 @@ class PlayedEvent:
     output_left_out: int = 0
     """Number of output lines not stored, as they exceed the limit."""
 
+    @property
+    def has_problem(self) -> bool:
+        """Whether the CRI request or a reply failed."""
+        return bool(self.failure) or any(
+            reply.verdict is not Verdict.OK or reply.too_slow for reply in self.replies
+        )
+
+    @property
+    def is_remarkable(self) -> bool:
+        """Whether the event has changes or problems, or is an injected fault."""
+        return bool(
+            self.changes
+            or self.fault
+            or self.dropped
+            or self.logged
+            or self.has_problem
+            or any(reply.slow for reply in self.replies)
+        )
+
 
 @dataclass(slots=True)
 class PluginResult:
@@ -102,6 +122,7 @@ class Tally:
     """Number of recorded events that were not sent."""
     verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])
     slow: int = 0
+    too_slow: int = 0
     failures: list[str] = field(default_factory=list)
     more_failures: int = 0
 
@@ -116,6 +137,10 @@ class Tally:
             self.slow += reply.slow
             if reply.verdict is not Verdict.OK:
                 self.fail(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
+            elif reply.too_slow:
+                self.too_slow += 1
+                limit = duration(reply.max_took_ns)
+                self.fail(f"{where}: {reply.plugin}: too slow: took more than {limit}")
 
     def fail(self, text: str) -> None:
         """Record a failure."""

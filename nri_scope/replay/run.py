@@ -12,6 +12,7 @@ from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 
+from .load import LoadScript, LoadShape
 from .player import PlaybackOptions
 from .plugins import PluginSet
 from .progress import ReplayListener
@@ -34,6 +35,8 @@ class Job:
     """Number of times to play all events; the runtime restarts before each repetition."""
     output: Path | None = None
     """Path for a recording of the replay; None for none."""
+    load: LoadShape | None = None
+    """Play many copies of the recorded pods instead of the recorded events."""
     keep: bool = True
     """Whether the result contains all events and containers. Otherwise, to save memory, it omits
     events, and containers that were removed without changes by plugins."""
@@ -47,7 +50,11 @@ async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
     began_ns = monotonic_ns()
     with ExitStack() as stack:
         recording = stack.enter_context(Recording.open(job.recording))
-        script = Script(recording, job.selection)
+        script = (
+            Script(recording, job.selection)
+            if job.load is None
+            else LoadScript(recording, job.selection, job.load)
+        )
         profile = profile_named(job.profile, script.profile)
         if job.playback.timeout_s is not None:
             profile = _with_timeout(profile, job.playback.timeout_s)

@@ -21,6 +21,7 @@ from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.plugin_chain import event_of
 
 from .applied_replies import Effects
+from .faults import InjectedFaults
 from .golden import fingerprint
 from .ledger import Ledger
 from .player import PlaybackOptions, Player, ReplayParts
@@ -58,7 +59,9 @@ class ReplayRun:
         self._playback = playback
         self._recorder = recorder
         self._keep = keep
-        self._judge = Judge()
+        self._audience = audience
+        self._faults = InjectedFaults(playback.faults)
+        self._judge = Judge(playback.max_took_ns)
         self._setup = SetUp(profile)
         self._rules = runtime_rules_of(profile.runtime_name)
         self._runtime_words = runtime_words(session.runtime_name, session.runtime_version)
@@ -106,6 +109,8 @@ class ReplayRun:
                     await Player(self._script, self._replay_parts(), self._playback).play()
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
+                self._progress.settle()
+                self._audience.finish()
         finally:
             # Report the event that could not be played, with its output.
             self._progress.end()
@@ -123,6 +128,7 @@ class ReplayRun:
             judge=self._judge,
             progress=self._progress,
             clock=self._clock,
+            faults=self._faults,
             restart=lambda: self._plugins.restart(self._runtime),
             drop_connections=lambda reason: self._plugins.disconnect(self._runtime, reason),
             meanwhile=self._set_meanwhile,
@@ -179,14 +185,10 @@ class ReplayRun:
         plugin.on_exchange = self._exchanged
         plugin.on_sent = self._sent
         plugin.on_timer = self._clock.change_timer
-        slow = self._playback.faults.slow
-        if slow:
-
-            def transit_ns(method: str, payload: bytes) -> int:
-                event = event_of(method, payload)
-                return int(slow.get(event, 0) * 1e9) if event is not None else 0
-
-            plugin.transit_ns = transit_ns
+        if self._playback.faults.slow:
+            plugin.transit_ns = lambda method, payload: int(
+                self._faults.delay_s(event_of(method, payload), plugin.id) * 1e9
+            )
 
     def _set_meanwhile(self, work: Callable[[], None]) -> None:
         self._meanwhile = work
@@ -196,6 +198,7 @@ class ReplayRun:
 
     def _ready(self, plugin: Plugin) -> None:
         self._plugins.ready(plugin)
+        self._audience.started(plugin.id, 0 if plugin.process is None else plugin.process.pid)
         if plugin.ignored_policy != NO_POLICY:
             why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
             policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)

@@ -7,6 +7,7 @@ never starts a container.
 """
 
 from .answer import Answer as Answer
+from .crash_output import without_numbers as without_numbers
 from .lifecycle import LifecycleState as LifecycleState
 from .lifecycle import LifecycleStep as LifecycleStep
 from .outcome import Outcome as Outcome
@@ -15,7 +16,7 @@ from .pace import Pace as Pace
 from .plugin import NO_DEADLINE_MS as NO_DEADLINE_MS
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
-from .plugin_process import exit_status_in as exit_status_in
+from .plugin_process import end_signature as end_signature
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts
 from .profile import Profile as Profile

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .crash_output import CrashOutput
+
 LINE_MAX = 16 << 10
 """Maximum bytes of one line; longer lines are cut."""
 
@@ -59,6 +61,8 @@ class Output:
         """Collect lines; with ``passing``, forward each line instead of storing it."""
         self.left_out = 0
         """Number of printed lines that are not in `lines`, or were not forwarded."""
+        self.crash_output = CrashOutput()
+        """The last crash printed to stderr."""
         self._passing = passing
         self._passed_ns = 0
         self._on_output = on_output
@@ -103,6 +107,8 @@ class Output:
 
     def _add(self, line: OutputLine) -> None:
         self._last[line.stream].append(line.text)
+        if line.stream is Stream.STDERR:
+            self.crash_output.add(line.text, line.mono_ns)
         if self._budget <= 0:
             self.left_out += 1
             return

@@ -214,6 +214,8 @@ class Plugin:
                     data = await self.call(method, payload, timeout_ns - spent_ns, service)
             else:
                 data = await self.call(method, payload, timeout_ns, service)
+            if self.process is not None:
+                self.process.output.crash_output.forget_before(started_ns)
             reply = _decode_reply(method, data)
         except (ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError) as error:
             problem = error

@@ -18,6 +18,7 @@ from nri_scope.process.channel import LoopChannel
 from nri_scope.process.child import Child, describe_exit, spawn
 
 from .command import Command
+from .crash_output import signature
 from .output import LAST_KEPT, OnOutput, Output, Stream
 
 READ_SIZE = 64 << 10
@@ -154,10 +155,13 @@ class Process:
 
     def explain(self, reason: str) -> str:
         """Return ``reason``, why the connection ended. For a plugin that ended without the runtime,
-        add its exit status and last output.
+        add its exit status, and its crash, or else its last output.
         """
         if self.running or self.ended_by_us:
             return reason
+        crash = self.output.crash_output.crash
+        if crash is not None:
+            return f"{reason}{_ENDED}{self.exit_words}{_CRASH}{_printable(str(crash))}"
         # Skip lines with which Python underlines a part of the line above.
         lines = [
             _printable(line.strip())
@@ -280,11 +284,18 @@ async def launch(
 
 _ENDED = ": the plugin ended, "
 _LAST_OUTPUT = "; its last output: "
+_CRASH = ": "
 
 
-def exit_status_in(explained: str) -> str:
-    """Return the exit status or signal in a text from `Process.explain`; "" if it has none."""
-    return explained.partition(_ENDED)[2].partition(_LAST_OUTPUT)[0]
+def end_signature(explained: str) -> str:
+    """Return what identifies the same end of a plugin in a text from `Process.explain`.
+
+    The signature consists of the exit status, and of the crash without the numbers in its message.
+    It is "" if the text has no exit status.
+    """
+    ended = explained.partition(_ENDED)[2].partition(_LAST_OUTPUT)[0]
+    status, _, crash = ended.partition(_CRASH)
+    return f"{status} {signature(crash)}" if crash else status
 
 
 def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[Stream, int]]:

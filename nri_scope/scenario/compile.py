@@ -22,6 +22,8 @@ PLUGIN_INDEX, PLUGIN_NAME = "00", "scenario"
 NOTE = "made from a scenario; no runtime sent these requests"
 """Beginning of the note in each recording of a scenario."""
 
+_AFTER_NS = 1_000_000
+"""Time between the last event of a session and its end."""
 _RESTARTED = "the runtime restarts, as the scenario says"
 _ENDED = "end of the scenario"
 
@@ -92,7 +94,7 @@ class _Writing:
 
     def end(self, reason: str) -> None:
         """End the session."""
-        self._recording.end_session(self._session, reason, self._now_ns)
+        self._recording.end_session(self._session, reason, self._now_ns + _AFTER_NS)
 
     def _capture(self, at_ns: int, method: str, request: bytes, reply: bytes) -> None:
         self._now_ns = at_ns

@@ -22,6 +22,9 @@ from .reader import STANDARD_INPUT, parse_scenario, read_text, source_name
 TEXT_SUFFIXES = (".yaml", ".yml", ".json")
 """Suffixes of the names of scenarios and manifests."""
 
+_NAME_MAX = 60
+"""Maximum length of the name of a temporary recording."""
+
 
 @contextmanager
 def playable(
@@ -77,7 +80,9 @@ def read_scenario(path: Path, profile: str = RECORDED) -> tuple[Scenario, list[s
 def compiled(scenario: Scenario) -> Iterator[Path]:
     """Yield a temporary recording of a scenario. Raises UsageError."""
     with temporary_folder() as folder:
-        path = folder / "scenario.nriscope.db"
+        # A view shows the name; a recording's own is not repeated.
+        stem = Path(scenario.source).name.split(".")[0].replace(" ", "-")[:_NAME_MAX]
+        path = folder / f"{stem or 'scenario'}.nriscope.db"
         compile_scenario(scenario, path)
         with _named(path, scenario.source):
             yield path

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ def surveyed(
     ``needed``: in any case. ``on_share`` receives the share of the events read, 0 to 1. Raises
     RecordingError, and UsageError if no temporary file can be written.
     """
-    if not needed and (where is None or not _depends(recording, where)):
+    if not needed and not _depends(recording, where):
         yield
         return
     # Imported here, as most filters do not need it.
@@ -64,8 +64,27 @@ def resolved(
     return _Numbered(where.text, where.root, numbers)
 
 
-def _depends(recording: Recording, where: Filter) -> bool:
+def attributed(recording: Recording, events: Sequence[Event]) -> dict[int, Event]:
+    """Return events by number, with the changes and problems that only several events show.
+
+    This takes milliseconds for each event, but does not read the whole recording. Raises as
+    `surveyed` does.
+    """
+    if not events:
+        return {}
+    from .survey import survey_some
+
+    with Recording.open(recording.path) as other, temporary_folder() as folder:
+        survey_some(other, events, folder / "survey.db")
+        other.attach(folder / "survey.db")
+        numbers = sorted(event.id for event in events)
+        return {event.id: event for event in other.events(among=numbers)}
+
+
+def _depends(recording: Recording, where: Filter | None) -> bool:
     """Return whether a filter may match an event because of other events."""
+    if where is None:
+        return False
     if "problem" in where.fields:
         return True
     chain = [one for one in recording.sessions() if one.is_connection]

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
+from nri_scope.differ import excerpt
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import Problem
+from nri_scope.events import Event, Problem
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile
 from nri_scope.recording.reader import Recording
@@ -68,6 +69,21 @@ def survey(
             writer.close()
     on_progress(1.0, writer.until)
     return Survey(found.findings, writer.until, cut)
+
+
+def survey_some(recording: Recording, events: Sequence[Event], into: Path) -> None:
+    """Write the attribution file ``into`` for these events alone, at least one. Raises as `survey`
+    does.
+    """
+    writer = _Writer(AttributionFile(into))
+    try:
+        # Also the rounds of other events of the same containers, as in a whole survey.
+        for diff in excerpt.of_events(recording, events).rounds:
+            writer.add(diff)
+        writer.until = max(event.id for event in events)
+        writer.commit(now=True)
+    finally:
+        writer.close()
 
 
 class _Writer:

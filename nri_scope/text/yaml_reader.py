@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from nri_scope.errors import UsageError
 
@@ -31,6 +31,7 @@ MAX_TAGS = 100_000
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}", re.ASCII)
 _TRUTHS = {"true": True, "false": False}
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+_T = TypeVar("_T")
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 _PLAIN_TAGS = _TEXT_TAGS | {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
@@ -71,11 +72,16 @@ def parse_yaml(text: str, parse_tag: ParseTag | None = None) -> Node:
 
     Without ``parse_tag``, tags other than those of text, lists and mappings are refused.
     """
+    return build_from_events(text, lambda events: _TreeBuilder(events, parse_tag).document())
+
+
+def build_from_events(text: str, build: Callable[[Iterator[yaml.Event]], _T]) -> _T:
+    """Return what ``build`` makes of the parser's events; errors are MalformedYaml."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _TreeBuilder(yaml.parse(text, Loader=loader), parse_tag).document()
+        return build(yaml.parse(text, Loader=loader))
     except MalformedYaml:
         raise
     except yaml.MarkedYAMLError as error:

@@ -118,3 +118,20 @@ def test_an_invalid_bundle_prints_one_line_and_leaves_no_files(
     assert captured.out == "" and captured.err.startswith("nri-scope: y.zip: ")
     assert words in captured.err and captured.err.count("\n") == 1
     assert files() == before
+
+
+def test_json_lines_become_a_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["export", str(SAMPLE), "--format", "jsonl", "-o", "x.jsonl"]) == 0
+    capsys.readouterr()
+    assert run(["import", "x.jsonl"]) == 0
+    assert capsys.readouterr().err == "x.nriscope.db: written, with 32 events\n"
+    assert run(["export", "x.nriscope.db", "--format", "jsonl", "-o", "y.jsonl"]) == 0
+    assert Path("x.jsonl").read_bytes() == Path("y.jsonl").read_bytes()
+    Path("x.jsonl").write_text('{"schema_version": 7}\n')
+    assert run(["import", "x.jsonl", "-o", "z.nriscope.db"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "nri-scope: x.jsonl:1: schema_version is 7, not 1; upgrade nri-scope"
+    assert files() == ["x.jsonl", "x.nriscope.db", "y.jsonl"]

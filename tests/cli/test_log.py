@@ -26,6 +26,9 @@ from tests.cli.command import NRI_SCOPE
 from tests.recording.recordings import PLUGIN, a_start, captured, record
 
 CONFLICT = Path(__file__).parents[2] / "recordings/containerd-2.1-conflict.nriscope.zip"
+DEMO = CONFLICT.with_name("demo.nriscope.db")
+ALONE = CONFLICT.with_name("containerd-2.1.nriscope.db")
+"""Of one connection."""
 ITEMS = [item for plugin, item in captured() if plugin == PLUGIN]
 
 
@@ -88,6 +91,8 @@ def test_an_empty_recording_is_no_error(tmp_path: Path) -> None:
         (["--where", "pods:web"], 'filter: unknown field "pods", the nearest is "pod"'),
         (["--where", "a OR"], "filter: a term is missing here (at character 5)"),
         (["--since", "soon"], '"soon" is not a time; write 2026-01-31T14:05:00Z, 14:05,'),
+        (["--since", "3000-01-01"], "recordings have times from 1970-01-01 to 2262-04-10; `nri-sc"),
+        (["--where", "time:<1066-10-14"], "recordings have times from 1970-01-01 to 2262-04-10"),
         (["--since", "10m", "--until", "20m"], "; give the earlier time to --since"),
         (
             ["--since", "2026-01-31T12:00:00", "--until", "2026-01-31T12:00:00"],
@@ -206,6 +211,35 @@ def test_operations_are_selected_by_any_of_their_events() -> None:
     assert numbers("--last", "2") == [58, 62]
 
 
+@pytest.mark.parametrize("path", [DEMO, CONFLICT, ALONE], ids=lambda path: path.name)
+def test_the_last_operations_are_the_last_lines_of_all(path: Path) -> None:
+    """Their changes are found without reading the whole recording."""
+    every = log(path, "--operations", "--format", "jsonl")
+    assert any(json.loads(line)["changed"] for line in every) == (path != ALONE)
+    for last in (1, 2, 3, 5, 8, 20, len(every), len(every) + 1):
+        assert log(path, "--operations", "--format", "jsonl", "-n", str(last)) == every[-last:]
+    where = ("--where", "pod:web -event:StartContainer")
+    some = log(path, "--operations", "--format", "jsonl", *where)
+    found = log(path, "--operations", "--format", "jsonl", "-n", "3", *where)
+    assert found == some[-3:]
+
+
+def test_operations_have_the_lines_of_their_sessions() -> None:
+    def sessions(lines: list[str]) -> list[str]:
+        return [line for line in lines if line.startswith("── session ")]
+
+    assert sessions(log(CONFLICT, "--operations")) == sessions(log(CONFLICT))
+    for more in (("-n", "1"), ("-n", "4"), ("--where", "event:RemovePodSandbox")):
+        lines = log(CONFLICT, "--operations", *more)
+        begun = [line.split()[2] for line in sessions(lines) if " ended " not in line]
+        # Without that of the CRI.
+        assert begun == ["1:", "2:", "3:", "4:"]
+        first = next(at for at, line in enumerate(lines) if not line.startswith("──"))
+        assert len(sessions(lines[:first])) == 4
+        assert [line.split()[2] for line in sessions(lines) if " ended " in line] == [*"1234"]
+    assert log(CONFLICT, "--operations", "-n", "0") == log(CONFLICT, "-n", "0") == []
+
+
 def test_a_time_selects_whole_operations() -> None:
     lines = log(
         CONFLICT, "--operations", "--where", "time:2026-11-21T07:51:56.917Z..07:51:56.9225Z"
@@ -263,4 +297,4 @@ def test_an_operation_is_complete_even_if_much_was_printed_meanwhile(
     numbers = [event.id for one in operations for event in one.events]
     assert sorted(numbers) == list(range(1, 66))
     assert [13, 14, 15, 16] in [[event.id for event in one.events] for one in operations]
-    assert len(found) - len(operations) == 3 * 65
+    assert sum(isinstance(one, Printed) for one in found) == 3 * 65

@@ -147,6 +147,92 @@ def test_chains_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert "shop/web/app" in found["compared_with"]["containers"]
 
 
+SECOND = """#!{python}
+from nri_scope.plugin import Adjustment, run
+
+class Second:
+    def create_container(self, pod, container):
+        return Adjustment().add_env("SEEN", str("ADDED=1" in container.env))
+
+run(Second(), name="second")
+"""
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> str:
+    """Return options for two plugins whose order matters."""
+    (tmp_path / "second").write_text(SECOND.format(python=sys.executable))
+    (tmp_path / "second").chmod(0o755)
+    (tmp_path / "conf").write_text("of 10")
+    return "FILE --plugin 10=./plugin --plugin 20=./second --config 10=conf"
+
+
+def test_chain_is_compared_without_a_plugin(chain: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = replay_output(f"{chain} --without 10", capsys, 1)
+    assert (
+        'shop/web/app without 10-plugin\n  - env ADDED (was "1")\n  ~ env SEEN "True" → "False"\n'
+    ) in text
+    assert replay_output(f"{chain} --without 20", capsys, 1).count("- env SEEN (was") == 4
+    text = replay_output(f"{chain} --without 20 --without 10", capsys, 1)
+    assert "shop/web/app without 10-plugin and 20-second\n  - env ADDED" in text
+
+
+def test_chain_is_compared_with_swapped_indices(
+    chain: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = replay_output(f"{chain} --swap 10,20", capsys, 1)
+    assert ('shop/web/app with 10 and 20 swapped\n  ~ env SEEN "True" → "False"\n') in text
+    found = json.loads(replay_output(f"{chain} --swap 20,10 --format json", capsys, 1))
+    assert found["compared_with"]["plugins"] == ["10-second", "20-plugin"]
+
+
+def test_comparison_prints_only_differences_and_failures(
+    chain: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = replay_output(f"{chain} --without 20", capsys, 1)
+    assert "CreateContainer" not in text
+    assert "creating" not in text
+    assert "configured" not in text
+    text = replay_output(f"{chain} --plugin 30=./plugin --without 20", capsys, 1)
+    assert text.count("conflict: ") == 2 * 4
+    assert "without 20-second: CreateContainer shop/web/app: 30-plugin: conflict: " in text
+
+
+def test_quiet_prints_failures_changes_and_totals(
+    chain: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = replay_output(f"{chain} --quiet", capsys)
+    assert "CreateContainer" not in text
+    assert "creating" not in text
+    assert '\nshop/web/app\n  + env ADDED = "1"' in text
+    assert text.splitlines()[-1].startswith("30 events, ")
+    unmatched = "skip:StopContainer:pod=shop/x"
+    text = replay_output(f"{chain} --quiet --fault {unmatched}", capsys)
+    assert text.splitlines()[1] == f"        fault: no event matched {unmatched}"
+    text = replay_output(f"{chain} --quiet --plugin 30=./plugin", capsys, 1)
+    assert text.count("conflict: ") == 4
+    assert "creating" not in text
+
+
+def test_only_events_with_changes_or_problems_are_printed(
+    chain: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = replay_output(f"{chain} --only-changes", capsys)
+    assert text.count("changes env SEEN") == 4
+    assert "Synchronize" not in text
+    assert "configured" not in text
+    assert "stdout: creating app" in text
+    assert "StopContainer" not in replay_output(f"{chain} --only-changes --profile cri-o", capsys)
+
+
+def test_too_slow_reply_fails_also_with_a_golden(capsys: pytest.CaptureFixture[str]) -> None:
+    replay_output("FILE --golden g.yaml --update-golden -- ./plugin", capsys)
+    replay_output("FILE --golden g.yaml --max-took 1m -- ./plugin", capsys)
+    text = replay_output("FILE --golden g.yaml --max-took 1ns -- ./plugin", capsys, 1)
+    assert "changes env ADDED  too slow: took more than 1ns\n" in text
+    assert "all replies match golden" in text
+
+
 def test_a_run_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replay_output("FILE -o run.nriscope.db -- ./plugin", capsys)
     assert run(["log", "run.nriscope.db"]) == 0
@@ -205,6 +291,10 @@ def test_speed_and_loop_play_every_event(capsys: pytest.CaptureFixture[str]) -> 
         ("FILE --profile cri-a -- ./plugin", "did you mean cri-o?"),
         ("FILE --profile x -- ./plugin", "profiles are recorded, containerd-1.7"),
         ("FILE --fault slo:CreateContainer:1s -- ./plugin", "did you mean slow:EVENT:DURATION?"),
+        (
+            "FILE --fault slow:StopContainer:3s:plugin=20 -- ./plugin",
+            "--fault slow:StopContainer:3s:plugin=20: no plugin has index 20; the chain has 10",
+        ),
         ("FILE --fault split-sync --profile isulad -- ./plugin", "never splits Synchronize"),
         ("FILE --no-effects --profile cri-o -- ./plugin", "leave one of them out"),
         ("FILE --speed 0x -- ./plugin", "write 1x, 10x or 0.5x"),
@@ -214,6 +304,18 @@ def test_speed_and_loop_play_every_event(capsys: pytest.CaptureFixture[str]) -> 
         ("FILE --update-golden -- ./plugin", "--update-golden needs --golden"),
         ("FILE --golden g --loop 2 -- ./plugin", "--golden and --loop exclude each other"),
         ("FILE --compare-with none --listen s", "launch the plugins with --plugin"),
+        ("FILE --without 10 --listen s", "launch the plugins with --plugin"),
+        ("FILE --without 20 -- ./plugin", "no plugin has index 20; the chain has 10"),
+        ("FILE --without 2 -- ./plugin", "is not a plugin index; write 02"),
+        ("FILE --swap 10,20 -- ./plugin", "no plugin has index 20"),
+        ("FILE --swap 10 -- ./plugin", "not two indices; write them as 10,20"),
+        ("FILE --swap 10,10 -- ./plugin", "not two indices"),
+        ("FILE --swap 10,20 --without 10 -- ./plugin", "--without and --swap exclude each other"),
+        ("FILE --without 10 --no-effects -- ./plugin", "has no effect with --no-effects"),
+        ("FILE --without 10 --only-changes -- ./plugin", "which prints only differences"),
+        ("FILE --quiet --only-changes -- ./plugin", "exclude each other"),
+        ("FILE --quiet --format json -- ./plugin", "--quiet has no effect with --format json"),
+        ("FILE --max-took soon -- ./plugin", "'soon' is not a duration"),
         (
             "FILE --compare-with none --compare-with 10=./a -- ./plugin",
             "none excludes other --compare-with",

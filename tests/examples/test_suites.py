@@ -4,23 +4,30 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command import NRI_SCOPE
 from tests.interop.toolchain import Unavailable, find_go
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GO = EXAMPLES / "go-ulimit-adjuster"
+RUST = EXAMPLES / "rust-pod-info"
 
 
 def run_pytest(folder: Path, **environment: str) -> None:
     without = ("asyncio", "hypothesispytest", "cacheprovider")
     options = ["-q", *(f"-pno:{name}" for name in without), "-W", "error"]
+    run_tests([sys.executable, "-m", "pytest", *options], folder, **environment)
+
+
+def run_tests(words: list[str], folder: Path, **environment: str) -> None:
     finished = subprocess.run(
-        [sys.executable, "-m", "pytest", *options],
+        words,
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
@@ -52,4 +59,16 @@ def test_the_go_example_passes_its_tests() -> None:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"the Go example cannot be built: {error}")
-    run_pytest(GO, PATH=f"{Path(go).parent}:{os.environ['PATH']}")
+    path = f"{Path(go).parent}:{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"
+    run_pytest(GO, PATH=path)
+    run_tests([str(go), "test", "-tags", "nri_no_wasm", "./..."], GO, PATH=path)
+
+
+@pytest.mark.interop
+def test_the_rust_example_passes_its_tests(tmp_path: Path) -> None:
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("the Rust example cannot be built: cargo is not installed")
+    path = f"{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"
+    words = [cargo, "test", "--offline", "--locked", "--target-dir", str(tmp_path)]
+    run_tests(words, RUST, PATH=path)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -133,14 +134,36 @@ def test_the_end_of_a_range_is_the_next_time_of_day(
     "text",
     [
         *("", "10", "soon", "14", "14:5", "25:00", "2026-13-01", "2026-01-31T", "yesterday noon"),
-        *("0001-01-01", "9999-12-31", "1969-12-31T23:59:59Z", "99999d", "20260131", "٣m", "+", "-"),
-        *("+30", "-99999d", "+99999999d", "2026-01-31Z", "today14:05", " T", "14:05:60", "--1m"),
+        *("2026-02-30", "10000-01-01", "20260131", "٣m", "+", "-"),
+        *("+30", "2026-01-31Z", "today14:05", " T", "14:05:60", "--1m"),
         *("2026-01-31T14:05+99:00", "١٤:٠٥", "+10:00", "14:05.5"),
     ],
 )
 def test_other_text_is_an_error(text: str) -> None:
     with pytest.raises(UsageError, match="is not a time; write 2026-01-31T14:05:00Z, 14:05"):
         moment(text, now_ns=NOW_NS, zone=ZONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        *((text, 0) for text in ("0001-01-01", "1969-12-31T23:59:59Z", "99999d", "-99999d")),
+        *((text, 2**63 - 1) for text in ("2262-04-13", "3000-01-01", "9999-12-31", "+99999999d")),
+    ],
+)
+def test_a_time_that_no_recording_has_is_an_error_with_the_possible_ones(
+    text: str, nearest: int
+) -> None:
+    words = f'"{re.escape(text)}" is out of range: recordings have times from 1970-01-01 to 2262-04'
+    with pytest.raises(UsageError, match=words):
+        moment(text, now_ns=NOW_NS, zone=ZONE)
+    assert moment(text, now_ns=NOW_NS, zone=ZONE, clamped=True).at_ns == nearest
+    assert event_or_moment(text, ONE_DAY) == (nearest, nearest)
+
+
+def test_all_days_up_to_the_last_one_are_times() -> None:
+    for text in ("1970-01-02", "2262-04-10"):
+        assert moment(text, zone=ZONE).at_ns > 0
 
 
 def test_a_number_is_an_event() -> None:

@@ -41,9 +41,10 @@ class Cluster:
         return self.folder / "run/nri/nri.sock"
 
     def connections(self, plugin: str) -> int:
-        """Return how often containerd has added ``NN-name`` to the chain, according to its log."""
-        log = (self.folder / "containerd.log").read_text(errors="replace")
-        return len(re.findall(rf'plugin \\?"{re.escape(plugin)}\\?" connected', log))
+        """Return how often containerd has added ``NN-name`` to the chain, according to the log."""
+        logs = [self.folder / f"{name}.log" for name in ("containerd", "crio")]
+        text = "".join(log.read_text(errors="replace") for log in logs if log.exists())
+        return len(re.findall(rf'plugin \\?"{re.escape(plugin)}\\?" connected', text))
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Run kubectl and return its output.
@@ -141,7 +142,11 @@ def _remove_cgroups(name: str) -> None:
         if top.is_dir():
             _retried("sh", "-c", script, str(top))
     if not (base / "cgroup.controllers").exists() and not (base / "hugetlb").exists():
-        mounted = f'mount -t cgroup -o hugetlb cgroup /mnt; [ ! -e "$0" ] || {script}'
+        # The hierarchy ends when it is unmounted without a dying cgroup.
+        mounted = (
+            f'mount -t cgroup -o hugetlb cgroup /mnt && {{ [ ! -e "$0" ] || {script}; }}'
+            " && umount /mnt && sleep 0.1 && grep -q '^hugetlb[[:space:]]0' /proc/cgroups"
+        )
         _retried("unshare", "--mount", "sh", "-c", mounted, f"/mnt/{name}")
 
 

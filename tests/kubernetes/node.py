@@ -17,9 +17,11 @@ from pathlib import Path
 
 from tests.runtime.testbed.images import write_images
 
+from . import registry
 from .certificates import SERVER
 from .programs import Programs, programs
 
+ROOT = Path(__file__).parent.parent.parent
 NAME = "node1"
 ADDRESS = "10.77.0.2"
 SERVICE = "10.96.0.1"
@@ -49,6 +51,7 @@ class Node:
         self.profile = profile
         self.programs = found
         self.certificates = folder / "certificates"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         os.environ["PATH"] = found.path
         os.environ["KUBECONFIG"] = str(self.certificates / "admin.conf")
 
@@ -66,8 +69,15 @@ class Node:
             run("mount", "--bind", str(self.folder / name), target)
         Path("/run/nri").mkdir()
         Path("/run/netns").mkdir()
-        self._replace(Path("/etc/hosts"), f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
-        self._replace(Path("/etc/resolv.conf"), "")
+        layers = [self.folder / "etc", self.folder / "etc-work"]
+        for layer in layers:
+            layer.mkdir()
+        options = "lowerdir=/etc,upperdir={},workdir={}".format(*layers)
+        run("mount", "-t", "overlay", "overlay", "-o", options, "/etc")
+        Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
+        # A link on some machines.
+        Path("/etc/resolv.conf").unlink(missing_ok=True)
+        Path("/etc/resolv.conf").touch()
         for name, value in _SYSCTLS.items():
             self._replace(Path("/proc/sys", name), f"{value}\n")
         if _HUGE_PAGES.exists():
@@ -111,14 +121,40 @@ class Node:
         (self.folder / "cni" / "10-test.conflist").write_text(_CNI)
 
     def start_runtime(self) -> None:
-        """Start containerd and import the images."""
+        """Start the runtime and provide the images."""
+        archive = self.folder / "images.tar"
+        write_images(archive)
+        if self.profile == "cri-o":
+            self._start_cri_o(archive)
+        else:
+            self._start_containerd(archive)
+
+    def _start_cri_o(self, archive: Path) -> None:
+        self.start(sys.executable, "-m", registry.__name__, str(archive), "80", cwd=ROOT)
+        containers = Path("/etc/containers")
+        containers.mkdir(exist_ok=True)
+        (containers / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+        (containers / "registries.conf").write_text(
+            '[[registry]]\nprefix = "localhost"\nlocation = "localhost:80"\ninsecure = true\n'
+        )
+        config = self.folder / "crio.conf"
+        config.write_text(
+            _CRI_O.format(
+                folder=self.folder,
+                runc=self._clamped_runc(),
+                programs=self.programs.runtime,
+                network=self.programs.network_plugins,
+            )
+        )
+        self.start("crio", "--config", str(config), "--config-dir", "")
+        self.wait_for("CRI-O", Path("/run/crio/crio.sock").exists)
+
+    def _start_containerd(self, archive: Path) -> None:
         config = self.folder / "containerd.toml"
         config.write_text(self._containerd_toml())
         self.start("containerd", "--config", str(config))
-        wait_for("containerd", Path("/run/containerd/containerd.sock").exists)
-        archive = self.folder / "images.tar"
-        write_images(archive)
-        wait_for(
+        self.wait_for("containerd", Path("/run/containerd/containerd.sock").exists)
+        self.wait_for(
             "the import of images",
             lambda: succeeds("ctr", "-n", "k8s.io", "images", "import", str(archive)),
         )
@@ -150,7 +186,9 @@ class Node:
             f"--kubelet-client-certificate={at}/admin.crt",
             f"--kubelet-client-key={at}/admin.key",
         )
-        wait_for(f"the API server at {SERVER}", lambda: succeeds("kubectl", "get", "--raw=/readyz"))
+        self.wait_for(
+            f"the API server at {SERVER}", lambda: succeeds("kubectl", "get", "--raw=/readyz")
+        )
         for name, *options in (
             (
                 "controller-manager",
@@ -178,14 +216,26 @@ class Node:
             f"--node-ip={ADDRESS}",
         )
         ready = ("wait", "--for=condition=Ready", f"node/{NAME}", "--timeout=1s")
-        wait_for("the node to be ready", lambda: succeeds("kubectl", *ready))
+        self.wait_for("the node to be ready", lambda: succeeds("kubectl", *ready))
 
-    def start(self, *command: str) -> None:
+    def start(self, *command: str, cwd: Path | None = None) -> None:
         """Start a process, with its output in a file of its name."""
-        with (self.folder / f"{command[0]}.log").open("ab") as log:
-            subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+        name = Path(command[0]).name
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd or self.folder
             )
+
+    def wait_for(self, what: str, is_done: Callable[[], bool]) -> None:
+        """Wait until a condition is true; all started processes must continue meanwhile."""
+        end = time.monotonic() + _TIMEOUT
+        while not is_done():
+            for name, process in self._processes.items():
+                if process.poll() is not None:
+                    raise RuntimeError(f"{name} ended while waiting for {what}")
+            if time.monotonic() > end:
+                raise TimeoutError(f"no {what} after {_TIMEOUT:g} s")
+            time.sleep(0.1)
 
     def _replace(self, path: Path, content: str) -> None:
         file = self.folder / f"file{str(path).replace('/', '-')}"
@@ -200,18 +250,19 @@ class Node:
         return _CONTAINERD_2.format(runc=runc, network=network, folder=self.folder)
 
     def _clamped_runc(self) -> Path:
-        """Return runc without the OOM scores that it may not set without CAP_SYS_RESOURCE.
+        """Return runc without what needs CAP_SYS_RESOURCE, which some machines lack.
 
-        Plugins get the scores that the kubelet asked for.
+        Plugins get the OOM scores and the capabilities that were asked for.
         """
         wrapper = self.folder / "runc"
         wrapper.write_text(
             "#!/bin/sh\n"
             'previous=""\n'
             'for word in "$@"; do\n'
-            '  if [ "$previous" = --bundle ]; then\n'
-            '    sed -i \'s/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/\' "$word/config.json"\n'
-            "  fi\n"
+            '  case "$previous" in -b|--bundle)\n'
+            '    sed -i \'s/"oomScoreAdj": *-[0-9]*/"oomScoreAdj":0/; s/"CAP_SYS_RESOURCE",//g\''
+            ' "$word/config.json";;\n'
+            "  esac\n"
             '  previous="$word"\n'
             "done\n"
             f'exec {self.programs.packages}/usr/sbin/runc "$@"\n'
@@ -219,12 +270,15 @@ class Node:
         wrapper.chmod(0o755)
         return wrapper
 
+    def _cri_socket(self) -> str:
+        return f"/run/{'crio/crio' if self.profile == 'cri-o' else 'containerd/containerd'}.sock"
+
     def _kubelet_yaml(self) -> str:
         at = self.certificates
         return f"""\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+containerRuntimeEndpoint: unix://{self._cri_socket()}
 authentication:
   x509: {{clientCAFile: {at}/ca.crt}}
   webhook: {{enabled: true}}
@@ -260,15 +314,6 @@ def succeeds(*command: str) -> bool:
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def wait_for(what: str, is_done: Callable[[], bool]) -> None:
-    """Wait until a condition is true."""
-    end = time.monotonic() + _TIMEOUT
-    while not is_done():
-        if time.monotonic() > end:
-            raise TimeoutError(f"no {what} after {_TIMEOUT:g} s")
-        time.sleep(0.1)
-
-
 _CNI = """\
 {"cniVersion": "1.0.0", "name": "test", "plugins": [{"type": "bridge", "bridge": "cni0",
  "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]],
@@ -301,6 +346,30 @@ version = 3
   conf_dir = "{folder}/cni"
 [plugins."io.containerd.cri.v1.runtime"]
   disable_hugetlb_controller = false
+"""
+_CRI_O = """\
+[crio]
+log_dir = "/var/log/pods"
+[crio.api]
+listen = "/run/crio/crio.sock"
+[crio.runtime]
+cgroup_manager = "cgroupfs"
+default_runtime = "runc"
+apparmor_profile = "unconfined"
+pinns_path = "{programs}/pinns"
+hooks_dir = []
+disable_hostport_mapping = true
+irqbalance_config_restore_file = "disable"
+[crio.runtime.runtimes.runc]
+runtime_path = "{runc}"
+monitor_path = "{programs}/conmon"
+monitor_cgroup = "pod"
+[crio.image]
+pause_image = "localhost/pause:1"
+pause_command = ""
+[crio.network]
+network_dir = "{folder}/cni"
+plugin_dirs = ["{network}"]
 """
 
 

@@ -37,6 +37,7 @@ def observe(profile: str, folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     recording = folder / "recording.nriscope.db"
+    recording.unlink(missing_ok=True)
     with running(profile) as cluster:
         recorder = _start_recorder(cluster, recording)
         try:
@@ -85,7 +86,7 @@ def node_facts(cluster: Cluster, profile: str) -> NodeFacts:
         huge_page_sizes=tuple(
             f"{size >> 20}GB" if size >= 1 << 20 else f"{size >> 10}MB" for size in sizes
         ),
-        limits_huge_pages=None if profile == "containerd-1.7" else True,
+        limits_huge_pages=profile.startswith("containerd-2") or None,
         has_swap_accounting=is_v2 or (cgroups / "memory/memory.memsw.limit_in_bytes").exists(),
         pause_image="localhost/pause:1",
     )

@@ -14,10 +14,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.runtime.testbed.packages import TestbedError, containerd_binaries, locked
+from tests.runtime.testbed.packages import (
+    SeriesUnavailable,
+    TestbedError,
+    containerd_binaries,
+    locked,
+)
 
 KUBERNETES = "1.34.4"
 KUBERNETES_PROGRAMS = (
@@ -27,8 +33,14 @@ KUBERNETES_PROGRAMS = (
     "kubectl",
     "kubelet",
 )
-RUNTIMES = {"containerd-1.7": "1.7", "containerd-2.1": "2.1", "containerd-2.4": "2.4.2"}
-"""Version of containerd by profile: a series of Debian's packages, or a version to build."""
+RUNTIMES = {
+    "containerd-1.7": "1.7",
+    "containerd-2.1": "2.1",
+    "containerd-2.4": "2.4.2",
+    "cri-o": "cri-o-1.37",
+}
+"""Runtime by profile: a series of Debian's containerd, a version of containerd to build, or a
+folder beside the others with programs of CRI-O, which has no package: crio, pinns and conmon."""
 
 _PACKAGES = {
     "runc": "usr/sbin/runc",
@@ -75,7 +87,11 @@ def programs(profile: str) -> Programs:
         built = folder / "bin"
         _build_kubernetes(built)
         version = RUNTIMES[profile]
-        if version.count(".") == 2:
+        if version.startswith("cri-o"):
+            runtime = folder / version
+            if not (runtime / "crio").exists():
+                raise SeriesUnavailable(f"no crio, pinns and conmon in {runtime}")
+        elif version.count(".") == 2:
             runtime = folder / f"containerd-{version}"
             _build_containerd(version, runtime)
         else:
@@ -173,4 +189,5 @@ def _run(folder: str, *command: str) -> None:
 
 if __name__ == "__main__":
     for name in RUNTIMES:
-        programs(name)
+        with suppress(SeriesUnavailable):
+            programs(name)

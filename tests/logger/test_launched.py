@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import REDACTED
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.logger.logfile import log_beside
 from nri_scope.logger.settings import Settings
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recording.reader import Recording
-from nri_scope.share.redaction.capture import NOTE
 from tests.logger.test_logger import exchange
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
@@ -70,7 +70,7 @@ async def test_redacts_if_configured(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "x.nriscope.db"
     await run_plugin(f"output: {path}\nredact: true")
     with Recording.open(path) as recording:
-        assert [note.text for note in recording.notes()] == [NOTE]
+        assert [note.text for note in recording.notes()] == [REDACTED]
         assert len(list(recording.events())) == 2
 
 

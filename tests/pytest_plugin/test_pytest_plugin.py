@@ -643,3 +643,36 @@ def test_suite_without_replays_imports_nothing_heavy(suite: Suite) -> None:
 def test_marker_and_option_are_documented(suite: Suite) -> None:
     assert "nri_recording(path, session=None" in str(suite.pytester.runpytest("--markers").stdout)
     assert "--nri-golden={check,update,none}" in str(suite.pytester.runpytest("--help").stdout)
+
+
+SCENARIO = """\
+scenario: 1
+runtime: cri-o
+pods: {shop/web: {containers: {app: {env: {A: '1'}}}}}
+"""
+PODS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: app, image: x}]}
+"""
+
+
+def test_scenario_and_manifest_are_replayed(suite: Suite) -> None:
+    (suite.folder / "tests" / "web.yaml").write_text(SCENARIO)
+    (suite.folder / "tests" / "pod.yaml").write_text(PODS)
+    test = """
+def test(nri_replay):
+    for profile in ("", "containerd-2.1", ""):
+        result = nri_replay(MyPlugin(), profile=profile)
+        result.assert_ok()
+        assert "MINE=1" in result.container("shop/web/app").spec["process"]["env"]
+"""
+    assert passes(suite.run(test, marker='"web.yaml"'))
+    assert passes(suite.run(test, marker='"pod.yaml"'))
+
+
+def test_bad_scenario_is_one_line(suite: Suite) -> None:
+    (suite.folder / "tests" / "web.yaml").write_text("scenario: 1\npod: {}\n")
+    message = suite.failure_message("nri_replay(MyPlugin())", marker='"web.yaml"')
+    assert message.endswith("web.yaml:2: pod: unknown key; did you mean pods?")

@@ -14,13 +14,23 @@ from nri_scope.errors import RpcError, UsageError
 from nri_scope.nri.events import PASSIVE_EVENTS, Event
 from nri_scope.plugin import Container, PodSandbox, Update
 from nri_scope.plugin.handlers import EVENT_HANDLERS
-from nri_scope.replay.faults import FORMS, INJECTED, Faults, parse_faults
+from nri_scope.replay.faults import (
+    FORMS,
+    INJECTED,
+    MODIFIER_FORMS,
+    MODIFIERS,
+    EventFault,
+    Faults,
+    parse_faults,
+)
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report.document import document
 from nri_scope.replay.report.text import Report
 from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import replay
 from nri_scope.runtime import RECORDED
 from nri_scope.runtime.profiles import PROFILES
+from nri_scope.transport.loop import run
 from nri_scope.wire import Code, RequestReceived
 from tests.runtime_emulation.small_plugin import Reply, SmallPlugin
 
@@ -53,17 +63,35 @@ def test_every_documented_form_is_parsed() -> None:
     ]
     stop = Event.StopContainer
     assert parse_faults(written) == Faults(
-        slow={stop: 3.0},
-        error=frozenset({stop}),
+        slow=(EventFault("slow:StopContainer:3s", stop, 3.0),),
+        error=(EventFault("error:StopContainer", stop),),
         drop_after=frozenset({4}),
         restart_after=frozenset({4}),
         split_sync=True,
-        duplicate=frozenset({stop}),
-        skip=frozenset({stop}),
+        duplicate=(EventFault("duplicate:StopContainer", stop),),
+        skip=(EventFault("skip:StopContainer", stop),),
         reorder=True,
         unknown_event=True,
         huge_sync=4,
     )
+
+
+def test_every_documented_modifier_is_parsed() -> None:
+    faults = parse_faults(
+        [
+            "slow:StopContainer:3s:plugin=20:once:container=shop/web/app",
+            *(
+                f"{name}:StopPodSandbox:once:pod=shop/web"
+                for name in ("error", "duplicate", "skip")
+            ),
+        ]
+    )
+    (slow,) = faults.slow
+    assert (slow.seconds, slow.once, slow.subject, slow.plugin) == (3.0, True, "shop/web/app", "20")
+    for (one,) in (faults.error, faults.duplicate, faults.skip):
+        assert (one.once, one.subject, one.plugin) == (True, "shop/web", "")
+    assert {form.partition("=")[0] for form in MODIFIER_FORMS.values()} == set(MODIFIER_FORMS)
+    assert {one for valid in MODIFIERS.values() for one in valid} == set(MODIFIER_FORMS)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +113,21 @@ def test_every_documented_form_is_parsed() -> None:
         ("huge-sync:100001", "is not a number from 1 to 100000"),
         ("huge-sync:٣", "is not a number"),
         ("skip:Configure", "unknown event 'Configure'"),
+        (
+            "skip:StopContainer:twice",
+            "'twice' is not a modifier; skip accepts once, pod=NS/POD, container=NS/POD/CTR",
+        ),
+        ("skip:StopContainer:once=1", "'once=1' is not a modifier"),
+        ("skip:StopContainer:", "'' is not a modifier"),
+        ("error:StopContainer:plugin=20", "error cannot be restricted to one plugin"),
+        ("slow:StopContainer:once", "'once' is not a duration; write 3s or 500ms"),
+        ("slow:StopContainer:3s:plugin=2", "'2' is not a plugin index; write 02"),
+        ("slow:StopContainer:3s:once:once", "the same modifier twice"),
+        ("skip:StopContainer:pod=a/b:container=a/b/c", "more than one subject"),
+        ("skip:StopContainer:container=shop/web", "write container=NS/POD/CTR"),
+        ("skip:StopContainer:pod=shop/web/app", "write pod=NS/POD"),
+        ("skip:StopPodSandbox:container=a/b/c", "is an event of a pod; write pod=a/b"),
+        ("drop-connection:after=5:once", "has the wrong number of arguments"),
     ],
 )
 def test_an_invalid_fault_is_rejected_with_a_hint(text: str, words: str) -> None:
@@ -304,6 +347,71 @@ def test_an_event_can_be_duplicated_or_skipped(one_life: Path) -> None:
     assert [one.occurrence for one in replayed.replies() if one.event == "StopContainer"] == [1, 2]
     (skipped,) = [event for event in replayed.events if event.skipped]
     assert (skipped.event, skipped.skipped) == ("StartContainer", "skipped by --fault skip")
+
+
+@pytest.fixture
+def two_lives(tmp_path: Path) -> Path:
+    """A recording of the lives of shop/web/app and shop/web/db, one after the other."""
+    lives = [*life(container()), *life(container("db"))]
+    return recording(tmp_path / "lives.nriscope.db", [run_pod(), *lives])
+
+
+@pytest.mark.parametrize(
+    ("modifiers", "affected"),
+    [
+        ("", ["shop/web/app", "shop/web/db"]),
+        (":once", ["shop/web/app"]),
+        (":container=shop/web/db", ["shop/web/db"]),
+        (":once:container=shop/web/db", ["shop/web/db"]),
+        (":pod=shop/web", ["shop/web/app", "shop/web/db"]),
+        (":pod=shop/web:once", ["shop/web/app"]),
+        (":pod=shop/we", []),
+        (":container=shop/web/d", []),
+    ],
+)
+def test_modifiers_restrict_the_affected_events(
+    two_lives: Path, modifiers: str, affected: list[str]
+) -> None:
+    def with_fault(name: str) -> Replayed:
+        return played(two_lives, {"10-own": Watching()}, faults=[f"{name}{modifiers}"])
+
+    replayed = with_fault("skip:StartContainer")
+    assert [one.subject for one in replayed.events if one.skipped] == affected
+    replayed = with_fault("duplicate:StartContainer")
+    assert [one.subject for one in replayed.replies() if one.occurrence == 2] == affected
+    replayed = with_fault("error:StartContainer")
+    assert [one.subject for one in replayed.events if one.failure] == affected
+    replayed = with_fault("slow:StartContainer:1ms")
+    delayed = [one for one in replayed.events if "is delayed by" in one.fault]
+    assert [one.subject for one in delayed] == affected
+    assert all(reply.took_ns >= 10**6 for one in delayed for reply in one.replies)
+    unmatched = [one.fault for one in replayed.events if one.event == "fault"]
+    assert unmatched == (
+        [] if affected else [f"no event matched slow:StartContainer:1ms{modifiers}"]
+    )
+
+
+def test_one_plugin_is_slow(two_lives: Path) -> None:
+    replayed = played(
+        two_lives,
+        {"10-own": Passive(), "20-other": Passive()},
+        faults=["slow:StartContainer:200ms:plugin=20:once"],
+    )
+    delayed = [
+        (one.plugin, one.subject)
+        for one in replayed.replies()
+        if one.event == "StartContainer" and one.took_ns >= 2 * 10**8
+    ]
+    assert ("20-other", "shop/web/app") in delayed
+    (event,) = [one for one in replayed.events if one.fault]
+    assert event.fault == "the reply of 20-other is delayed by 0.2 s"
+    assert [one.took_ns < 2 * 10**8 for one in event.replies] == [True, False]
+
+
+def test_event_is_affected_once_in_several_rounds(two_lives: Path) -> None:
+    job = job_of(two_lives, {"10-own": Passive()}, faults=["skip:StartContainer:once"], rounds=2)
+    replayed = run(replay(job))
+    assert [one.subject for one in replayed.events if one.skipped] == ["shop/web/app"]
 
 
 def test_reorder_ends_containers_after_their_pod(one_life: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -82,10 +83,28 @@ def test_lines_show_events_containers_and_the_summary() -> None:
 
 def test_differences_of_two_chains_are_the_changes_of_one() -> None:
     ours, other = played(RECORDING, {"10-a": Adding()}), played(RECORDING, {})
-    text = "\n".join(Report().differences(ours, other))
-    assert 'shop/web/app with the other chain\n  - env A (was "1")' in text
-    same = "\n".join(Report().differences(ours, played(RECORDING, {"30-other": Adding()})))
+    text = "\n".join(Report().differences(ours, other, "without 10-a"))
+    assert 'shop/web/app without 10-a\n  - env A (was "1")' in text
+    equal = played(RECORDING, {"30-other": Adding()})
+    same = "\n".join(Report().differences(ours, equal, "with 30-other"))
     assert same == "\nboth chains result in equal containers"
+
+
+def test_reply_over_the_accepted_time_is_a_failure_but_valid() -> None:
+    job = job_of(RECORDING, {"10-a": Adding()})
+    slow = run(replay(replace(job, playback=replace(job.playback, max_took_ns=1))))
+    quick = run(replay(replace(job, playback=replace(job.playback, max_took_ns=60 * 10**9))))
+    assert quick.ok
+    assert not slow.ok
+    assert [one.verdict for one in slow.replies()] == [one.verdict for one in quick.replies()]
+    assert slow.tally.too_slow == len(list(slow.replies()))
+    assert "CreateContainer shop/web/app: 10-a: too slow: took more than 1ns" in slow.tally.failures
+    text = lines(slow)
+    assert "changes env A, annotations[x/y]  too slow: took more than 1ns\n" in text
+    assert "5 too slow in" in text
+    failures = ElementTree.fromstring(junit(slow, {})).findall(".//failure")
+    assert [one.get("message") for one in failures] == ["took more than 1ns"] * 5
+    assert "too slow" not in lines(quick) + junit(quick, {})
 
 
 HOSTILE = st.text(st.characters(), min_size=1, max_size=20)

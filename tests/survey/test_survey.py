@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -22,9 +23,11 @@ from nri_scope.recording import attribution_file
 from nri_scope.recording.attribution_file import AttributionFile, paths_changed_by
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.process import SurveyProcess, SurveyState
-from nri_scope.survey.survey import survey
+from nri_scope.survey.survey import survey, survey_some
+from tests.amount import amount
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
+CASES = sorted((Path(__file__).parents[1] / "data" / "cases").glob("*.zip"))
 SLOW = next(one for one in RECORDINGS if one.name.startswith("containerd-2.1-slow"))
 TIMEOUT_S = 30
 
@@ -49,6 +52,23 @@ def test_events_have_the_changes_that_diff_shows(
     with attached(path, tmp_path) as recording:
         found = {one.id: (set(one.changed), set(one.owners)) for one in recording.events()}
     assert {number: each for number, each in found.items() if each[0]} == expected
+
+
+@pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name)
+def test_some_events_have_the_same_changes_as_in_a_whole_survey(path: Path, tmp_path: Path) -> None:
+    chance = Random(path.name)
+    with attached(path, tmp_path) as whole, Recording.open(path) as recording:
+        expected = list(whole.events())
+        events = list(recording.events())
+        for number in range(amount(20, 4)):
+            size = chance.choice([1, 4, 12, 40])
+            at = len(events) - size if number % 2 else chance.randrange(len(events))
+            part = slice(max(0, at), max(0, at) + size)
+            survey_some(recording, events[part], tmp_path / f"{number}.db")
+            with Recording.open(path) as other:
+                other.attach(tmp_path / f"{number}.db")
+                numbers = [one.id for one in events[part]]
+                assert list(other.events(among=numbers)) == expected[part]
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)

@@ -13,6 +13,8 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import event_search
+from nri_scope.recording.reader import Recording
 from nri_scope.tui.store import store
 from tests.recording.recordings import a_start, captured
 
@@ -136,6 +138,34 @@ async def test_a_search_finds_every_event_of_an_operation() -> None:
         await screen.until(lambda: screen.selected == 35)
         await screen.press("N")
         await screen.until(lambda: screen.selected == 17)
+
+
+@pytest.mark.parametrize("where", ["-event:StopContainer", "plugin:00-*"])
+@pytest.mark.parametrize("forwards", [True, False])
+async def test_a_search_in_a_filter_visits_each_operation_with_a_match(
+    where: str, forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_search, "_AMONG", 3)
+    opened = await store.Store.open(TAPPED)
+    try:
+        view = await opened.view(parse(where), grouped=True)
+        with Recording.open(TAPPED) as recording:
+            hits = {event.id for event in recording.events(where=parse("plugin:60-*"))}
+        rows = [view.entry(at) for at in range(view.length)]
+        expected = [
+            at
+            for at, one in enumerate(rows)
+            if isinstance(one, int) and hits.intersection(view.events_of(one))
+        ]
+        found = []
+        position = 0 if forwards else view.length - 1
+        while (hit := await opened.find(view, "60-CPU", position, forwards)) is not None:
+            found.append(hit)
+            position = hit + (1 if forwards else -1)
+        assert found == (expected if forwards else expected[::-1])
+        assert len(found) > 1
+    finally:
+        await opened.close()
 
 
 async def test_a_mark_on_any_event_marks_the_operation(tmp_path: Path) -> None:

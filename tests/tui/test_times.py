@@ -105,7 +105,13 @@ async def test_events_that_are_not_shown_are_reported() -> None:
         await shown.shows("event 4 is not in this list; event 5 is the next one")
         assert shown.selected == WEB_CREATED
         await go_to(shown, "99")
-        await shown.shows("there is no event at 99 or later; the recording has events from 2026-11")
+        await shown.shows("there is no event 99; the recording has events 1 to 32")
+        await go_to(shown, "0")
+        await shown.shows("there is no event 0; the recording has events 1 to 32")
+        for text in ("3000-01-01", "9999-12-31"):
+            await go_to(shown, text)
+            await shown.shows(f"there is no event at {text} or later; the recording has events fro")
+        assert shown.selected == WEB_CREATED
         await go_to(shown, "32")
         await shown.shows("this list has no event from event 32 on")
         await go_to(shown, "+5s")

@@ -109,6 +109,7 @@ def _times(event: PlayedEvent) -> dict[str, Plain]:
                 "took_us": reply.took_ns // 1000,
                 "deadline_ms": reply.deadline_ns // 1_000_000,
                 "slow": reply.slow,
+                "too_slow": reply.too_slow,
             }
             for reply in event.replies
         ],

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
+from nri_scope.recording.display import duration
 from nri_scope.text.escape import safe
 
 from ..golden import SESSION, Key
@@ -53,6 +54,9 @@ def _case(
     )
     if reply.verdict is not Verdict.OK:
         _failure(case, str(reply.verdict), [reply.problem])
+    elif reply.too_slow:
+        took, limit = duration(reply.took_ns), duration(reply.max_took_ns)
+        _failure(case, "too slow", [f"took more than {limit}", f"took {took}"])
     if mismatch:
         _failure(case, "golden", mismatch)
     printed = [line.text for line in event.output if line.plugin == reply.plugin]

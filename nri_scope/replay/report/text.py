@@ -23,6 +23,7 @@ _WRAP_WIDTH_MIN = 20
 _VALUE_MAX = 60
 """Maximum number of characters of one value; ``--format json`` has all."""
 _PATHS_LISTED = 3
+_OK = "ok"
 _SIGNS = {"added": ("+", Style.GOOD), "removed": ("-", Style.BAD), "changed": ("~", Style.WARN)}
 
 
@@ -46,9 +47,11 @@ class Report:
 
     # -- events -------------------------------------------------------------------------------
 
-    def event(self, event: PlayedEvent) -> Iterator[str]:
+    def event(self, event: PlayedEvent, *, output: bool = True) -> Iterator[str]:
         """Yield a line for each reply, followed by the plugins' output."""
         yield from self._event(event, _SUBJECT_WIDTH)
+        if not output:
+            return
         yield from map(self.line, event.output)
         if event.output_left_out:
             yield styled(Style.DIM, f"        … and {event.output_left_out} more lines")
@@ -109,6 +112,10 @@ class Report:
         words = _summary(event, reply) if is_ok else f"{reply.verdict}: {reply.problem}"
         slow = f"  over half of the deadline, {reply.deadline_ns / 1e9:.3g} s" if reply.slow else ""
         style = Style.PLAIN if is_ok and not slow else Style.WARN if is_ok else Style.BAD
+        if reply.too_slow:
+            words = "" if words == _OK else f"{words}  "
+            slow = f"too slow: took more than {duration(reply.max_took_ns)}"
+            style = Style.BAD
         yield from self._wrapped(f"{start}{plugin}  {took}", f"{words}{slow}", style)
 
     # -- containers ---------------------------------------------------------------------------
@@ -139,13 +146,16 @@ class Report:
             style, safe(f"  {sign} {label(change.path)}{_values(change)}{note}", self._width)
         )
 
-    def differences(self, ours: Replayed, other: Replayed) -> Iterator[str]:
-        """Yield the differences of each container, as changes from our chain's to the other's."""
+    def differences(self, ours: Replayed, other: Replayed, label: str) -> Iterator[str]:
+        """Yield the differences of each container, as changes from our chain's to the other's.
+
+        ``label``: how the other chain differs, such as "without 20-b".
+        """
         found = False
         for name, lines in differing(ours, other):
             found = True
             yield ""
-            yield styled(Style.STRONG, safe(f"{name} with the other chain", self._width))
+            yield styled(Style.STRONG, safe(f"{name} {label}", self._width))
             for line in lines:
                 yield self.change(line) if isinstance(line, Change) else f"  {line}"
         if not found:
@@ -159,6 +169,7 @@ class Report:
         tally = replayed.tally
         counts = [f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items())]
         counts += [f"{tally.slow} slow"] if tally.slow else []
+        counts += [f"{tally.too_slow} too slow"] if tally.too_slow else []
         yield ""
         for plugin in replayed.plugins:
             if plugin.gone:
@@ -192,7 +203,7 @@ def _summary(event: PlayedEvent, reply: Reply) -> str:
     words = "" if reply.event != event.event else _requested_changes(event, reply.plugin)
     if not words and reply.message is not None and not is_empty_reply(reply.message):
         words = f"no change, in a reply of {reply.message.ByteSize()} bytes"
-    return words or "ok"
+    return words or _OK
 
 
 def _requested_changes(event: PlayedEvent, plugin: str) -> str:

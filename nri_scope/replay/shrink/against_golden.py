@@ -12,7 +12,7 @@ from nri_scope.recording.records import to_json
 from ..golden import SESSION, Golden, Key, Mismatch, MismatchKind, entries_of
 from ..replies import Reply
 from ..result import Replayed
-from .failure import Check, Failing
+from .failure import Check, crash_of, plugin_checks
 
 _Place = tuple[str, int, str]
 """Plugin, number of the recorded event, and request sent for it."""
@@ -41,12 +41,8 @@ class AgainstGolden:
                 self._times[_place(reply)].append(reply.occurrence)
         self._numbers = _numbers_of(whole)
 
-    def checks(self, replayed: Replayed, failing: Failing | None = None) -> list[Check]:
-        """Return the mismatches in order of occurrence, then plugins' failures between events.
-
-        ``failing``: the observer of this replay, which provides the signatures of crashes.
-        """
-        failing = failing or Failing()
+    def checks(self, replayed: Replayed) -> list[Check]:
+        """Return the mismatches in order of occurrence, then plugins' failures between events."""
         name_of = replayed.name_of
         replies = list(self.as_in_whole(replayed.replies()))
         first: dict[Key, int] = {}
@@ -67,9 +63,9 @@ class AgainstGolden:
                 if number not in played_ids:
                     # The event is not in this part of the recording.
                     continue
-            crash = failing.crash_of(answer) if answer is not None else ""
+            crash = crash_of(answer) if answer is not None else ""
             found.append(_check(one, number, crash))
-        return [*found, *failing.of_plugins(replayed)]
+        return [*found, *plugin_checks(replayed)]
 
     def as_in_whole(self, replies: Iterable[Reply]) -> Iterator[Reply]:
         """Yield the replies with their ordinal numbers in the whole recording."""

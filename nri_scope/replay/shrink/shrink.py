@@ -218,4 +218,4 @@ class Shrinking:
         if self._against is None:
             # The first replay is of the whole recording.
             self._against = AgainstGolden(golden, replayed)
-        return self._against.checks(replayed, failing)
+        return self._against.checks(replayed)

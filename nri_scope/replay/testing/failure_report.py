@@ -8,7 +8,6 @@ from itertools import islice
 
 from nri_scope.text.escape import safe
 
-from ..replies import Verdict
 from ..report import Report
 from ..result import PlayedEvent
 from .result import Result
@@ -39,16 +38,7 @@ def failure_report(result: Result) -> Iterator[str]:
 
 
 def _is_notable(event: PlayedEvent) -> bool:
-    return bool(
-        event.changes
-        or event.dropped
-        or event.failure
-        or event.logged
-        or event.note
-        or event.fault
-        or event.output
-        or any(reply.verdict is not Verdict.OK or reply.slow for reply in event.replies)
-    )
+    return event.is_remarkable or bool(event.note or event.output)
 
 
 def _first(lines: Iterable[str], most: int) -> Iterator[str]:

@@ -129,7 +129,7 @@ class Containerd:
     def remarks(self, request: ContainerRequest) -> Iterator[str]:
         """Yield what is unknown of a container as this runtime sends it."""
         place = f"container {request.name}: "
-        yield f"{place}labels, variables, volumes and groups that its image defines are unknown"
+        yield "labels, variables, volumes and groups that images define are unknown"
         has_limit = any(limit for _, limit in request.resources.huge_pages)
         if has_limit and not self.node.limits_huge_pages:
             yield f"{place}containerd limits huge pages only if configured to"

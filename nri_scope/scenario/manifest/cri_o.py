@@ -61,7 +61,7 @@ class CriO:
 
     def container(self, pod: SandboxRequest, request: ContainerRequest) -> api.Container:
         """Return a container as it is in CreateContainer."""
-        env = ["TERM=xterm", f"HOSTNAME={pod.hostname}"]
+        terminal = ["TERM=xterm"] * (2 if request.has_tty else 1)
         parent = self._parent(pod)
         return api.Container(
             id=request.id,
@@ -72,7 +72,8 @@ class CriO:
             args=(*request.command, *request.args),
             env=[
                 f"PATH={nri_values.DEFAULT_PATH}",
-                *env,
+                *terminal,
+                f"HOSTNAME={pod.hostname}",
                 *(f"{name}={value}" for name, value in request.env),
             ],
             mounts=self._mounts(pod, request),
@@ -90,14 +91,13 @@ class CriO:
 
     def remarks(self, request: ContainerRequest) -> Iterator[str]:
         """Yield what is unknown of a container as this runtime sends it."""
-        place = f"container {request.name}: "
-        yield f"{place}variables, volumes and groups that its image defines are unknown"
+        yield "variables, volumes and groups that images define are unknown"
         yield (
-            f"{place}annotations of CRI-O about its image, storage and time of creation were left "
-            "out"
+            "annotations of CRI-O about the image, storage and time of creation of containers were "
+            "left out"
         )
         if request.is_privileged:
-            yield f"{place}the node's devices, all of which it gets, are unknown"
+            yield f"container {request.name}: the node's devices, all of which it gets, are unknown"
 
     def _parent(self, request: SandboxRequest) -> str:
         """Return a pod's cgroup: of systemd's slices, the last one."""
@@ -124,7 +124,6 @@ class CriO:
             "Annotations": go_json(dict(sorted(request.annotations.items()))),
             "ContainerID": request.id,
             "ContainerType": "container",
-            "Image": request.image,
             "ImageName": request.image,
             "Labels": go_json(dict(sorted(request.labels.items()))),
             "LogPath": f"{pod.log_folder}/{request.log_path}",
@@ -133,7 +132,7 @@ class CriO:
             "ResolvPath": f"{_files(pod)}/resolv.conf",
             "SandboxID": pod.id,
             "SandboxName": f"k8s_{identity}_{pod.attempt}",
-            "SeccompProfilePath": "" if request.is_privileged else request.seccomp.kind,
+            "SeccompProfilePath": "Unconfined" if request.is_privileged else request.seccomp.kind,
             "Stdin": str(request.has_stdin).lower(),
             "StdinOnce": str(request.has_stdin_once).lower(),
             "TTY": str(request.has_tty).lower(),
@@ -193,7 +192,11 @@ class CriO:
         add(_bind("/dev/shm", shm, *_BIND))
         add(_bind("/etc/resolv.conf", f"{files}/resolv.conf", *root, "nodev", "nosuid", "noexec"))
         add(_bind("/etc/hostname", f"{files}/hostname", *root))
-        add(_bind("/run/.containerenv", f"{files}/.containerenv", *root))
+        # A sandbox with a process has its folder.
+        kept = f"/var/lib{files.removeprefix('/run')}" if pod.namespaces.shares_pid else files
+        add(_bind("/run/.containerenv", f"{kept}/.containerenv", *root))
+        if request.is_privileged:
+            found = {mount.destination: _writable(mount) for mount in found.values()}
         by_depth: list[CriMount] = sorted(request.mounts, key=lambda mount: mount.depth)
         for one in by_depth:
             add(nri_values.bind_mount(one, "bind"))
@@ -215,6 +218,7 @@ class CriO:
     def _resources(self, request: ContainerRequest) -> api.LinuxResources:
         resources = request.resources
         result = api.LinuxResources(
+            memory=api.LinuxMemory(),
             cpu=api.LinuxCPU(
                 shares=api.OptionalUInt64(value=resources.shares),
                 quota=api.OptionalInt64(value=resources.quota),
@@ -236,6 +240,19 @@ class CriO:
 
 def _files(pod: SandboxRequest) -> str:
     return f"/run/containers/storage/overlay-containers/{pod.id}/userdata"
+
+
+def _writable(mount: api.Mount) -> api.Mount:
+    """Return a mount as CRI-O passes it to a privileged container."""
+    if "rw" in mount.options:
+        return mount
+    options = [option for option in mount.options if option != "ro"]
+    return api.Mount(
+        destination=mount.destination,
+        type=mount.type,
+        source=mount.source,
+        options=[*options, "rw"],
+    )
 
 
 def _bind(destination: str, source: str, *options: str) -> api.Mount:

@@ -14,7 +14,7 @@ from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
 
 from .quantity import parse_quantity
-from .yaml_document import Node
+from .yaml_document import ManifestValue
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _TYPES = {bool: "true or false", int: "a number", float: "a number", str: "text", dict: "a mapping"}
@@ -28,7 +28,7 @@ class Field:
     path: str
     line: int
     """Line of the value; without one, that of the nearest value around it."""
-    node: Node | None
+    node: ManifestValue | None
 
     def __getitem__(self, key: str) -> Field:
         entries = self._mapping()
@@ -160,7 +160,7 @@ class Field:
                 raise field.error("there is no such field", f"did you mean {near[0]}?")
         return unknown
 
-    def _mapping(self) -> dict[str, Node]:
+    def _mapping(self) -> dict[str, ManifestValue]:
         if not self:
             return {}
         assert self.node is not None

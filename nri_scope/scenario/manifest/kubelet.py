@@ -52,7 +52,8 @@ def sandbox_request(pod: PodSpec, node: NodeFacts) -> SandboxRequest:
         attempt=0,
         hostname=node.name if namespaces.host_network else _hostname(pod),
         labels=identity.labels | names,
-        annotations=identity.annotations | kubelet,
+        # A pod of a file on the node has its own.
+        annotations=kubelet | identity.annotations,
         log_folder=f"{node.log_folder}/{identity.namespace}_{identity.name}_{identity.uid}",
         cgroup_parent=cgroup_parent(pod, node),
         resources=pod_resources(pod),

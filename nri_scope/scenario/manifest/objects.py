@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
+from nri_scope.text.yaml_reader import MalformedYaml
 
 from .field import Field
 from .identity import number_of, suffix_of, uid_of
 from .known_fields import METADATA
-from .yaml_document import InvalidYaml, Node, parse_documents
+from .yaml_document import ManifestValue, parse_documents
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -80,7 +81,7 @@ def read_manifest(text: str, source: str, namespace: str) -> Manifest:
     """Read a manifest; ``namespace`` is that of objects without one. Raises UsageError."""
     try:
         documents = parse_documents(text)
-    except InvalidYaml as error:
+    except MalformedYaml as error:
         place = f"{safe(source)}:{error.line}" if error.line else safe(source)
         raise UsageError(f"{place}: {error.problem}", error.hint) from None
     reader = _Reader(source, namespace)
@@ -163,8 +164,8 @@ class _Reader:
 def _with_kind(item: Field, kind: str) -> Field:
     if item.node is None or not isinstance(item.node.value, dict):
         raise item.error("an object is needed")
-    entries = {"kind": Node(item.line, kind, kind), **item.node.value}
-    return Field(item.source, item.path, item.line, Node(item.line, entries))
+    entries = {"kind": ManifestValue(item.line, kind, kind), **item.node.value}
+    return Field(item.source, item.path, item.line, ManifestValue(item.line, entries))
 
 
 def _controlled(kind: str, document: Field, workload: PodObject) -> PodObject:

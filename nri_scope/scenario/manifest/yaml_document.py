@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from nri_scope.errors import UsageError
+from nri_scope.text.yaml_reader import MalformedYaml, build_from_events
 
 if TYPE_CHECKING:
     import yaml
@@ -26,45 +26,21 @@ Scalar: TypeAlias = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ManifestValue:
     """Value with its line, from 1. ``text`` is a scalar as written."""
 
     line: int
-    value: Scalar | list[Node] | dict[str, Node]
+    value: Scalar | list[ManifestValue] | dict[str, ManifestValue]
     text: str = ""
 
 
-class InvalidYaml(UsageError):
-    """Syntax error at ``line``, from 1; 0 if it concerns the whole text."""
-
-    def __init__(self, line: int, problem: str, hint: str = "") -> None:
-        super().__init__(problem, hint)
-        self.args = (line, problem, hint)
-        self.line = line
-
-
-def parse_documents(text: str) -> list[Node]:
-    """Return the documents in ``text`` but the empty ones. Raises only InvalidYaml."""
-    import yaml
-
+def parse_documents(text: str) -> list[ManifestValue]:
+    """Return the documents in ``text`` but the empty ones. Raises only MalformedYaml."""
     if len(text) > MAX_CHARACTERS:
-        raise InvalidYaml(0, f"longer than {MAX_CHARACTERS >> 20} MiB")
+        raise MalformedYaml(0, f"longer than {MAX_CHARACTERS >> 20} MiB")
     if text.lstrip().startswith("{"):
         text = _json_as_yaml(text)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return list(_TreeBuilder(yaml.parse(text, Loader=loader)).documents())
-    except InvalidYaml:
-        raise
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise InvalidYaml(mark.line + 1 if mark else 0, _words(error.problem)) from None
-    except yaml.reader.ReaderError as error:
-        found = yaml.reader.Reader.NON_PRINTABLE.search(text)
-        line = text.count("\n", 0, found.start()) + 1 if found else 0
-        raise InvalidYaml(line, _words(error.reason)) from None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidYaml(0, _words(error)) from None
+    return build_from_events(text, lambda events: list(_TreeBuilder(events).documents()))
 
 
 _TWO_ESCAPES = re.compile(
@@ -85,15 +61,11 @@ def _code_point(high: str, low: str) -> int:
     return 0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00
 
 
-def _words(problem: object) -> str:
-    return f"not YAML: {' '.join(str(problem).split())[:200]}"
-
-
 @dataclass(frozen=True, slots=True)
 class _Tree:
     """A finished value, its number of values and its height."""
 
-    node: Node
+    node: ManifestValue
     size: int
     height: int
 
@@ -104,7 +76,7 @@ class _TreeBuilder:
         self._anchors: dict[str, _Tree] = {}
         self._values = 0
 
-    def documents(self) -> Iterator[Node]:
+    def documents(self) -> Iterator[ManifestValue]:
         import yaml
 
         for event in self._events:
@@ -122,13 +94,13 @@ class _TreeBuilder:
         if isinstance(event, yaml.AliasEvent):
             tree = self._anchors.get(anchor or "")
             if tree is None:
-                raise InvalidYaml(line, f"there is no anchor {str(anchor)[:80]!r} before this line")
+                raise MalformedYaml(line, f"{str(anchor)[:80]!r} is no earlier anchor")
             self._count(tree.size, depth + tree.height, line)
             return tree
         self._count(1, depth, line)
         before = self._values
         height = 0
-        value: Scalar | list[Node] | dict[str, Node]
+        value: Scalar | list[ManifestValue] | dict[str, ManifestValue]
         text = ""
         match event:
             case yaml.ScalarEvent():
@@ -139,8 +111,8 @@ class _TreeBuilder:
             case yaml.MappingStartEvent():
                 value, height = self._mapping(depth + 1)
             case _:
-                raise InvalidYaml(line, "a value is missing")
-        tree = _Tree(Node(line, value, text), self._values - before + 1, height)
+                raise MalformedYaml(line, "a value is missing")
+        tree = _Tree(ManifestValue(line, value, text), self._values - before + 1, height)
         if anchor:
             self._anchors[anchor] = tree
         return tree
@@ -148,11 +120,11 @@ class _TreeBuilder:
     def _count(self, values: int, depth: int, line: int) -> None:
         self._values += values
         if self._values > MAX_VALUES:
-            raise InvalidYaml(line, f"more than {MAX_VALUES} values")
+            raise MalformedYaml(line, f"more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
-            raise InvalidYaml(line, f"nested deeper than {MAX_DEPTH} levels")
+            raise MalformedYaml(line, f"nested deeper than {MAX_DEPTH} levels")
 
-    def _sequence(self, depth: int) -> tuple[list[Node], int]:
+    def _sequence(self, depth: int) -> tuple[list[ManifestValue], int]:
         import yaml
 
         trees: list[_Tree] = []
@@ -160,23 +132,23 @@ class _TreeBuilder:
             trees.append(self._tree(event, depth))
         return [tree.node for tree in trees], 1 + max((tree.height for tree in trees), default=0)
 
-    def _mapping(self, depth: int) -> tuple[dict[str, Node], int]:
+    def _mapping(self, depth: int) -> tuple[dict[str, ManifestValue], int]:
         import yaml
 
-        entries: dict[str, Node] = {}
+        entries: dict[str, ManifestValue] = {}
         height = 0
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)
             if not isinstance(event, yaml.ScalarEvent) or event.anchor:
-                raise InvalidYaml(line, "a key is not plain text")
+                raise MalformedYaml(line, "a key is not plain text")
             key = _checked(event.value, line)
             if key == "<<" and not event.style:
-                raise InvalidYaml(line, "merge keys are not supported", "write the values out")
+                raise MalformedYaml(line, "merge keys are not supported", "write the values out")
             if key in entries:
-                raise InvalidYaml(line, f"the key {key[:80]!r} is listed twice")
+                raise MalformedYaml(line, f"the key {key[:80]!r} is listed twice")
             tree = self._tree(next(self._events), depth)
             # Report the line of the key, not that of its value.
-            entries[key] = Node(line, tree.node.value, tree.node.text)
+            entries[key] = ManifestValue(line, tree.node.value, tree.node.text)
             height = max(height, tree.height)
         return entries, 1 + height
 
@@ -189,7 +161,7 @@ def _line(event: yaml.Event) -> int:
 def _checked(text: str, line: int) -> str:
     """Return a text, but refuse halves of characters, which some parsers pass on."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidYaml(line, "not YAML: half of a character")
+        raise MalformedYaml(line, "not YAML: half of a character")
     return text
 
 
@@ -217,10 +189,10 @@ def _scalar(event: yaml.ScalarEvent, text: str, line: int) -> Scalar:
     if tag in (_STRING_TAG, "!") or (tag is None and event.style):
         return text
     if tag is not None and tag not in _KNOWN_TAGS:
-        raise InvalidYaml(line, f"the tag {tag[:80]!r} is not supported")
+        raise MalformedYaml(line, f"the tag {tag[:80]!r} is not supported")
     value = _plain(text)
     if tag is not None and not isinstance(value, _KNOWN_TAGS[tag]):
-        raise InvalidYaml(line, f"{text[:80]!r} does not fit its tag")
+        raise MalformedYaml(line, f"{text[:80]!r} does not fit its tag")
     return value
 
 

@@ -70,11 +70,16 @@ class Jumper:
         if isinstance(timeline, TimelineBoard):
             if isinstance(place, Moment):
                 if not timeline.go_to(place.at_ns):
-                    self._report_problem(f"{text} is outside the timeline")
+                    self._report_problem(f"{text} is outside the timeline; {self._range_words}")
                 return
             found = await self.store.run(partial(_lane_of, number=place))
             if found is not None and timeline.go_to(found[0], place, found[1]):
                 return
+        first, newest = await self.store.run(event_range)
+        if isinstance(place, int) and not first <= place <= newest:
+            there = f"events {first} to {newest}" if newest else "no events"
+            self._report_problem(f"there is no event {place}; the recording has {there}")
+            return
         number = await self.store.run(partial(_number_of, place=place))
         view = self.views.events.view
         shown = view.event_from(number) if number is not None else None

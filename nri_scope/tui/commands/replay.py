@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App, SuspendNotSupported
 
@@ -29,6 +29,9 @@ from .copy import pasteable
 from .job import Jobs, Progress
 from .mark import Marker
 from .save import ShownEvents, shown_events
+
+if TYPE_CHECKING:
+    from nri_scope.share.extract import Selection
 
 _MAX_EXAMINED = 1_000
 """Maximum number of events examined to choose the session to replay."""
@@ -79,8 +82,9 @@ class Replayer:
         def make(recording: Recording, progress: Progress) -> int | None:
             from nri_scope.share.extract import extract
 
-            extract(recording, file, shown.selection, on_progress=progress)
-            return _session(recording, shown)
+            selection = shown.selection()
+            extract(recording, file, selection, on_progress=progress)
+            return _session(recording, selection)
 
         try:
             session = await self.jobs.run(f"preparing {shown.words}", make)
@@ -101,12 +105,12 @@ class Replayer:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _session(recording: Recording, shown: ShownEvents) -> int | None:
+def _session(recording: Recording, selection: Selection) -> int | None:
     """Return the session of the first event to replay; None if all events are included."""
-    if shown.selection.is_all:
+    if selection.numbers is None:
         return None
     sessions = {one.id for one in recording.sessions() if one.is_connection}
-    for number in shown.numbers[:_MAX_EXAMINED]:
+    for number in selection.numbers[:_MAX_EXAMINED]:
         event = recording.event(number)
         if event is not None and event.session in sessions:
             return event.session

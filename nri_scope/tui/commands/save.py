@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from nri_scope.text.yaml_text import shell_safe, to_yaml
 
 from ..frame import Frame
 from ..store.context import Context
+from ..store.grouped_events import RowEvents
 from ..store.view import View
 from ..text.styled_line import Span, Style, StyledLine, line
 from ..views import Views
@@ -58,7 +60,7 @@ async def chosen_numbers(
     """
     numbers = selected
     if numbers is None:
-        numbers = view.with_operations([one.id for one in await marker.marked()])
+        numbers = view.rows_of([one.id for one in await marker.marked()]).all()
     if not numbers:
         raise UsageError("no event is selected", "move the cursor to one")
     return numbers
@@ -92,10 +94,21 @@ def as_yaml(
 class ShownEvents:
     """Selected events, with their description."""
 
-    selection: Selection
-    numbers: Sequence[int]
+    rows: RowEvents | None
+    """None for all events."""
     words: str
     """For example ``3 marked events``."""
+    criteria: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How they were chosen, as `Selection.numbers_from`."""
+
+    def selection(self) -> Selection:
+        """Return the selection; in a thread, as this takes a second for a million events."""
+        # Imported late, because importing it takes long.
+        from nri_scope.share.extract import Selection
+
+        if self.rows is None:
+            return Selection()
+        return Selection(numbers=self.rows.all(), numbers_from=self.criteria)
 
 
 async def shown_events(
@@ -105,28 +118,20 @@ async def shown_events(
 
     Raises RecordingError, and UsageError if there is none.
     """
-    # Imported late, because importing it takes long.
-    from nri_scope.share.extract import Selection
-
     if marked:
         marked_numbers = [event.id for event in await marker.marked()]
         if not marked_numbers:
             raise UsageError("the marked events have been removed from the recording")
-        numbers: Sequence[int] = view.with_operations(marked_numbers)
-        rows = {view.number_of(number) for number in marked_numbers}
-        words = many(len(rows), f"marked {view.noun}")
-        return ShownEvents(Selection(numbers=numbers), numbers, words)
+        rows = view.rows_of(marked_numbers)
+        return ShownEvents(rows, many(len(rows.rows), f"marked {view.noun}"))
     if not view.complete:
         raise UsageError("the filter is still running", "wait until it has finished")
     if not view.events:
         raise UsageError("no event is shown", "change the filter")
     if view.is_everything:
-        words = f"all {many(view.events, view.noun)}"
-        return ShownEvents(Selection(), view.all_events(), words)
-    numbers = view.all_events()
+        return ShownEvents(None, f"all {many(view.events, view.noun)}")
     words = many(view.events, f"shown {view.noun}")
-    selection = Selection(numbers=numbers, numbers_from=_criteria(view, context))
-    return ShownEvents(selection, numbers, words)
+    return ShownEvents(view.row_events(), words, _criteria(view, context))
 
 
 def _criteria(view: View, context: Context) -> dict[str, str]:
@@ -142,6 +147,15 @@ def _criteria(view: View, context: Context) -> dict[str, str]:
     if context.shown() is not None and view.noun == "operation":
         found["events"] = "all of each operation that matches"
     return found
+
+
+async def _count(view: View) -> int:
+    """Return the number of all events in the rows of a view."""
+    if view.groups is None:
+        return view.events
+    if view.is_everything:
+        return view.groups.event_count
+    return await asyncio.to_thread(view.row_events().count)
 
 
 @dataclass
@@ -197,18 +211,22 @@ class Saver:
 
     async def _open_form(self, suffix: str, rules: str, verb: str, work: _Work) -> None:
         if self.jobs.is_free():
-            await self.chooser.marked_or_shown(partial(self._show_form, suffix, rules, verb, work))
+            shown = await _count(self.views.events.view)
+            await self.chooser.marked_or_shown(
+                partial(self._show_form, suffix, rules, verb, work, shown)
+            )
 
-    def _show_form(self, suffix: str, rules: str, verb: str, work: _Work, marked: bool) -> None:
+    def _show_form(
+        self, suffix: str, rules: str, verb: str, work: _Work, shown: int, marked: bool
+    ) -> None:
         view, numbers = self.views.events.view, self.marker.numbers()
-        count = events = len(numbers) if marked else view.events
+        count = len(numbers) if marked else view.events
+        events = count if marked else shown
         try:
             if not count:
                 raise UsageError("no event is shown", "change the filter")
             if not marked:
                 numbers = list(view.numbers_between(0, view.length if count == 1 else 0))
-            if view.noun == "operation" and not marked:
-                events = len(view.all_events())
             # The name contains the number of a single event, else the count.
             name = shown_path(new_path(numbers if events == 1 else range(events), suffix))
         except UsageError as error:
@@ -238,7 +256,7 @@ class Saver:
                     recording,
                     path,
                     redactor,
-                    shown.selection,
+                    shown.selection(),
                     marks=marks,
                     note=file.note,
                     on_progress=progress,
@@ -247,7 +265,7 @@ class Saver:
                 made = extraction.extract(
                     recording,
                     path,
-                    shown.selection,
+                    shown.selection(),
                     marks=marks,
                     note=file.note,
                     on_progress=progress,
@@ -271,7 +289,7 @@ class Saver:
             made = export(
                 recording,
                 path,
-                shown.selection,
+                shown.selection(),
                 redactor=redactor_for(recording, Rules.DEFAULT) if file.is_redacted else None,
                 note=file.note,
                 marks=marks,

@@ -160,8 +160,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         """Show the view's new rows; ``between``: markers, or with ``events`` all rows, may have
         changed.
         """
-        for number in self.view.groups.take_touched() if self.view.groups is not None else ():
-            self._rows.outdate_event(number)
+        if self.view.groups is not None:
+            self._rows.outdate_events(self.view.groups.take_touched())
         if self.view.noun != self._placed_for:
             self._place_columns()
         if between or events:
@@ -411,7 +411,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         row = self.selected_row
         if row is not None and row.events and row.event_id is not None:
             self.view.toggle(row.event_id)
-            self._rows.outdate_event(row.event_id)
+            self._rows.outdate_events(range(row.event_id, row.event_id + 1))
             self._moved()
         elif row is not None:
             self.post_message(RowOpened(row))

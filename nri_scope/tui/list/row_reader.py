@@ -62,12 +62,11 @@ class RowCache:
         self.generation += 1
         self._stale.update(key for key in self._rows if events or not key.is_event)
 
-    def outdate_event(self, number: int) -> None:
-        """Mark the row of an event or operation to be read again when needed."""
-        self.generation += 1
-        key = Key.of_event(number)
-        if key in self._rows:
-            self._stale.add(key)
+    def outdate_events(self, numbers: range) -> None:
+        """Mark the rows of these events or operations to be read again when needed."""
+        if numbers:
+            self.generation += 1
+            self._stale.update(key for key in self._rows if key.is_event and key.event in numbers)
 
     def clear(self) -> None:
         """Drop all rows."""

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .grouped_events import GroupedEvents
 from .view import NumberRanges
 
 if TYPE_CHECKING:
@@ -26,17 +27,17 @@ class Operations:
         """Create it for these events, all of which must be known before they are grouped."""
         self.newest = 0
         """Number of the newest grouped event."""
+        self.grouped = GroupedEvents.none()
+        """The other events; replaced, instead of changed, if some are removed."""
         self._all = numbers
-        self._rest, self._firsts = array("q"), array("q")
-        """The other events, and the first event of the operation of each."""
         self._places = array("q")
-        """Number of operations before each of them, counting trimmed events, too."""
+        """Number of operations before each of the other events, counting trimmed events, too."""
         self._dropped = 0
         """Count of trimmed elements of these arrays."""
-        self._touched: set[int] = set()
+        self._touched: range = range(0)
 
     def __len__(self) -> int:
-        return len(self._all) - len(self._rest)
+        return len(self._all) - len(self.grouped.numbers)
 
     def at(self, position: int) -> int:
         """Return the number at a position. Raises IndexError."""
@@ -51,40 +52,25 @@ class Operations:
 
     def rank(self, number: int) -> int:
         """Return the number of smaller numbers."""
-        return self._all.rank(number) - bisect_left(self._rest, number)
+        return self._all.rank(number) - bisect_left(self.grouped.numbers, number)
 
     @property
-    def has_several(self) -> bool:
-        """Whether any operation has several events."""
-        return bool(self._rest)
-
-    def first_of(self, number: int) -> int:
-        """Return the first event of the operation of an event."""
-        at = bisect_left(self._rest, number)
-        found = at < len(self._rest) and self._rest[at] == number
-        return self._firsts[at] if found else number
-
-    def events_of(self, first: int) -> list[int]:
-        """Return the events of an operation, ascending."""
-        start = end = bisect_left(self._rest, first)
-        while end < len(self._rest) and self._firsts[end] == first:
-            end += 1
-        return [first, *self._rest[start:end]]
-
-    def everything(self) -> Sequence[int]:
-        """Return all events, ascending."""
-        return self._all.slice(0, len(self._all))
+    def event_count(self) -> int:
+        """Number of events of all operations."""
+        return len(self._all)
 
     def add(self, found: Grouped) -> bool:
         """Add the next events; return whether existing rows have moved."""
         if found.is_restart:
-            del self._rest[:], self._firsts[:], self._places[:]
-        for number, first in zip(found.rest, found.firsts, strict=True):
-            place = self._all.rank(number) - len(self._rest)
+            self.grouped, self._places = GroupedEvents.none(), array("q")
+        before = len(self.grouped.numbers)
+        for known, number in enumerate(found.rest, before):
+            place = self._all.rank(number) - known
             self._places.append(place + self._all.trimmed - self._dropped)
-            self._rest.append(number)
-            self._firsts.append(first)
-            self._touched.add(first)
+        self.grouped.add(found.rest, found.firsts)
+        if found.firsts:
+            first = min(found.firsts)
+            self._touched = range(min(first, self._touched.start or first), found.newest + 1)
         self.newest = found.newest
         return bool(found.rest) or found.is_restart
 
@@ -94,21 +80,24 @@ class Operations:
         Returns the former and the new first event of an operation that was removed in part.
         """
         renamed: tuple[int, int] | None = None
-        gone = bisect_left(self._rest, oldest)
-        if gone < len(self._rest) and self._firsts[gone] < oldest:
+        numbers, firsts = self.grouped
+        gone = bisect_left(numbers, oldest)
+        if gone < len(numbers) and firsts[gone] < oldest:
             # The first event of its operation was removed: this is the first one now.
-            first, old = self._rest[gone], self._firsts[gone]
-            renamed = old, first
+            renamed = firsts[gone], numbers[gone]
             gone += 1
-            at = gone
-            while at < len(self._rest) and self._firsts[at] == old:
-                self._firsts[at] = first
-                at += 1
-        del self._rest[:gone], self._firsts[:gone], self._places[:gone]
+        numbers, firsts = self.grouped = GroupedEvents(numbers[gone:], firsts[gone:])
+        at = 0
+        while renamed is not None and at < len(firsts) and firsts[at] == renamed[0]:
+            firsts[at] = renamed[1]
+            at += 1
+        del self._places[:gone]
         self._dropped += gone
         return renamed
 
-    def take_touched(self) -> set[int]:
-        """Return the operations to which events were added since the last call."""
-        touched, self._touched = self._touched, set()
+    def take_touched(self) -> range:
+        """Return a range of numbers with all operations to which events were added since the last
+        call.
+        """
+        touched, self._touched = self._touched, range(0)
         return touched

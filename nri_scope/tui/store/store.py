@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from nri_scope.errors import RecordingError
@@ -33,6 +33,7 @@ from nri_scope.recording.reader import Recording
 
 from .analysis import Analysis
 from .discovery import EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
+from .grouped_events import GroupedEvents, RowEvents
 from .markers import ConnectionMarker, DamageMarker
 from .operations import Operations
 from .reader_thread import ReaderThread
@@ -212,12 +213,18 @@ class Store:
         self._views[view] = ids
         question = Question(where, about)
 
-        def add(found: Matches | Damage) -> None:
-            self._add(view, ids, found)
+        def steps(recording: Recording) -> Iterator[_FilterStep]:
+            for found in matching(recording, question, first, until):
+                yield _FilterStep.of(found, groups.grouped if groups is not None else None)
+
+        def add(step: _FilterStep) -> None:
+            # The oldest events may have been removed meanwhile.
+            is_valid = groups is not None and step.grouped is groups.grouped
+            self._add(view, ids, step.found, step.rows if is_valid else None)
             if on_progress is not None and view.looked_at < until:
                 on_progress(view, (view.looked_at - first) / (until - first))
 
-        await self._pages.steps(lambda recording: matching(recording, question, first, until), add)
+        await self._pages.steps(steps, add)
         view.complete = True
         self._add(view, ids, Matches(array("q"), until))
         if on_progress is not None:
@@ -249,8 +256,10 @@ class Store:
         ]
 
         def steps(recording: Recording) -> Iterator[event_search.SearchStep]:
-            if numbers is not None:
-                return event_search.among_some(recording, text, numbers, forwards=forwards)
+            if rows is not None:
+                return event_search.among_some(
+                    recording, text, rows.rows, rows.of, forwards=forwards
+                )
             return event_search.among_all(recording, text, first, last, forwards=forwards)
 
         def collect(step: event_search.SearchStep) -> None:
@@ -259,10 +268,10 @@ class Store:
             if on_progress is not None:
                 on_progress(step.share)
 
-        numbers: Sequence[int] | None = None
+        rows: RowEvents | None = None
         first, last = key.event, self._newest if forwards else max(1, self._look.oldest)
         if not view.is_everything:
-            numbers = view.all_events(*((start, view.length) if forwards else (0, start + 1)))
+            rows = view.row_events(*((start, view.length) if forwards else (0, start + 1)))
         elif not forwards and key.is_event == 1:
             first = view.events_of(key.event)[-1]
         await self._pages.steps(steps, collect)
@@ -456,17 +465,22 @@ class Store:
         for view in (self.all, self.operations, *self._views):
             view.stopped = view.stopped or self._stopped
 
-    def _add(self, view: View, ids: NumberList, found: Matches | Damage) -> None:
+    def _add(
+        self,
+        view: View,
+        ids: NumberList,
+        found: Matches | Damage,
+        rows: array[int] | None = None,
+    ) -> None:
+        """Add matches to a view. ``rows``: the first events of their operations, if known."""
         moved = False
         if isinstance(found, Damage):
             view.stopped = DamageMarker.behind(found.after, found.words)
             view.looked_at = found.after
         else:
-            if view.groups is None:
-                ids.extend(found.numbers)
-            else:
-                for number in dict.fromkeys(map(view.groups.first_of, found.numbers)):
-                    moved |= ids.add(number)
+            if rows is None and view.groups is not None:
+                rows = view.groups.grouped.firsts_of(found.numbers)
+            moved = ids.extend(found.numbers if rows is None else rows)
             view.looked_at = max(view.looked_at, found.looked_at)
         view.settle(self._between, moved=moved)
 
@@ -496,6 +510,23 @@ class Store:
 
 def _attach(recording: Recording, *, path: Path) -> None:
     recording.attach(path)
+
+
+class _FilterStep(NamedTuple):
+    """Result of one step of a filter, prepared in the thread: it takes 1 µs for each match."""
+
+    found: Matches | Damage
+    grouped: GroupedEvents | None
+    """For rows of operations, how events were grouped."""
+    rows: array[int] | None
+    """The first event of each operation with a match."""
+
+    @classmethod
+    def of(cls, found: Matches | Damage, grouped: GroupedEvents | None) -> _FilterStep:
+        """Prepare what a step has found."""
+        if grouped is None or isinstance(found, Damage):
+            return cls(found, grouped, None)
+        return cls(found, grouped, grouped.firsts_of(found.numbers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,10 @@ def required_facts(facts: Facts, badge: str = "", findings: str = "") -> list[st
     live = facts.kind == "live"
     being_recorded = facts.kind == "recording" and facts.growing
     parts = [badge] if badge else []
-    parts.append("being recorded" if being_recorded else safe(facts.kind))
+    kind = "being recorded" if being_recorded else safe(facts.kind)
+    if not facts.redacted or kind != "recording":
+        # "redacted" alone leaves space for the number of events on narrow screens.
+        parts.append(kind)
     if facts.redacted:
         parts.append("redacted")
     if lost := lost_words(facts):

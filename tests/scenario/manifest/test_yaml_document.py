@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from nri_scope.scenario.manifest.yaml_document import (
     MAX_DEPTH,
     MAX_VALUES,
-    InvalidYaml,
-    Node,
+    ManifestValue,
     parse_documents,
 )
+from nri_scope.text.yaml_reader import MalformedYaml
 
 # Keys in YAML have 1,024 characters at most, escapes included.
 TEXT = st.text(
@@ -28,7 +28,7 @@ PLAIN = st.recursive(
 )
 
 
-def plain(node: Node) -> object:
+def plain(node: ManifestValue) -> object:
     if isinstance(node.value, dict):
         return {key: plain(value) for key, value in node.value.items()}
     if isinstance(node.value, list):
@@ -52,7 +52,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
     line = 0
     try:
         parse_documents(text)
-    except InvalidYaml as error:
+    except MalformedYaml as error:
         line = error.line
     # YAML also breaks lines at other characters.
     assert 0 <= line <= len(text) + 1
@@ -78,16 +78,16 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 )
 def test_scalars_have_the_types_of_kubectl(text: str, value: object) -> None:
     (node,) = parse_documents(f"a: {text}")
-    found = cast("dict[str, Node]", node.value)["a"].value
+    found = cast("dict[str, ManifestValue]", node.value)["a"].value
     assert found == value and type(found) is type(value)
 
 
 def test_lines_are_those_of_keys_and_items() -> None:
     (node,) = parse_documents("a:\n  b:\n  - 1\n  - c: 2\n")
-    a = cast("dict[str, Node]", node.value)["a"]
-    b = cast("dict[str, Node]", a.value)["b"]
+    a = cast("dict[str, ManifestValue]", node.value)["a"]
+    b = cast("dict[str, ManifestValue]", a.value)["b"]
     assert (a.line, b.line) == (1, 2)
-    assert [item.line for item in cast("list[Node]", b.value)] == [3, 4]
+    assert [item.line for item in cast("list[ManifestValue]", b.value)] == [3, 4]
 
 
 def test_documents_are_read_without_empty_ones() -> None:
@@ -100,10 +100,10 @@ def test_documents_are_read_without_empty_ones() -> None:
 def test_anchors_do_not_multiply_values() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
-    with pytest.raises(InvalidYaml, match=str(MAX_VALUES)):
+    with pytest.raises(MalformedYaml, match=str(MAX_VALUES)):
         parse_documents("\n".join(lines))
     lines = ["a0: &a0 [1]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, MAX_DEPTH + 2)]
-    with pytest.raises(InvalidYaml, match="deeper"):
+    with pytest.raises(MalformedYaml, match="deeper"):
         parse_documents("\n".join(lines))
 
 
@@ -111,7 +111,7 @@ def test_anchors_do_not_multiply_values() -> None:
     ("text", "line", "problem"),
     [
         ("a: 1\na: 2", 2, "listed twice"),
-        ("a: *b", 1, "no anchor"),
+        ("a: *b", 1, "no earlier anchor"),
         ("a:\n  <<: {b: 1}", 2, "merge keys"),
         ("a: !!python/none x", 1, "tag"),
         ("? [a]\n: b", 1, "key"),
@@ -122,6 +122,6 @@ def test_anchors_do_not_multiply_values() -> None:
     ],
 )
 def test_errors_have_a_line(text: str, line: int, problem: str) -> None:
-    with pytest.raises(InvalidYaml, match=problem) as caught:
+    with pytest.raises(MalformedYaml, match=problem) as caught:
         parse_documents(text)
     assert caught.value.line == line

@@ -51,6 +51,14 @@ def test_ranges_equal_the_list_of_their_numbers(
     assert_numbers(ids, left + more)
 
 
+@given(_ASCENDING, _ASCENDING)
+def test_numbers_are_added_once_and_in_order(numbers: list[int], more: list[int]) -> None:
+    ids = NumberList(numbers)
+    moved = ids.extend(array("q", more))
+    assert list(ids.array) == sorted({*numbers, *more})
+    assert moved == (list(ids.array[: len(numbers)]) != numbers)
+
+
 @given(_ASCENDING, st.integers(0, 60), st.integers(1, 65))
 def test_assumed_numbers_count_like_known_ones(
     numbers: list[int], newest: int, oldest: int

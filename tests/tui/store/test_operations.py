@@ -45,8 +45,8 @@ def _check(operations: Operations, groups: list[list[int]]) -> None:
     for number in range(70):
         assert operations.rank(number) == sum(first < number for first in firsts)
     for group in groups:
-        assert operations.events_of(group[0]) == group
-        assert {operations.first_of(number) for number in group} == {group[0]}
+        assert operations.grouped.events_of(group[0]) == group
+        assert {operations.grouped.first_of(number) for number in group} == {group[0]}
 
 
 @given(_SIZES, st.integers(0, 12))
@@ -57,6 +57,28 @@ def test_events_that_were_not_grouped_are_operations_of_their_own(
     _, operations = _made(groups, upto=upto)
     rest = [[number] for group in groups[upto:] for number in group]
     _check(operations, [*groups[:upto], *rest])
+
+
+@given(_SIZES, st.sets(st.integers(1, 60)), st.integers(1, 60))
+def test_events_of_rows_are_those_of_their_operations(
+    sizes: list[tuple[int, int]], chosen: set[int], oldest: int
+) -> None:
+    groups = _groups(sizes)
+    every, operations = _made(groups)
+    touched = operations.take_touched()
+    assert all(group[0] in touched for group in groups if len(group) > 1)
+    assert not operations.take_touched()
+    view = View(operations, groups=operations, looked_at=1_000)
+    view.settle(())
+    numbers = [number for group in groups for number in group if number in chosen]
+    rows = view.rows_of(numbers)
+    assert operations.grouped.firsts_of(numbers) == array("q", rows.rows)
+    # Later changes of the view have no effect.
+    every.trim(oldest)
+    operations.trim(oldest)
+    expected = [number for group in groups if chosen.intersection(group) for number in group]
+    assert list(rows.all()) == expected
+    assert rows.count() == len(expected)
 
 
 @given(_SIZES, st.integers(1, 40), _SIZES)
@@ -103,7 +125,9 @@ def test_an_open_operation_has_a_row_for_each_event(
             is_below = at in opened and number != group[0]
             key = Key.of_connection(number) if is_below else Key.of_event(group[0])
             assert view.position_of(number) == expected.index(key)
-    assert list(view.all_events()) == [number for group in groups for number in group]
+    shown = view.row_events()
+    assert list(shown.all()) == [number for group in groups for number in group]
+    assert shown.count() == operations.event_count == sum(map(len, groups))
     for at in opened & set(range(len(groups))):
         view.toggle(groups[at][0])
     assert view.length == len(groups)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures of crashes: the message, and the innermost frame in the plugin's own code."""
+"""Crashes in output: the message, and the innermost frame in the plugin's own code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.replay.result import PrintedLine
-from nri_scope.replay.shrink.crash_output import LINES_MAX, CrashOutput
+from nri_scope.runtime.crash_output import LATER_LINES_MAX, LINES_MAX, CrashOutput, signature
 
 LIBRARY = """github.com/containerd/nri/pkg/stub.(*stub).CreateContainer(0xc000, {0x1, 0x2})
 	/root/go/pkg/mod/github.com/containerd/nri@v0.12.0/pkg/stub/stub.go:700 +0x1b
@@ -76,12 +75,16 @@ def rust_panic_in_library(message: str, place: str) -> str:
     )
 
 
-def signature(*texts: str) -> str:
+def crash_of(*texts: str) -> str:
     output = CrashOutput()
     for text in texts:
-        for line in text.splitlines():
-            output.add(PrintedLine("10-p", "stderr", line, 0))
-    return output.signature_of("10-p")
+        for number, line in enumerate(text.splitlines()):
+            output.add(line, number)
+    return "" if output.crash is None else str(output.crash)
+
+
+def signature_of(*texts: str) -> str:
+    return signature(crash_of(*texts))
 
 
 @pytest.mark.parametrize(
@@ -98,19 +101,19 @@ def signature(*texts: str) -> str:
     ids=lambda crash: crash.__name__,
 )
 def test_signature_depends_on_message_and_place(crash: Callable[[str, str], str]) -> None:
-    first = signature(crash("ValueError: no cpu 3", "create 33"))
+    first = signature_of(crash("ValueError: no cpu 3", "create 33"))
     assert first
-    assert first == signature("starting\n", crash("ValueError: no cpu 4711", "create 33"))
-    assert first != signature(crash("KeyError: no cpu 3", "create 33"))
-    assert first != signature(crash("ValueError: no cpu 3", "create 34"))
+    assert first == signature_of("starting\n", crash("ValueError: no cpu 4711", "create 33"))
+    assert first != signature_of(crash("KeyError: no cpu 3", "create 33"))
+    assert first != signature_of(crash("ValueError: no cpu 3", "create 34"))
 
 
 def test_go_signature_has_function_and_line_but_no_addresses() -> None:
-    first = signature(go_panic("boom", "CreateContainer 33"))
-    assert first == signature(
+    first = signature_of(go_panic("boom", "CreateContainer 33"))
+    assert first == signature_of(
         go_panic("boom", "CreateContainer 33", goroutine=77).replace("0xc000", "0xc999")
     )
-    assert first != signature(go_panic("boom", "StopContainer 33"))
+    assert first != signature_of(go_panic("boom", "StopContainer 33"))
 
 
 @pytest.mark.parametrize(
@@ -125,32 +128,33 @@ def test_go_signature_has_function_and_line_but_no_addresses() -> None:
     ],
 )
 def test_library_frames_are_skipped(above: str) -> None:
-    assert signature(go_panic("boom", "Create 33", above=above)) == signature(
+    assert signature_of(go_panic("boom", "Create 33", above=above)) == signature_of(
         go_panic("boom", "Create 33")
     )
 
 
 def test_frames_of_the_plugins_other_packages_count() -> None:
     above = "example.org/plugin/inner.Bad[...](...)\n\t/home/me/inner/inner.go:3\n"
-    assert signature(go_panic("boom", "Create 33", above=above)).endswith(
+    assert signature_of(go_panic("boom", "Create 33", above=above)).endswith(
         "at example.org/plugin/inner.Bad[...] /home/me/inner/inner.go:3"
     )
 
 
-def test_nested_panic_and_signal_are_part_of_the_first_panic() -> None:
-    panic = signature(
-        go_panic("one [recovered]\n\tpanic: two\n[signal SIGSEGV: code=0x1 pc=0x4]", "Create 3")
+def test_nested_panics_are_one_crash_without_further_lines_of_the_message() -> None:
+    text = "one [recovered]\n  see above\n\tpanic: two\n[signal SIGSEGV: code=0x1 pc=0x4]"
+    panic = crash_of(go_panic(text, "Create 3"))
+    assert panic == (
+        "panic: one [recovered] panic: two (in main.(*plugin).Create /home/me/main.go:3)"
     )
-    assert panic.startswith("panic: one [recovered] panic: two [signal SIGSEGV: code=# pc=#] at")
 
 
-def test_go_fatal_error_has_a_signature() -> None:
+def test_go_fatal_error_has_a_signature_of() -> None:
     panic = go_panic("x", "Create 33").replace("panic: x", "fatal error: concurrent map writes")
-    assert signature(panic).startswith(
+    assert signature_of(panic).startswith(
         "fatal error: concurrent map writes at main.(*plugin).Create"
     )
     stack = f"runtime: goroutine stack exceeds 10-byte limit\n{panic}"
-    assert signature(stack) == signature(panic)
+    assert signature_of(stack) == signature_of(panic)
 
 
 def test_last_of_chained_tracebacks_counts() -> None:
@@ -159,23 +163,54 @@ def test_last_of_chained_tracebacks_counts() -> None:
         "\nDuring handling …:\n",
         python_traceback("KeyError: 2", "x 2"),
     )
-    assert signature(*chained) == signature(python_traceback("KeyError: 2", "x 2"))
+    assert signature_of(*chained) == signature_of(python_traceback("KeyError: 2", "x 2"))
 
 
-def test_forgotten_output_and_stdout_have_no_signature() -> None:
+def test_crash_is_forgotten_if_the_program_continues() -> None:
     output = CrashOutput()
-    output.add(PrintedLine("10-p", "stderr", "panic: only quoted", 0))
-    output.add(PrintedLine("20-q", "stdout", "panic: on stdout", 0))
-    output.forget("10-p")
-    assert output.signature_of("10-p") == output.signature_of("20-q") == ""
+    output.add("panic: only quoted", 5)
+    output.forget_before(5)
+    assert output.crash is not None
+    output.forget_before(6)
+    assert output.crash is None
+
+
+@pytest.mark.parametrize("crash", [python_traceback, rust_panic])
+def test_crash_is_not_the_end_if_other_output_follows(crash: Callable[[str, str], str]) -> None:
+    logged = crash("ValueError: handled", "create 33")
+    assert crash_of(logged, "a line\n" * (LATER_LINES_MAX - 5)) == crash_of(logged)
+    assert not crash_of(logged, "a line\n" * (LATER_LINES_MAX + 5))
+    assert crash_of(logged, "a line\n" * 30, crash("KeyError: 3", "x 2")) == crash_of(
+        crash("KeyError: 3", "x 2")
+    )
+
+
+@pytest.mark.parametrize(
+    ("crash", "words"),
+    [
+        (
+            go_panic("boom", "Create 33"),
+            "panic: boom (in main.(*plugin).Create /home/me/main.go:33)",
+        ),
+        (python_traceback("KeyError: 'x'", "f 3"), "KeyError: 'x' (in f /opt/plugin.py:3)"),
+        (rust_panic("no cpu", "f 3"), "panicked: no cpu (in src/main.rs:3:9)"),
+        (old_rust_panic("no cpu", "f 3"), "panicked: 'no cpu' (in src/main.rs:3:9)"),
+        (
+            rust_panic_in_library("no cpu", "f 3"),
+            "panicked: no cpu (in ./src/create.rs:3)",
+        ),
+    ],
+)
+def test_text_of_a_crash(crash: str, words: str) -> None:
+    assert crash_of(crash) == words
 
 
 @given(st.lists(st.text(max_size=80), max_size=50))
 def test_any_output_is_accepted(lines: list[str]) -> None:
     for head in ("panic: x", "Traceback (most recent call last):", "thread 'x' panicked at y:", ""):
-        assert isinstance(signature("\n".join([head, *lines])), str)
+        assert isinstance(signature_of("\n".join([head, *lines])), str)
 
 
-def test_long_output_does_not_change_the_signature() -> None:
-    long = signature(go_panic("boom", "Create 33"), "x\n" * 10 * LINES_MAX)
-    assert long == signature(go_panic("boom", "Create 33"))
+def test_long_output_does_not_change_the_signature_of() -> None:
+    long = signature_of(go_panic("boom", "Create 33"), "x\n" * 10 * LINES_MAX)
+    assert long == signature_of(go_panic("boom", "Create 33"))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reduce the output of a crashed program to a signature that identifies the same crash.
+"""Find the crash of a program in its standard error: the message, and where it was caused.
 
-The signature consists of the message, without numbers, and the innermost frame in the plugin's own
-code: unrelated Go panics or Python tracebacks share the frames of the library that called the
-plugin, and the exit status.
+Unrelated Go panics or Python tracebacks have the same exit status, and the same frames of the
+library that called the plugin. A crash is therefore identified by its message and by the innermost
+frame in the plugin's own code.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-
-from ..result import PrintedLine
+from typing import NamedTuple
 
 LINES_MAX = 500
 """Maximum number of lines stored of a crash: message and frames of one goroutine or thread."""
-_MESSAGE_LINES = 20
+LATER_LINES_MAX = 12
+"""Number of other lines after which a Python traceback or a Rust panic was not the program's end.
+
+Both are printed by programs that continue, while a Go panic always ends the program."""
+_HEAD_LINES = 20
 _LINE_MAX = 2_000
 """Maximum number of characters of a line."""
+_MESSAGE_MAX = 500
+"""Maximum number of characters of a message."""
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b|\d+")
 
-_GO = re.compile(r"(panic: |fatal error: |SIG[A-Z]+: )")
+_GO = re.compile(r"\t*(panic: |fatal error: |SIG[A-Z]+: )")
 _GO_FILE = re.compile(r"\t(?P<file>.+?):(?P<line>\d+)(?: \+0x[0-9a-f]+)?$")
 _GO_LIBRARY = re.compile(r"github\.com/containerd/(nri/pkg|ttrpc)\b")
 _PYTHON = re.compile(r"(.*\bTraceback \(most recent call last\):|Fatal Python error: .*)$")
@@ -33,32 +38,52 @@ _IN_GROUP = re.compile(r"^ *[|+] ?")
 _RUST = re.compile(r"thread '[^']*' (?:\(\d+\) )?panicked at (?P<place>.*)$")
 _RUST_FRAME = re.compile(r"\s+at (?P<file>\S+?):(?P<line>\d+)(?::\d+)?$")
 _RUST_LIBRARY = re.compile(r"^/rustc/|/\.cargo/|/rustlib/")
+_IN_TEXT = re.compile(r"(?P<message>.*?)(?: \(in (?P<place>.*)\))?$")
+
+
+class Crash(NamedTuple):
+    """What a crashed program printed about its crash."""
+
+    message: str
+    """The panic, or the last line of the traceback."""
+    place: str
+    """Function, file and line of the innermost frame in the program's own code; "" if none."""
+
+    def __str__(self) -> str:
+        return f"{self.message} (in {self.place})" if self.place else self.message
 
 
 class CrashOutput:
-    """Output of plugins, reduced to the lines of each plugin's last crash."""
+    """The last crash in a program's standard error."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {}
+        self._lines: list[str] = []
+        self._began_ns = 0
+        self._later = 0
 
-    def add(self, line: PrintedLine) -> None:
-        """Process a line that a plugin printed."""
-        if line.stream != "stderr":
-            return
-        text = line.text[:_LINE_MAX]
-        lines = self._lines.get(line.plugin)
+    @property
+    def crash(self) -> Crash | None:
+        """The crash; None if the program printed none."""
+        return crash_in(self._lines) if self._lines else None
+
+    def add(self, line: str, at_ns: int) -> None:
+        """Process a line, which was printed at a monotonic time in ns."""
+        text = line[:_LINE_MAX]
+        lines = self._lines
         if _is_new_crash(text, lines):
-            self._lines[line.plugin] = [text]
-        elif lines is not None and len(lines) < LINES_MAX:
-            lines.append(text)
+            self._lines, self._began_ns, self._later = [text], at_ns, 0
+        elif lines:
+            if len(lines) < LINES_MAX:
+                lines.append(text)
+            if text[:1].strip() and not _GO.match(lines[0]) and not lines[0].startswith("Fatal"):
+                self._later += 1
+                if self._later > LATER_LINES_MAX:
+                    lines.clear()
 
-    def forget(self, plugin: str) -> None:
-        """Discard the output of a plugin that is still running."""
-        self._lines.pop(plugin, None)
-
-    def signature_of(self, plugin: str) -> str:
-        """Return the signature of the plugin's crash; "" if it printed none."""
-        return signature(self._lines.get(plugin, ()))
+    def forget_before(self, at_ns: int) -> None:
+        """Discard a crash printed earlier, as the program is still running."""
+        if self._lines and self._began_ns < at_ns:
+            self._lines.clear()
 
 
 def without_numbers(text: str) -> str:
@@ -66,36 +91,47 @@ def without_numbers(text: str) -> str:
     return _NUMBERS.sub("#", text)
 
 
-def signature(lines: Sequence[str]) -> str:
-    """Return the message and the innermost own frame of a crash; "" without lines."""
-    if not lines:
-        return ""
+def signature(crash: str) -> str:
+    """Return the text of a `Crash` without the numbers in its message."""
+    found = _IN_TEXT.match(crash)
+    assert found is not None
+    return f"{without_numbers(found['message'])} at {found['place'] or ''}"
+
+
+def crash_in(lines: Sequence[str]) -> Crash:
+    """Return the crash that begins with the first of ``lines``."""
     if _GO.match(lines[0]):
         message, place = " ".join(_go_message(lines)), next(_go_places(lines), "")
     elif (panicked := _RUST.search(lines[0])) is not None:
         message, place = _rust(lines, panicked["place"])
     else:
         message, place = _python(lines)
-    return f"{without_numbers(message)} at {place}"
+    return Crash(message[:_MESSAGE_MAX], place)
 
 
-def _is_new_crash(text: str, lines: list[str] | None) -> bool:
+def _is_new_crash(text: str, lines: list[str]) -> bool:
     """Return whether a new crash begins, rather than another part of the current one."""
-    if _RUST.search(text) or _PYTHON.match(text):
+    if "panicked at" in text or "Traceback (" in text or text.startswith("Fatal Python"):
         # Of several consecutive tracebacks, the last one is fatal.
-        return True
-    # Go prints the signal of a fatal error directly after the error.
-    return _GO.match(text) is not None and not (lines and len(lines) < 3 and _GO.match(lines[0]))
+        return (_RUST.search(text) or _PYTHON.match(text)) is not None
+    # Go prints the signal of a fatal error, and a panic during a panic, directly after the first.
+    return (
+        _GO.match(text) is not None
+        and text[0] != "\t"
+        and not (lines and len(lines) < 3 and _GO.match(lines[0]))
+    )
 
 
 # -- Go ------------------------------------------------------------------------------------------
 
 
 def _go_message(lines: Sequence[str]) -> Iterator[str]:
-    for line in lines[:_MESSAGE_LINES]:
+    """Yield the lines of one or several nested panics, without the further lines of a message."""
+    for line in lines[:_HEAD_LINES]:
         if not line.strip() or line.startswith("goroutine "):
             return
-        yield line.strip()
+        if _GO.match(line):
+            yield line.strip()
 
 
 def _go_places(lines: Sequence[str]) -> Iterator[str]:
@@ -156,4 +192,5 @@ def _rust(lines: Sequence[str], place: str) -> tuple[str, str]:
         for frame in frames
         if not _RUST_LIBRARY.search(frame["file"])
     )
-    return quoted or " ".join(lines[1:2]), f"{after} {next(own, '')}"
+    message = quoted or " ".join(lines[1:2])
+    return f"panicked: {message.strip()}", next(own, after.rstrip(":"))

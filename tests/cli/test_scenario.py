@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope scenario``, and scenarios in place of recordings."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nri_scope.cli.main import run
+from nri_scope.recording.reader import Recording
+from nri_scope.scenario.json_schema import scenario_schema
+from tests.cli.tap_process import plugin_file
+from tests.tui.terminal import needs_tmux, terminal
+
+ROOT = Path(__file__).parents[2]
+RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
+SCENARIO = """\
+scenario: 1
+runtime: containerd-2.1
+pods:
+  shop/web:
+    labels: {app: web}
+    containers:
+      app: {args: [nginx], env: {A: '1'}}
+"""
+MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec:
+  containers:
+    - name: app
+      image: nginx
+      env: [{name: A, value: '1'}]
+"""
+PRINTS = """\
+    def create_container(self, pod, container):
+        print(pod.name, container.name, *[one for one in container.env if one < "B"], flush=True)
+        return Adjustment().add_env("MINE", "1")
+"""
+FAILS = """\
+    def post_start_container(self, pod, container):
+        raise ValueError("cannot start " + container.name)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    Path("web.yaml").write_text(SCENARIO)
+    Path("pod.yaml").write_text(MANIFEST)
+    plugin_file(Path("plugin"), PRINTS)
+
+
+def standard_input(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
+
+
+def leftovers(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "tmp").iterdir())
+
+
+# -- its own commands -------------------------------------------------------------------------
+
+
+def test_compile_writes_a_marked_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["scenario", "compile", "web.yaml", "-o", "web.nriscope.db"]) == 0
+    assert capsys.readouterr().err == "web.nriscope.db: written, with 5 events\n"
+    assert stat.S_IMODE(Path("web.nriscope.db").stat().st_mode) == 0o600
+    with Recording.open("web.nriscope.db") as recording:
+        (session,), (note,) = recording.sessions(), recording.notes()
+        assert (session.role, session.plugin) == ("scenario", "00-scenario")
+        assert note.text == "made from a scenario; no runtime sent these requests: web.yaml"
+        assert [event.method for event in recording.events()][2:] == [
+            "StateChange", "CreateContainer", *["StateChange"] * 3,
+        ]  # fmt: skip
+    for command in (["log"], ["stats"], ["report", "--diagnose"]):
+        assert run([*command[:1], "web.nriscope.db", *command[1:]]) == 0
+        told = capsys.readouterr().out
+        assert "containerd" not in told or "a scenario, not observed" in told
+    assert run(["report", "web.nriscope.db", "-o", "x.md"]) == 0
+    assert "scenario, not observed" in Path("x.md").read_text()
+
+
+def test_compile_keeps_existing_files(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["scenario", "compile", "web.yaml", "-o", "web.nriscope.db"]
+    assert run(command) == 0
+    first = Path("web.nriscope.db").read_bytes()
+    assert run(command) == 2
+    assert "web.nriscope.db exists; name another file" in capsys.readouterr().err
+    assert run([*command, "--force", "--set", "shop/web/app:env.A=2"]) == 0
+    assert Path("web.nriscope.db").read_bytes() != first
+    assert run(["scenario", "compile", "web.yaml", "-o", "no/web.nriscope.db"]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+def test_from_recording_and_back(capsys: pytest.CaptureFixture[str]) -> None:
+    change = "shop/web/app:annotations.x=y"
+    assert run(["scenario", "from-recording", str(RECORDING), "--set", change]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("# Made from a recording: containerd-2.1.nriscope.db\nscenario: 1\n")
+    assert "          x: 'y'\n" in text
+    Path("all.yaml").write_text(text)
+    assert run(["scenario", "compile", "all.yaml", "-o", "all.nriscope.db"]) == 0
+    with Recording.open("all.nriscope.db") as one, Recording.open(RECORDING) as other:
+        kinds = [
+            [(event.event, event.container_id) for event in each.events()] for each in (one, other)
+        ]
+        assert kinds[0] == kinds[1]
+
+
+def test_from_recording_writes_a_private_file_once(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["scenario", "from-recording", str(RECORDING), "--only", "shop/web", "-o", "x.yaml"]
+    assert run(command) == 0
+    assert stat.S_IMODE(Path("x.yaml").stat().st_mode) == 0o600
+    assert run(command) == 2
+    assert "x.yaml exists; name another file" in capsys.readouterr().err
+    assert run([*command, "--force"]) == 0
+
+
+def test_from_pod_reads_a_manifest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["scenario", "from-pod", "pod.yaml", "--profile", "cri-o"]) == 0
+    first = capsys.readouterr().out
+    assert first.startswith("# Made from a manifest: pod.yaml\n")
+    assert "runtime: cri-o\npods:\n  shop/web:\n" in first
+    standard_input(MANIFEST.replace(", namespace: shop", ""), monkeypatch)
+    assert run(["scenario", "from-pod", "-", "-n", "shop", "--profile", "cri-o"]) == 0
+    second = capsys.readouterr().out
+    assert [line for line in second.splitlines() if line[0] != "#"] == [
+        line for line in first.splitlines() if line[0] != "#"
+    ]
+    assert run(["scenario", "from-pod", "pod.yaml", "--cgroup-driver", "cgroupfs"]) == 0
+    assert ".slice" in first and ".slice" not in capsys.readouterr().out
+
+
+def test_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["scenario", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == scenario_schema()
+
+
+# -- in place of a recording ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["web.yaml", "pod.yaml"])
+def test_replay_plays_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["replay", file, "--", "./plugin"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("a scenario of containerd 2.")
+    assert re.search(r"\bweb app A=1$", told.out, re.M)
+    assert "shop/web/app" in told.out and "MINE" in told.out
+    assert str(tmp_path) not in told.out
+    assert leftovers(tmp_path) == []
+
+
+def test_replay_reads_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standard_input(SCENARIO, monkeypatch)
+    assert run(["replay", "-", "--set", "shop/web/app:env.A=new", "--", "./plugin"]) == 0
+    assert re.search(r"\bweb app A=new$", capsys.readouterr().out, re.M)
+
+
+def test_changes_of_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    set_it = ["--set", "shop/web/app:env={A: changed}", "--session", "1"]
+    assert run(["replay", str(RECORDING), *set_it, "--", "./plugin"]) == 0
+    assert re.search(r"\bweb app A=changed$", capsys.readouterr().out, re.M)
+
+
+def test_options_of_replay_apply_to_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--only", "shop/web/app", "--profile", "cri-o", "--where", "event:CreateContainer"]
+    assert run(["replay", "web.yaml", *options, "--", "./plugin"]) == 0
+    assert "as CRI-O 1.37.0" in capsys.readouterr().out
+    assert run(["replay", "pod.yaml", "--profile", "cri-o", "--", "./plugin"]) == 0
+    assert "a scenario of CRI-O 1.37.0" in capsys.readouterr().out
+    assert run(["replay", "web.yaml", "--only", "shop/wep", "--", "./plugin"]) == 2
+    error = capsys.readouterr().err
+    assert "web.yaml: session 1 has no event of shop/wep; did you mean shop/web?" in error
+
+
+def test_a_restart_of_the_runtime_is_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    app = "shop/web/app"
+    steps = ["{run: shop/web}", f"{{create: {app}}}", "{restart: runtime}", f"{{start: {app}}}"]
+    Path("web.yaml").write_text(f"{SCENARIO}steps: [{', '.join(steps)}]\n")
+    assert run(["replay", "web.yaml", "--format", "json", "--", "./plugin"]) == 0
+    replayed = json.loads(capsys.readouterr().out)
+    names = [event["event"] for event in replayed["events"]]
+    assert names.count("Synchronize") == 2
+    assert names[-2:] == ["StartContainer", "PostStartContainer"]
+    assert replayed["containers"]["shop/web/app"]
+
+
+def test_shrink_reduces_it(capsys: pytest.CaptureFixture[str]) -> None:
+    plugin_file(Path("broken"), FAILS)
+    Path("web.yaml").write_text(SCENARIO.replace("    labels", "    copies: 3\n    labels"))
+    command = ["shrink", "web.yaml", "-o", "small.nriscope.db", "--", "./broken"]
+    assert run(command) == 0, capsys.readouterr().err
+    with Recording.open("small.nriscope.db") as recording:
+        assert len({event.pod for event in recording.events() if event.pod}) == 1
+
+
+def test_demo_plays_it(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["demo", "web.yaml", "--log", "--speed", "1000", "-o", "new.nriscope.db"]
+    assert run(command) == 0
+    told = capsys.readouterr().out
+    assert "the first events of web.yaml" in told and "(a scenario, not observed)" in told
+    assert "blame" in told and "six plugins" not in told
+    with Recording.open("new.nriscope.db") as recording:
+        assert [session.role for session in recording.sessions()] == ["scenario"]
+
+
+def test_tui_prints_its_log_without_a_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["tui", "web.yaml"]) == 0
+    told = capsys.readouterr()
+    assert "running `log web.yaml` instead" in told.err
+    assert "PostStartContainer   shop/web/app" in told.out
+    assert leftovers(tmp_path) == []
+
+
+@needs_tmux
+async def test_tui_shows_it(tmp_path: Path) -> None:
+    async with terminal(tmp_path, "tui web.yaml", (100, 24)) as window:
+        await window.shows("scenario", "containerd 2.1.9", "CreateContainer", "shop/web/app")
+        await window.press("q")
+        await window.shows("ended with 0")
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("scenario: 2\n", "bad.yaml:1: scenario: version 2 is not supported: this nri-scope reads"),
+        ("scenario: 1\npods: {a: {x: y}}\n", "bad.yaml:2: pods.a.x: unknown key"),
+        ("scenario: 1\nsteps: [{run: a}]\n", "bad.yaml:2: steps[0].run: there is no pod 'a'"),
+        ("a: [\n", "bad.yaml:2: not YAML"),
+        ("hello: world\n", "not a scenario: the key scenario is missing"),
+        ("kind: Service\napiVersion: v1\nmetadata: {name: x}\n", "bad.yaml:1: kind: a Service has"),
+        ("\x1b[31m\n", "bad.yaml:1: not YAML"),
+    ],
+)
+def test_a_bad_file_is_one_line(
+    text: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.yaml").write_text(text)
+    for command in (
+        ["replay", "bad.yaml", "--", "./plugin"],
+        ["shrink", "bad.yaml", "-o", "x.db", "--", "./plugin"],
+        ["demo", "bad.yaml"],
+        ["tui", "bad.yaml"],
+        ["scenario", "compile", "bad.yaml", "-o", "x.db"],
+    ):
+        assert run(command) == 2
+        *_, line = capsys.readouterr().err.splitlines()
+        assert line.startswith("nri-scope: ") and problem in line and "\x1b" not in line
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("replay none.yaml -- ./plugin", "none.yaml: no such file"),
+        ("replay . --set a:b=c -- ./plugin", ".: "),
+        ("replay web.yaml --set x -- ./plugin", "--set 'x': not a change; write it as"),
+        ("replay web.yaml --set a/b:pid=1 -- ./plugin", "there is no pod or container 'a/b'"),
+        ("replay web.yaml --session 2 -- ./plugin", "web.yaml: contains no session 2"),
+        ("replay pod.yaml --profile containerd -- ./plugin", "there is no profile 'containerd'"),
+        ("scenario compile web.yaml -o x.zip", "a recording must not be named *.zip"),
+        ("scenario compile web.yaml", "Missing option '-o'"),
+        ("scenario from-recording web.yaml", "web.yaml: "),
+        ("scenario from-pod web.yaml", "web.yaml:"),
+        ("scenario from-pod pod.yaml --profile new", "there is no profile 'new'"),
+        ("scenario compil web.yaml", "No such command 'compil'. Did you mean 'compile'?"),
+    ],
+)
+def test_a_bad_command_is_one_line(
+    command: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command.split()) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and len(told.err.splitlines()) == 1
+    assert problem in told.err
