@@ -209,5 +209,5 @@ def _perform(options: Options, given: dict[str, str]) -> bool:
         return perform(job, result_options)
     from .replay_watch import perform_watched
 
-    perform_watched(job, watch)
+    perform_watched(job, watch, result_options.events)
     return True

@@ -149,6 +149,7 @@ class Debugger(DebugListener):
         if not self._has_restarted:
             self._before = [reply for one in self.sent for reply in one.played.replies]
         self._has_restarted = True
+        self.pending, self.is_at_end, self.failure = None, False, ""
         self.sent.clear()
         self.sent_before_kept = 0
         self.upcoming, self.has_more_upcoming = [], True
@@ -161,8 +162,17 @@ class Debugger(DebugListener):
         self.on_stop()
 
     @property
+    def is_running(self) -> bool:
+        """Whether events after the last stop are being sent."""
+        if self.pending is None or self.session.is_stopped or not self.sent:
+            return False
+        return self.sent[-1].played.event_id > self.pending.event_id
+
+    @property
     def starting_words(self) -> str:
-        """What it waits for before the first event."""
+        """What it waits for before the first event, or before it is back at an event."""
+        if self.session.is_catching_up and self.sent:
+            return "replaying to the same point …"
         socket = self._job.plugin_set.listen
         return f"waiting for a plugin at {socket}" if socket is not None else "starting …"
 
