@@ -86,7 +86,7 @@ def _debug(options: Options, title: str) -> None:
     if options["no_effects"]:
         raise UsageError("debug and --no-effects exclude each other", "leave it out")
     job = selected_job(options)
-    # Somebody looks at the screen, or at another debugger.
+    # A plugin may be stopped in another debugger.
     timeout = math.inf if options["timeout"] is None else options["timeout"]
     job = replace(job, playback=replace(job.playback, timeout_s=timeout), keep=False)
     resolved = (resolved_where(options["file"], one) for one in options["breaks"])

@@ -201,6 +201,13 @@ def _perform(options: Options, given: dict[str, str]) -> bool:
 
         return replay_load.perform(options, given)
     from .replay_job import perform
-    from .replay_options import parse_options
+    from .replay_options import parse_options, watch_of
 
-    return perform(*parse_options(options))
+    job, result_options = parse_options(options)
+    watch = watch_of(options["watched"], options["build"])
+    if watch is None:
+        return perform(job, result_options)
+    from .replay_watch import perform_watched
+
+    perform_watched(job, watch, result_options.events)
+    return True

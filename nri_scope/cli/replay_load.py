@@ -28,6 +28,8 @@ _EXCLUDED = {
     "speed": "--speed",
     "max_idle": "--max-idle",
     "no_effects": "--no-effects",
+    "watched": "--watch",
+    "build": "--build",
 }
 """Options about single recorded events, or about another pace."""
 

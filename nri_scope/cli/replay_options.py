@@ -242,7 +242,7 @@ def _other_than_watch(options: Options) -> str:
         "--swap": options["swap"],
         "--format json": options["output_format"] == "json",
         "--loop": options["rounds"] > 1,
-        "--v01": options["v01"],
+        "--max-took": options["max_took"],
     }
     return next((name for name, value in given.items() if value), "")
 

@@ -16,29 +16,33 @@ from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import Style, styled
 
 from .output import Output
-from .replay_job import printing, run_interruptibly
+from .replay_job import PrintedEvents, printing, run_interruptibly
 
 
-def perform_watched(job: Job, watch: Watch) -> None:
-    """Replay and print the result; then the same, but only the differences, on every save."""
+def perform_watched(job: Job, watch: Watch, events: PrintedEvents) -> None:
+    """Replay and print the result; then the same, but only the differences, on every save.
+
+    ``events``: the events of the first replay to print.
+    """
     with Output() as output:
         try:
-            run_interruptibly(lambda: _WatchedReplays(output, job, watch).run())
+            run_interruptibly(lambda: _WatchedReplays(output, job, watch, events).run())
         except KeyboardInterrupt:
             # This is how it ends.
             output.line("")
 
 
 class _WatchedReplays:
-    def __init__(self, output: Output, job: Job, watch: Watch) -> None:
+    def __init__(self, output: Output, job: Job, watch: Watch, events: PrintedEvents) -> None:
         self._output = output
         self._job = job
         self._watch = watch
+        self._events = events
         self._before: Replayed | None = None
 
     async def run(self) -> None:
         """Replay on every save, until cancelled."""
-        text, audience = printing(self._output, self._job)
+        text, audience = printing(self._output, self._job, self._events)
         now = await self._replayed(audience)
         if now is not None:
             self._print([*text.containers(now), *text.summary(now)])

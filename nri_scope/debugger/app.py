@@ -216,7 +216,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
             parts.append("the replay ended early: R restarts it")
         elif one.session.is_catching_up:
             parts.append("replaying to the same point …")
-        elif not one.session.is_stopped:
+        elif not one.session.is_stopped and one.pending is not None:
             parts.append("waiting for the plugin; Esc stops at the next event")
         if words := one.breakpoints.words():
             parts.append(f"breaks: {words}")

@@ -153,6 +153,7 @@ class Debugger(DebugListener):
         if not self._has_restarted:
             self._before = [reply for one in self.sent for reply in one.played.replies]
         self._has_restarted = True
+        self.pending, self.is_at_end, self.failure = None, False, ""
         self.sent.clear()
         self.sent_before_kept = 0
         self.upcoming, self.has_more_upcoming = [], True
@@ -163,6 +164,21 @@ class Debugger(DebugListener):
         self.failure = str(error)
         self.pending = None
         self.on_stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether events after the last stop are being sent."""
+        if self.pending is None or self.session.is_stopped or not self.sent:
+            return False
+        return self.sent[-1].played.event_id > self.pending.event_id
+
+    @property
+    def starting_words(self) -> str:
+        """What it waits for before the first event, or before it is back at an event."""
+        if self.session.is_catching_up and self.sent:
+            return "replaying to the same point …"
+        socket = self._job.plugin_set.listen
+        return f"waiting for a plugin at {socket}" if socket is not None else "starting …"
 
     async def differences(self) -> list[str] | None:
         """Return what differs from the run before, after a restart; None without one."""
@@ -179,6 +195,7 @@ class Debugger(DebugListener):
         """Read the events after the pending one, if too few are known."""
         after = self.pending.step.recorded.id if self.pending is not None else 0
         self.upcoming = [one for one in self.upcoming if one.event_id > after]
+        self.on_change()
         is_enough = len(self.upcoming) > UPCOMING_READ // 2
         if self.pending is None or not self.has_more_upcoming or is_enough:
             return

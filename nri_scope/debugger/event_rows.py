@@ -52,11 +52,12 @@ class EventRows:
 
     def __init__(self, debugger: Debugger, width: int) -> None:
         self._debugger = debugger
+        self._upcoming_events = [] if debugger.is_running else debugger.upcoming
         self._grid = TableGrid.of(_NARROW if width < _NARROW_BELOW else _FIELDS, width)
 
     def __len__(self) -> int:
-        one = self._debugger
-        return len(one.sent) + 1 + len(one.upcoming) + bool(one.upcoming and one.has_more_upcoming)
+        one, upcoming = self._debugger, self._upcoming_events
+        return len(one.sent) + 1 + len(upcoming) + bool(upcoming and one.has_more_upcoming)
 
     def __getitem__(self, index: int, /) -> StyledLine:
         one = self._debugger
@@ -65,8 +66,8 @@ class EventRows:
         index -= len(one.sent) + 1
         if index < 0:
             return self._pending()
-        if index < len(one.upcoming):
-            return self._upcoming(one.upcoming[index])
+        if index < len(self._upcoming_events):
+            return self._upcoming(self._upcoming_events[index])
         return line("         …", Style.DIM)
 
     def _sent(self, one: SentEvent) -> StyledLine:
@@ -82,8 +83,10 @@ class EventRows:
         pending = one.pending
         if one.failure:
             return (Span("> ", Style.BAD), Span("the replay ended early", Style.BAD))
+        if one.is_running:
+            return (Span("> ", Style.STRONG), Span("sending events …", Style.STRONG))
         if pending is None:
-            text = "the end" if one.is_at_end else "starting …"
+            text = "the end" if one.is_at_end else one.starting_words
             return (Span("> ", Style.STRONG), Span(text, Style.STRONG))
         words = Span("not sent" if one.session.is_stopped else "…", Style.STRONG)
         return self._line(
@@ -122,7 +125,9 @@ def _verdict(played: PlayedEvent) -> tuple[str, Style]:
     edited = "edited, " if played.fault else ""
     if changes:
         return f"{edited}{changes}", Style.WARN
-    return (f"{edited}ok", Style.GOOD) if played.replies else ("", Style.DIM)
+    if played.replies:
+        return f"{edited}ok", Style.GOOD
+    return ("no plugin" if played.event_id else ""), Style.DIM
 
 
 def sent_lines(one: SentEvent, *, has_request: bool = True) -> Iterator[StyledLine]:
@@ -178,8 +183,11 @@ def pending_lines(debugger: Debugger) -> Iterator[StyledLine]:
     if debugger.failure:
         yield line(debugger.failure, Style.BAD)
         return
+    if debugger.is_running:
+        yield line("sending events …", Style.STRONG)
+        return
     if pending is None:
-        yield line("the end" if debugger.is_at_end else "starting …", Style.STRONG)
+        yield line("the end" if debugger.is_at_end else debugger.starting_words, Style.STRONG)
         return
     number = f"{pending.event_id}  " if pending.event_id else ""
     yield line(f"next: {number}{pending.event} {pending.subject}".rstrip(), Style.STRONG)

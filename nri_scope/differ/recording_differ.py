@@ -17,7 +17,7 @@ from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Role, Session
 from nri_scope.recording import lookup
 from nri_scope.recording.absent_containers import absence_test
-from nri_scope.recording.creation_outcomes import Creations
+from nri_scope.recording.creation_outcomes import Creations, Outcome
 from nri_scope.recording.reader import Recording
 
 from .attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
@@ -69,7 +69,13 @@ def rounds_of(
     return found
 
 
-def differ_of(recording: Recording, *, keep: bool = True, only_findings: bool = False) -> Differ:
+def differ_of(
+    recording: Recording,
+    *,
+    keep: bool = True,
+    only_findings: bool = False,
+    outcome: Callable[[Event], Outcome] | None = None,
+) -> Differ:
     """Return a differ for all events of a recording; options as for `Differ`.
 
     Raises RecordingError.
@@ -79,7 +85,7 @@ def differ_of(recording: Recording, *, keep: bool = True, only_findings: bool = 
         keep=keep,
         gaps=recording.gaps(),
         follows=lookup.predecessor_test(recording),
-        outcome=Creations(recording).outcome,
+        outcome=outcome or Creations(recording).outcome,
         unheard=absence_test(recording),
         only_findings=only_findings,
     )

@@ -75,6 +75,11 @@ class AttributionFile:
             self._connection.execute("COMMIT")
             self._connection.execute("BEGIN")
 
+    def remove(self, before: int) -> None:
+        """Remove the events before one, which the recording has no longer."""
+        with _errors():
+            self._connection.execute("DELETE FROM event WHERE id < ?", (before,))
+
     def close(self) -> None:
         """Close the file."""
         self._connection.close()

@@ -183,11 +183,14 @@ class Creations:
             return self._by_state(end, session)
         if end is None and len(later) >= _ROWS_MAX // 2:
             return UNKNOWN
-        end = end or self._pod_end(asked)
         if end is None:
-            if len(self._attempts) > _ATTEMPTS_MAX:
+            ends = [self._pod_end(asked)]
+            if len(self._attempts) <= _ATTEMPTS_MAX:
+                ends.append(self._next_attempt(asked, event))
+            elif ends == [None]:
                 return UNKNOWN
-            end = self._next_attempt(asked, event)
+            # The first one, so that later events do not change the outcome.
+            end = min((one for one in ends if one is not None), default=None)
         if end is not None:
             if not self._is_complete(asked, end.id):
                 return UNKNOWN

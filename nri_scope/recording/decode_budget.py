@@ -51,8 +51,9 @@ class Allowance:
         ``is_copy``: whether exceeding it is an error, instead of a warning.
         """
         self.is_copy = is_copy
-        self.left = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * times)
-        self._uncounted = self.left // 4
+        self._times = times
+        self._total = self.left = self._uncounted = 0
+        self.extend(file_bytes)
         self._known: dict[int, int] = {}
 
     @classmethod
@@ -61,6 +62,14 @@ class Allowance:
         allowance = cls(0)
         allowance.is_limited = False
         return allowance
+
+    def extend(self, file_bytes: int) -> None:
+        """Add the budget of the bytes by which the file has grown to this size."""
+        total = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * self._times)
+        more = max(0, total - self._total)
+        self._total += more
+        self.left += more
+        self._uncounted += more // 4
 
     @property
     def is_over(self) -> bool:

@@ -59,6 +59,9 @@ def undo(path: Path) -> bool:
             refuse_another_file(path, opened)
         finally:
             os.close(opened)
+    except FileNotFoundError:
+        # Another process has rolled it back in the meantime.
+        return True
     except OSError:
         return False
     try:

@@ -451,6 +451,11 @@ def containers_with(recording: Recording, event: str, at_most: int) -> frozenset
     return found if len(found) <= at_most else None
 
 
+def container_count(recording: Recording) -> int:
+    """Return the number of containers of events and Synchronize requests. Raises RecordingError."""
+    return query_numbers(recording, "SELECT count(*) FROM container")[0][0]
+
+
 def containers_at_start(recording: Recording, session: int) -> frozenset[str]:
     """Return the ids of the containers listed by Synchronize when ``session`` began.
 

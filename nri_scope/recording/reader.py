@@ -63,6 +63,8 @@ MAX_ROWS = 250_000
 MAX_TEXT = 32 << 20
 """Maximum number of characters in the reasons of all gaps, and in all notes."""
 
+_ATTEMPTS = 5
+"""Maximum number of attempts to open a file that is written in the meantime."""
 _PAGE = 500
 """Number of events per query; small, so that a writer can reuse its log during a slow iteration."""
 _PAGE_CHARACTERS = 2 << 20
@@ -581,14 +583,18 @@ class Recording:
     # -- the file ---------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        # Determined before connecting, as a recorder may start writing at any time.
-        self._fingerprint = fingerprint(self._real_path)
-        try:
-            self._connection, self.version, self.is_copy = connect(
-                self._real_path, known=self._fingerprint, shown=self.path
-            )
-        except RecordingError as error:
-            raise RecordingError(self.path, error.problem, error.hint) from error
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            # Determined before connecting, as another process may start writing at any time.
+            self._fingerprint = fingerprint(self._real_path)
+            try:
+                self._connection, self.version, self.is_copy = connect(
+                    self._real_path, known=self._fingerprint, shown=self.path
+                )
+                break
+            except RecordingError as error:
+                # A settled file is read without locks: it may have been read during a write.
+                if not (attempts_left and self._has_changed()):
+                    raise RecordingError(self.path, error.problem, error.hint) from error
         if self.is_copy:
             self._fingerprint = None
         self._objects = Objects(self._connection)
@@ -598,12 +604,16 @@ class Recording:
 
     def _refresh(self) -> bool:
         """Reopen the file if it was settled when opened, and has changed; return whether it did."""
-        if self._fingerprint is None or fingerprint(self._real_path) == self._fingerprint:
+        if not self._has_changed():
             return False
         # A caller may still use the old connection.
         self._outdated.append(self._connection)
         self._connect()
         return True
+
+    def _has_changed(self) -> bool:
+        """Return whether the file was settled when opened, and has changed."""
+        return self._fingerprint is not None and (fingerprint(self._real_path) != self._fingerprint)
 
     def _read(self, work: Callable[[], T], where: Callable[[], str] = str) -> T:
         while True:

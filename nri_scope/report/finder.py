@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collect the findings of a recording in one pass, in bounded memory."""
+"""Find the problems of a recording in one pass, which can go on after the recording has grown."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from nri_scope.differ.attribution.rounds import (
 )
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role
+from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role, Session
 from nri_scope.oci import Spec
 from nri_scope.recording import lookup
-from nri_scope.recording.creation_outcomes import Creations
+from nri_scope.recording.creation_outcomes import Creations, Outcome
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.recording.reader import Recording
@@ -54,9 +54,11 @@ def diagnose(
     if on_round is None and (finder := _passive_finder(recording, thing)) is not None:
         with suppress(_ChangesNeeded):
             finder.read(on_progress)
+            finder.conclude()
             return finder.diagnosed()
     finder = Finder(recording, thing, on_round)
     finder.read(on_progress)
+    finder.conclude()
     return finder.diagnosed()
 
 
@@ -108,41 +110,49 @@ class _Names(Latest[str, str]):
 
 
 class Finder:
-    """Collector of the findings. ``needed``: test for the messages to read; None for all."""
+    """Collector of the findings. `read` can be called again after the recording has grown."""
 
     def __init__(
         self,
         recording: Recording,
-        thing: lookup.Found | None,
+        thing: lookup.Found | None = None,
         on_round: Callable[[RoundDiff], None] | None = None,
         *,
         needed: Callable[[Event], bool] | None = None,
+        outcome: Callable[[Event], Outcome] | None = None,
     ) -> None:
+        """Start without events. ``on_round`` is called for each round. ``needed``: test for events
+        whose messages are read. ``outcome``: replacement of `Creations.outcome`.
+
+        Raises RecordingError.
+        """
         self._on_round = on_round
         self._needed = needed
         self._recording = recording
-        self._allowance = recording.allowance()
         self._thing = thing
         self._choice = None if thing is None else Choice(recording, thing)
         self._ids = _ids_of(recording, thing)
         self._sessions = recording.sessions()
-        self._sessions_by_id = {one.id: one for one in self._sessions}
-        self._gaps = recording.gaps()
+        self.gaps = recording.gaps()
+        """The gaps that are used."""
         self._names = _Names()
-        # The CRI's answers are recorded later, possibly after their container was removed.
-        has_cri = any(one.role == Role.CRI for one in self._sessions)
-        keep = has_cri and len(recording.containers()) <= TRACKED_MAX
-        self._differ = differ_of(recording, keep=keep, only_findings=self._needs_only_findings)
-        self._diagnosis = Diagnosis(
-            RecordingFacts(
-                self._sessions_by_id,
-                tuple(self._gaps),
-                self._wanted,
-                self._name_of,
-                self._existed,
-            ),
-            self._spec_of,
+        self.keeps_removed = keeps_removed(recording, self._sessions)
+        """Whether the state of removed containers is kept."""
+        self._differ = differ_of(
+            recording,
+            keep=self.keeps_removed,
+            only_findings=self._needs_only_findings,
+            outcome=outcome,
         )
+        self._scene = RecordingFacts(
+            tuple(self.gaps), self._wanted, self._name_of, self._existed, self._sessions
+        )
+        self._diagnosis = Diagnosis(self._scene, self._spec_of)
+        self._allowance = recording.allowance()
+        self.newest = 0
+        """Id of the newest event that was read."""
+        self._times: dict[int, int] = {}
+        """Times of the findings' first events, which a ring may remove later."""
         self._events = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
@@ -152,21 +162,35 @@ class Finder:
         """Whether rounds without changes, failures and times are not needed."""
         return self._on_round is None
 
-    def read(self, on_progress: Callable[[float], None] | None) -> None:
-        """Process all events. Raises _ChangesNeeded."""
+    def read(
+        self,
+        on_progress: Callable[[float], None] | None = None,
+        *,
+        until: int | None = None,
+        may_read: Callable[[Event], bool] = lambda _: True,
+    ) -> None:
+        """Process the events after those that were read before, up to ``until``.
+
+        Ends before the first event that it ``may`` not ``read`` yet. Raises RecordingError, and
+        _ChangesNeeded.
+        """
         first, last = lookup.event_range(self._recording)
+        last = last if until is None else until
+        first = max(first, self.newest + 1)
+        self._allowance.extend(self._recording.file_size())
         needed = self._needed or (lambda _: True)
         for event, request, reply in self._recording.exchanges(
-            allowance=self._allowance, needed=needed
+            after_id=self.newest, allowance=self._allowance, needed=needed
         ):
+            if (until is not None and event.id > until) or not may_read(event):
+                return
+            self.newest = event.id
             self._names.learn(event)
             for diff in self._rounds(event, request, reply):
                 self._round(diff)
             self._see(event)
             if on_progress is not None and event.id % 2_000 == 0:
                 on_progress((event.id - first) / max(1, last - first))
-        for diff in self._differ.flush():
-            self._round(diff)
 
     def _rounds(self, event: Event, request: bytes, reply: bytes) -> Sequence[RoundDiff]:
         """Return the rounds that an event completes, which precede it."""
@@ -174,13 +198,34 @@ class Finder:
         self._allowance.spend(self._differ.take_work())
         return found
 
+    def learn(self, sessions: Sequence[Session]) -> None:
+        """Replace the sessions by their newest states, before newer events are read."""
+        for session in sessions:
+            self._differ.begin(session)
+        self._sessions = [*sessions]
+        self._scene.learn(sessions)
+
+    def conclude(self, *, only_over: bool = False) -> None:
+        """Process the open rounds, as far as they were observed.
+
+        ``only_over``: if no existing connection can add to them, which allows reading to go on.
+        """
+        for diff in self._differ.flush_over() if only_over else self._differ.flush():
+            self._round(diff)
+
+    @property
+    def complete_until(self) -> int:
+        """Id of the event up to which all rounds were processed."""
+        waiting = self._differ.first_waiting
+        return self.newest if waiting is None else waiting - 1
+
     def diagnosed(self) -> Diagnosed:
         """Return the findings, after all events were read."""
         return Diagnosed(
             file=clipped(self._recording.path.name, WORDS_MAX),
             about=_about(self._thing),
             sessions=tuple(self._sessions[:SESSIONS_MAX]),
-            gaps=tuple(self._gaps[:GAPS_MAX]),
+            gaps=tuple(self.gaps[:GAPS_MAX]),
             first_ns=self._first_ns,
             last_ns=self._last_ns,
             events=self._events,
@@ -188,8 +233,12 @@ class Finder:
         )
 
     def _with_time(self, finding: Finding) -> Finding:
-        first = self._recording.event(finding.events[0]) if finding.events else None
-        return finding if first is None else replace(finding, at_ns=first.at_ns)
+        if not finding.events:
+            return finding
+        number = finding.events[0]
+        if number not in self._times and (first := self._recording.event(number)) is not None:
+            self._times[number] = first.at_ns
+        return replace(finding, at_ns=self._times.get(number))
 
     def _see(self, event: Event) -> None:
         self._diagnosis.see(event)
@@ -261,7 +310,7 @@ class _SingleFinder(Finder):
         self._creations = Creations(recording)
 
     def _rounds(self, event: Event, request: bytes, reply: bytes) -> Sequence[RoundDiff]:
-        session = self._sessions_by_id.get(event.session)
+        session = self._scene.sessions.get(event.session)
         if session is None:
             # It began after this pass.
             return ()
@@ -272,6 +321,16 @@ class _SingleFinder(Finder):
             return ()
         # No other connection can add to the round.
         return [*self._differ.feed(event), *self._differ.flush()]
+
+
+def keeps_removed(recording: Recording, sessions: Sequence[Session]) -> bool:
+    """Return whether a pass must keep the state of removed containers. Raises RecordingError.
+
+    The CRI's answers are recorded later, possibly after their container was removed.
+    """
+    return any(one.role == Role.CRI for one in sessions) and (
+        lookup.container_count(recording) <= TRACKED_MAX
+    )
 
 
 def _about(thing: lookup.Found | None) -> str:

@@ -12,14 +12,19 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nri_scope.errors import NriScopeError
 from nri_scope.process.channel import LoopChannel, ThreadChannel
 from nri_scope.process.child import spawn
 from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.report.finding import Finding, FindingKind, Level
+
+if TYPE_CHECKING:
+    # Imported late, as the viewer does not need the differ.
+    from .survey import Survey, SurveyRun
 
 _RUN, _PROGRESS, _RESULT, _FAILURE = range(4)
 _NICER = 10
@@ -29,16 +34,16 @@ _STOP_S = 0.0
 
 
 class SurveyState(NamedTuple):
-    """State of the newest pass."""
+    """State of the newest `SurveyProcess.run`."""
 
     share: float = 0.0
     """Share of the events that were read, 0 to 1."""
     file: Path | None = None
-    """The attribution file of the newest pass; None before the first results."""
+    """The attribution file; None before the first results."""
     until: int = 0
     """Id of the event up to which ``file`` is complete."""
     is_over: bool = False
-    """Whether the pass has ended."""
+    """Whether all events so far were read."""
     findings: tuple[Finding, ...] = ()
     """The findings; empty until ``is_over``."""
     problem: str = ""
@@ -66,10 +71,14 @@ class SurveyProcess:
         """Process id."""
         self._channel = LoopChannel(self._child.socket, self._receive, self._ended)
 
-    def run(self) -> None:
-        """Start a pass. The file of the pass before stays valid until this one has ended."""
+    def run(self, *, may_restart: bool = True) -> None:
+        """Read the events since the last call.
+
+        If earlier results are no longer valid, all events are read again into another file; the
+        former one stays valid until the end. Without ``may_restart``, the former results are kept.
+        """
         self._state = SurveyState()
-        self._channel.send(_RUN)
+        self._channel.send(_RUN, b"1" if may_restart else b"")
 
     def close(self) -> None:
         """End the process, and remove its files. Blocks for some milliseconds."""
@@ -121,42 +130,84 @@ def _finding(values: dict[str, object]) -> Finding:
 
 def main(descriptor: int, path: str) -> int:
     """Survey a recording for each request of the viewer, until it ends."""
-    from .survey import survey
-
     os.nice(_NICER)
     channel = ThreadChannel(socket.socket(fileno=descriptor))
-    former: Path | None = None
     try:
         with interrupted_by_signals(), temporary_folder() as folder:
-            while channel.receive() is not None:
-                descriptor, name = tempfile.mkstemp(".db", dir=folder)
-                os.close(descriptor)
-                file = Path(name)
-
-                def report(share: float, until: int, file: Path = file) -> None:
-                    _send(channel, _PROGRESS, file=str(file), share=share, until=until)
-
+            surveys = _Surveys(Path(path), folder, channel)
+            while (request := channel.receive()) is not None:
                 try:
-                    found = survey(Path(path), file, report)
+                    surveys.go_on(may_restart=bool(request[1]))
                 except NriScopeError as error:
                     _send_text(channel, str(error))
-                    continue
-                records = [asdict(one) for one in found.findings]
-                _send(
-                    channel,
-                    _RESULT,
-                    file=str(file),
-                    until=found.until,
-                    cut=found.cut,
-                    findings=records,
-                )
-                for ending in ("", "-wal", "-shm") if former is not None else ():
-                    Path(f"{former}{ending}").unlink(missing_ok=True)
-                former = file
     except (KeyboardInterrupt, NriScopeError) as error:
         if isinstance(error, NriScopeError):
             _send_text(channel, str(error))
     return 0
+
+
+class _Surveys:
+    """The current run of the survey, replaced when its results are no longer valid."""
+
+    def __init__(self, path: Path, folder: Path, channel: ThreadChannel) -> None:
+        self._path = path
+        self._folder = folder
+        self._channel = channel
+        self._run: SurveyRun | None = None
+        self._newest: Survey | None = None
+        self._file: Path | None = None
+        # Never closed before the process ends: that would drop SQLite's locks.
+        self._probe = RecorderLockProbe(path.resolve())
+
+    def go_on(self, *, may_restart: bool) -> None:
+        """Read the new events, and send the result. Raises NriScopeError."""
+        former = self._file
+        try:
+            found = None if self._run is None else self._run.go_on(self._report)
+            if found is None and not may_restart:
+                found = self._newest
+            while found is None:
+                found = self._begin().go_on(self._report)
+        except NriScopeError:
+            self._end()
+            raise
+        self._newest = found
+        _send(
+            self._channel,
+            _RESULT,
+            file=str(self._file),
+            until=found.until,
+            cut=found.cut,
+            findings=[asdict(one) for one in found.findings],
+        )
+        if former not in (None, self._file):
+            for ending in ("", "-wal", "-shm"):
+                Path(f"{former}{ending}").unlink(missing_ok=True)
+
+    def _begin(self) -> SurveyRun:
+        # First, as the former run may use much memory.
+        self._end()
+        descriptor, name = tempfile.mkstemp(".db", dir=self._folder)
+        os.close(descriptor)
+        self._file = Path(name)
+        from .survey import SurveyRun
+
+        self._run = SurveyRun(self._path, self._file, self._is_recorded)
+        return self._run
+
+    def _end(self) -> None:
+        if self._run is not None:
+            self._run.close()
+        self._run = self._newest = None
+
+    def _is_recorded(self) -> bool:
+        try:
+            return self._probe.is_recorder_active()
+        except OSError:
+            return False
+
+    def _report(self, share: float, until: int) -> None:
+        _send(self._channel, _PROGRESS, file=str(self._file), share=share, until=until)
 
 
 def _send(channel: ThreadChannel, kind: int, **values: object) -> None:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass over a recording that writes an attribution file and returns the findings."""
+"""Read a recording, also while it grows, write an attribution file and return the findings."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -18,8 +20,10 @@ from nri_scope.events import Event, Problem
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile
 from nri_scope.recording.reader import Recording
-from nri_scope.report.finder import diagnose
+from nri_scope.report.finder import Finder, keeps_removed
 from nri_scope.report.finding import Finding
+
+from .assumptions import Assumptions
 
 _COMMIT_S = 0.5
 """Seconds between two commits, each of which makes more results visible."""
@@ -48,27 +52,97 @@ def survey(
     ``on_progress`` receives the share of events read, 0 to 1, and the id up to which ``into`` is
     complete. Raises RecordingError, and UsageError if ``into`` cannot be written.
     """
-    with Recording.open(path) as recording, warnings.catch_warnings(record=True) as cuts:
-        warnings.simplefilter("always")
-        writer = _Writer(AttributionFile(into))
-        try:
+    with closing(SurveyRun(path, into)) as run:
+        found = run.go_on(on_progress)
+        assert found is not None
+        return found
 
-            def progress(share: float) -> None:
-                writer.commit()
-                on_progress(share, writer.until)
 
-            _, newest = lookup.event_range(recording)
-            found = diagnose(recording, on_progress=progress, on_round=writer.add)
-            cut = str(cuts[0].message).removeprefix(f"{path}: ") if cuts else ""
-            if writer.is_full:
-                cut = cut or _FULL
-            elif not cut:
-                writer.until = newest
-            writer.commit(now=True)
-        finally:
-            writer.close()
-    on_progress(1.0, writer.until)
-    return Survey(found.findings, writer.until, cut)
+class SurveyRun:
+    """Survey of a recording, which goes on with the new events after the recording has grown.
+
+    Methods raise RecordingError, and UsageError if the attribution file cannot be written.
+    """
+
+    def __init__(
+        self, path: Path, into: Path, is_recorded: Callable[[], bool] | None = None
+    ) -> None:
+        """Start before the first event, with a new attribution file ``into``.
+
+        ``is_recorded``: test whether a recorder is writing to the recording, so that open rounds
+        may be continued; None if `go_on` is called once.
+        """
+        self._is_recorded = is_recorded
+        self._result: Survey | None = None
+        """The newest result."""
+        self._is_valid = True
+        self._is_concluded = False
+        """Whether no more events can be read."""
+        with ExitStack() as stack:
+            self._recording = stack.enter_context(Recording.open(path))
+            self._writer = _Writer(AttributionFile(into))
+            stack.callback(self._writer.close)
+            self._finder = Finder(
+                self._recording,
+                on_round=self._writer.add,
+                outcome=lambda event: self._assumptions.outcome(event),
+            )
+            self._assumptions = Assumptions(self._recording, self._finder.gaps)
+            self._files = stack.pop_all()
+
+    def go_on(self, on_progress: Callable[[float, int], None]) -> Survey | None:
+        """Read the new events; return the result for all events so far.
+
+        None, from then on, if earlier results are no longer valid. See `survey`.
+        """
+        # In this order: an event that is added in between is read in the next call.
+        waits = self._is_recorded is not None and self._is_recorded()
+        first, newest = lookup.event_range(self._recording)
+        is_valid = self._assumptions.renew(first, newest)
+        if self._is_recorded is not None:
+            kept = keeps_removed(self._recording, self._assumptions.sessions)
+            is_valid = is_valid and kept == self._finder.keeps_removed
+            if self._is_concluded and self._result is not None:
+                is_valid = is_valid and self._result.until == newest
+            self._is_valid = self._is_valid and is_valid
+        if self._is_valid and not self._is_concluded:
+            self._read(first, newest, on_progress, waits=waits and not self._recording.is_copy)
+        return self._result if self._is_valid else None
+
+    def _read(
+        self, first: int, newest: int, on_progress: Callable[[float, int], None], *, waits: bool
+    ) -> None:
+        """Read the new events up to ``newest``. ``waits``: whether more events may follow."""
+        finder, recording, assumed = self._finder, self._recording, self._assumptions
+
+        def progress(share: float) -> None:
+            self._writer.commit()
+            on_progress(share, self._writer.until)
+
+        with warnings.catch_warnings(record=True) as cuts:
+            warnings.simplefilter("always")
+            self._writer.file.remove(first)
+            finder.learn(assumed.sessions)
+            finder.read(progress, until=newest, may_read=partial(assumed.may_read, waits=waits))
+            if self._is_recorded is not None and not assumed.are_outcomes_true():
+                self._is_valid = False
+                return
+            if not waits:
+                finder.conclude()
+            elif finder.newest == lookup.event_range(recording)[1]:
+                finder.conclude(only_over=True)
+        cut = str(cuts[0].message).removeprefix(f"{recording.path}: ") if cuts else ""
+        cut = cut or (_FULL if self._writer.is_full else "")
+        if not cut:
+            self._writer.until = finder.complete_until if waits else newest
+        self._writer.commit(now=True)
+        on_progress(1.0, self._writer.until)
+        self._result = Survey(finder.diagnosed().findings, self._writer.until, cut)
+        self._is_concluded = bool(cut) or not waits
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
 
 
 def survey_some(recording: Recording, events: Sequence[Event], into: Path) -> None:
@@ -90,7 +164,7 @@ class _Writer:
     """Writer of the rounds, in any order of their events."""
 
     def __init__(self, file: AttributionFile) -> None:
-        self._file = file
+        self.file = file
         self._next_s = 0.0
         self.until = 0
         """Id of the event up to which all rounds were written."""
@@ -117,15 +191,15 @@ class _Writer:
         if diff.failure:
             problems[diff.event] = Problem.FAILED
         for event in {*found, *problems}:
-            if not self._file.add(event, found.get(event, {}), problems.get(event, "")):
+            if not self.file.add(event, found.get(event, {}), problems.get(event, "")):
                 self.is_full = True
 
     def commit(self, *, now: bool = False) -> None:
         """Make the rounds so far visible to readers, unless that was done just before."""
         if now or monotonic() >= self._next_s:
-            self._file.commit(self.until)
+            self.file.commit(self.until)
             self._next_s = monotonic() + _COMMIT_S
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self.file.close()

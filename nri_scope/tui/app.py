@@ -256,10 +256,16 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             await self.marker.release()
         self._signals.restore()
 
-    def _changes_found(self, is_over: bool) -> None:
-        """Show other changes and problems of events, which may match other filters."""
+    def _changes_found(self, after: int | None, is_over: bool) -> None:
+        """Show other changes and problems of the events after one, or of all events (None).
+
+        They may match other filters. ``is_over``: whether all events were analysed.
+        """
         self.views.events.grow(events=True)
         self.views.detail.recording_grown()
+        if after is not None:
+            self.store.outdate(after)
+            return
         self.poller.hurry()
         where = self.context.where()
         is_filtering = self.frame.work.filtered is not None

@@ -50,7 +50,7 @@ OFFLINE = {
     "redact": ("FILE -o new.nriscope.db", 0, r"^new\.nriscope\.db: 32 events; \d+ values"),
 }
 ONLINE = {"record", "tap", "diff"}
-IN_A_TERMINAL = {"tui"}
+IN_A_TERMINAL = {"tui", "debug"}
 
 
 def test_every_command_is_covered() -> None:

@@ -84,3 +84,11 @@ def test_a_journal_that_is_not_a_regular_file_is_not_used(path: Path, tmp_path: 
     journal.unlink()
     os.mkfifo(journal)
     assert not undo(path)
+
+
+def test_two_readers_may_roll_back_the_same_write(path: Path) -> None:
+    assert undo(path)
+    assert not _journal(path).exists()
+    # The second reader detected the interrupted write before the first one rolled it back.
+    assert undo(path)
+    assert events_of(path) == events_of()

@@ -430,6 +430,39 @@ def test_a_file_moved_while_it_is_opened_is_opened(
             recording.sessions()
 
 
+def test_a_file_that_is_written_while_it_is_opened_is_not_damaged(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = tmp_path / "later.db"
+    shutil.copy(path, later)
+    with closing(sqlite3.connect(later)) as writer:
+        writer.execute("CREATE TABLE other AS SELECT zeroblob(100000) AS x")
+        writer.commit()
+    with Recording.open(path) as recording:
+        before = list(recording.events())
+    journal = path.with_name(f"{path.name}-journal")
+    states: list[bool] = []
+
+    def connect(real_path: Path, *, known: tuple[int, ...] | None, shown: Path) -> opening.Opened:
+        states.append(journal.exists())
+        if len(states) == 1:
+            # SQLite writes the first page first: its header states the new size of the file.
+            journal.touch()
+            with real_path.open("r+b") as file:
+                file.write(later.read_bytes()[:4096])
+        try:
+            return opening.connect(real_path, known=known, shown=shown)
+        finally:
+            if len(states) == 1:
+                real_path.write_bytes(later.read_bytes())
+                journal.unlink()
+
+    monkeypatch.setattr("nri_scope.recording.reader.connect", connect)
+    with Recording.open(path) as recording:
+        assert list(recording.events()) == before
+    assert states == [False, False]
+
+
 @pytest.mark.parametrize(
     "fixture", sorted(FIXTURES.glob("version-*.nriscope.db")), ids=lambda p: p.stem
 )

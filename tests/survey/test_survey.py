@@ -19,12 +19,15 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.filter import parse
+from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import attribution_file
 from nri_scope.recording.attribution_file import AttributionFile, paths_changed_by
+from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.process import SurveyProcess, SurveyState
 from nri_scope.survey.survey import survey, survey_some
 from tests.amount import amount
+from tests.recording.recordings import PLUGIN, a_start, captured
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
 CASES = sorted((Path(__file__).parents[1] / "data" / "cases").glob("*.zip"))
@@ -217,23 +220,70 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_process_surveys_again_and_removes_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_removes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     async with surveying(SLOW) as (process, states):
-        process.run()
-        await until(lambda: bool(states) and states[-1].is_over)
-        assert [one.kind for one in states[-1].findings] == ["deadline", "disconnected"]
-        assert (states[-1].until, states[-1].share, states[-1].problem) == (70, 1.0, "")
-        first = states[-1].file
-        assert first is not None
-        process.run()
-        await until(lambda: states[-1].is_over and states[-1].file != first)
-        await until(lambda: not first.exists())
-        assert states[-1].file is not None
-        assert states[-1].file.exists()
+        for _ in range(2):
+            states.clear()
+            process.run()
+            await until(lambda: bool(states) and states[-1].is_over)
+            assert [one.kind for one in states[-1].findings] == ["deadline", "disconnected"]
+            assert (states[-1].until, states[-1].share, states[-1].problem) == (70, 1.0, "")
+            assert states[-1].file is not None
+            assert states[-1].file.exists()
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_process_goes_on_with_the_new_events(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    calls = [call for plugin, call in captured() if plugin == PLUGIN]
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(a_start())
+
+    async def surveyed(newest: int, *, may_restart: bool = True) -> SurveyState:
+        await until(lambda: newest_event(path) == newest)
+        states.clear()
+        process.run(may_restart=may_restart)
+        await until(lambda: bool(states) and states[-1].is_over)
+        assert not states[-1].problem
+        return states[-1]
+
+    async with surveying(path) as (process, states):
+        try:
+            for call in calls[:8]:
+                recorder.capture(session, call)
+            first = await surveyed(8)
+            recorder.capture(session, calls[8]._replace(took_ns=1_900_000_000))
+            second = await surveyed(9)
+            assert (first.findings, second.until) == ((), 9)
+            assert [one.kind for one in second.findings] == ["deadline"]
+            assert second.file == first.file
+        finally:
+            recorder.close()
+        assert (await surveyed(9)).file == first.file
+        # After the end of a recording, another recorder may continue it.
+        recorder = Recorder.open(path)
+        try:
+            session = recorder.begin_session(a_start())
+            recorder.capture(session, calls[0])
+            kept = await surveyed(10, may_restart=False)
+            assert (kept.file, kept.until) == (first.file, 9)
+            again = await surveyed(10)
+            assert again.until == 10
+            assert first.file is not None and again.file is not None
+            former = first.file
+            await until(lambda: not former.exists())
+            assert again.file.exists()
+        finally:
+            recorder.close()
+
+
+def newest_event(path: Path) -> int:
+    try:
+        with Recording.open(path) as recording:
+            return event_range(recording)[1]
+    except RecordingError:
+        return 0
 
 
 async def test_a_killed_process_is_reported(

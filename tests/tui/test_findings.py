@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from nri_scope.recorder.writer import Recorder
 from nri_scope.survey.process import SurveyProcess
 from tests.recording.recordings import PLUGIN, a_start, captured
+from tests.survey.growing import GrowingCopy
 
 from .screen import showing
 
@@ -129,8 +133,26 @@ async def test_a_growing_recording_is_surveyed_again(tmp_path: Path) -> None:
         recorder.close()
 
 
+async def test_new_events_are_added_to_a_filter_on_what_several_events_show(
+    tmp_path: Path,
+) -> None:
+    copy = GrowingCopy(SLOW, tmp_path / "r.nriscope.db", Random(1))
+    copy.grow(12)
+    # A recorder holds this lock, so that the survey goes on.
+    with closing(copy), copy.path.open("rb") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        async with showing(copy.path, WIDE, surveyed=True) as screen:
+            await screen.until(lambda: screen.app.store.analysis.passes)
+            await screen.pilot.press("s")
+            await screen.shows("0 matches")
+            file = screen.app.surveyor._file
+            copy.grow(40)
+            await screen.shows("13", "slow", "1 match")
+            assert screen.app.surveyor._file == file
+
+
 async def test_a_survey_that_ended_early_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SurveyProcess, "run", lambda self: os.kill(self.pid, signal.SIGKILL))
+    monkeypatch.setattr(SurveyProcess, "run", lambda self, **_: os.kill(self.pid, signal.SIGKILL))
     async with showing(SLOW, WIDE, surveyed=True) as screen:
         await screen.shows("! not all analysed")
         await screen.pilot.press("6")

@@ -175,6 +175,12 @@ class Differ:
         """The open round, as far as it was observed; None if there is none."""
         return self._rounds.open
 
+    @property
+    def first_waiting(self) -> int | None:
+        """Id of the first event whose round was not returned yet; None if there is none."""
+        rounds = (self._rounds.open, self._creation, *self._waiting)
+        return min((one.first.id for one in rounds if one is not None), default=None)
+
     def name_of(self, container_id: str) -> str:
         """Return ``ns/pod/container``; the beginning of the id if the name is unknown."""
         return self._containers.name_of(container_id)

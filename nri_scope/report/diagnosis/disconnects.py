@@ -59,7 +59,6 @@ class Vanished(Detector):
         """Newest event of each session, by session id."""
         self._newest_chain: dict[str, int] = {}
         """Plugins in the newest request to validators, with the id of its event."""
-        self._ours = scene.passive_plugins()
 
     def see(self, event: Event) -> None:
         """Check the status of the exchange with a plugin."""
@@ -182,7 +181,7 @@ class Vanished(Detector):
         for plugin, event in self._newest_chain.items():
             if len(self._gone) >= CASES_MAX:
                 break
-            if plugin in there or plugin in self._gone or plugin in self._ours:
+            if plugin in there or plugin in self._gone or plugin in self._scene.passive_plugins:
                 continue
             why = (
                 f"was in the chain that the runtime sent to validators at event {event}, but not "

@@ -31,7 +31,6 @@ class Names(Detector):
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
-        self._own_plugins = scene.passive_plugins()
         self._newest: dict[str, int] = {}
         """Session of the newest event, by ``NN-name``."""
         self._seen_sessions: set[int] = set()
@@ -79,7 +78,7 @@ class Names(Detector):
             others = [
                 one
                 for one in chain
-                if one not in self._own_plugins and one not in same and _TITLE.match(one)
+                if one not in self._scene.passive_plugins and one not in same and _TITLE.match(one)
             ]
             for shared, key in ((by_name, slice(3, None)), (by_index, slice(0, 2))):
                 for value in _duplicates([one[key] for one in others]):

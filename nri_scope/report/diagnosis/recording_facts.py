@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from nri_scope.differ.attribution.attributed_changes import NameOf, RoundDiff
@@ -18,26 +17,39 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
 class RecordingFacts:
     """Facts about the recording for all detectors."""
 
-    sessions: Mapping[int, Session]
-    gaps: tuple[Gap, ...]
-    wanted: Callable[[Event], bool]
-    """Test whether the report covers an event. Other events still serve as evidence."""
-    name_of: NameOf
-    existed: Callable[[int], frozenset[str]]
-    """Lookup of the container ids in a session's Synchronize."""
+    def __init__(
+        self,
+        gaps: tuple[Gap, ...],
+        wanted: Callable[[Event], bool],
+        name_of: NameOf,
+        existed: Callable[[int], frozenset[str]],
+        sessions: Iterable[Session],
+    ) -> None:
+        self.gaps = gaps
+        self.wanted = wanted
+        """Test whether the report covers an event. Other events still serve as evidence."""
+        self.name_of = name_of
+        self.existed = existed
+        """Lookup of the container ids in a session's Synchronize."""
+        self.sessions: dict[int, Session] = {}
+        self.passive_plugins: frozenset[str] = frozenset()
+        """The ``NN-name`` of nri-scope's own connections."""
+        self.learn(sessions)
+
+    def learn(self, sessions: Iterable[Session]) -> None:
+        """Add sessions, or replace them by their newest states."""
+        self.sessions.update((one.id, one) for one in sessions)
+        self.passive_plugins = frozenset(
+            one.plugin for one in self.sessions.values() if self.is_passive(one.id)
+        )
 
     def is_passive(self, session: int) -> bool:
         """Return whether a connection is nri-scope's own, which changes nothing."""
         found = self.sessions.get(session)
         return found is None or found.role in PASSIVE_ROLES
-
-    def passive_plugins(self) -> frozenset[str]:
-        """Return the ``NN-name`` of nri-scope's own connections."""
-        return frozenset(one.plugin for one in self.sessions.values() if self.is_passive(one.id))
 
 
 class Detector:

@@ -21,6 +21,7 @@ PERIOD = 100_000
 """Period of the processor quota, in microseconds."""
 _ZERO = Fraction(0)
 _MIN_SHARES, _MAX_SHARES = 2, 262_144
+_MAX_QUOTA = 2**63 - 1
 _MIN_QUOTA = 1_000
 
 
@@ -133,7 +134,7 @@ def _compute(amounts: Quantities) -> dict[str, Fraction]:
 
 
 def _basic(request: Fraction | None, limit: Fraction, memory: Fraction) -> CriResources:
-    quota = max(milli(limit) * PERIOD // 1000, _MIN_QUOTA) if limit else 0
+    quota = max(min(milli(limit) * PERIOD // 1000, _MAX_QUOTA), _MIN_QUOTA) if limit else 0
     asked = limit if request is None else request
     shares = min(max(milli(asked) * 1024 // 1000, _MIN_SHARES), _MAX_SHARES)
     return CriResources(shares, quota, PERIOD, whole(memory))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -21,23 +22,41 @@ SHOW_S = 2.0
 """Seconds until the views show results of an unfinished pass; doubled with each update, as views
 and filters then read the recording again."""
 PAUSE_FACTOR = 10
-"""Pause before the next pass over a growing recording, as a multiple of the last one's time."""
+"""Minimum time until the whole recording is analysed again, as a multiple of the time that it took.
+"""
+_GROWTH_FACTOR = 3
+"""Minimum pause before new events are analysed, as a multiple of the time that the last ones took.
+"""
 _LEAST_PAUSE_S = 1.0
+_RETRY_S = 5.0
+"""Pause before events are analysed again whose round was still open."""
+_COUNT_S = 50e-6
+"""Minimum pause, for each event, before changes and problems are counted again: ten times the time
+that this takes."""
 
 
 @dataclass
 class Surveyor:
-    """Surveys the recording, again after it has grown."""
+    """Surveys the recording, and its new events after it has grown."""
 
     app: App[Any]
     store: Store
     on_analysis: Callable[[], None]
     """Callback after a change of `Store.analysis`."""
-    on_events: Callable[[bool], None]
-    """Callback after changes and problems of events have changed; True: the pass has ended."""
+    on_events: Callable[[int | None, bool], None]
+    """Callback after changes and problems of events have changed: those after an event, or all
+    (None); True: the results are complete."""
     _process: SurveyProcess | None = None
     _state: SurveyState = field(default_factory=SurveyState)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _file: Path | None = None
+    """The attached file."""
+    _until: int = 0
+    """Event up to which the views show results."""
+    _counted_until: int = 0
+    """Event up to which the results were counted."""
+    _next_count_s: float = 0.0
+    _next_restart_s: float = 0.0
 
     def begin(self) -> None:
         """Start the survey in the background."""
@@ -60,32 +79,50 @@ class Surveyor:
             self._show(share=0.0, problem=str(error))
             return
         self._show(share=0.0)
-        complete = True
-        while complete:
-            began = monotonic()
-            self._process.run()
-            complete = await self._follow_pass()
-            await asyncio.sleep(max(_LEAST_PAUSE_S, PAUSE_FACTOR * (monotonic() - began)))
-            while complete and self.store.all.looked_at <= self._state.until:
-                await asyncio.sleep(_LEAST_PAUSE_S)
+        try:
+            while await self._survey():
+                pass
+        except NriScopeError as error:
+            self._show(problem=str(error))
+
+    async def _survey(self) -> bool:
+        """Analyse all new events, and wait for more; return False if not all could be read."""
+        assert self._process is not None
+        file, known, began = self._file, self._extent, monotonic()
+        self._process.run(may_restart=began >= self._next_restart_s)
+        if not await self._follow_pass():
+            return False
+        now, pause_s = monotonic(), 0.0
+        if file == self._file:
+            pause_s = _GROWTH_FACTOR * (now - began)
+        elif file is not None:
+            self._next_restart_s = now + PAUSE_FACTOR * (now - began)
+        waited_s = 0.0
+        while waited_s < max(_LEAST_PAUSE_S, pause_s) or (
+            self._extent == known
+            and (self.store.all.looked_at <= self._until or waited_s < _RETRY_S)
+        ):
+            await asyncio.sleep(_LEAST_PAUSE_S)
+            waited_s += _LEAST_PAUSE_S
+            await self._count()
+        return True
+
+    @property
+    def _extent(self) -> tuple[int, bool]:
+        return self.store.all.looked_at, self.store.facts.growing
 
     async def _follow_pass(self) -> bool:
-        """Show the results of one pass; return False if it did not read all events."""
+        """Show the results for the new events; return False if not all could be read."""
         wait_s, shown_s = SHOW_S, monotonic()
         while True:
             await self._news.wait()
             self._news.clear()
             state = self._state
-            # The file of an earlier pass is complete, so it is used until the next one is, too.
+            # A former file is complete, so it is used until the next one is, too.
             is_due = not self.store.analysis.passes and monotonic() > shown_s + wait_s
             if state.file is not None and (state.is_over or is_due):
                 wait_s, shown_s = 2 * wait_s, monotonic()
-                try:
-                    await self.store.attach(state.file)
-                except NriScopeError as error:
-                    self._show(problem=str(error))
-                    return False
-                self.on_events(state.is_over)
+                await self._show_events(state)
             if not state.is_over:
                 self._show(share=state.share)
                 continue
@@ -95,6 +132,28 @@ class Surveyor:
                 passes = self.store.analysis.passes + 1
                 self._show(passes=passes, findings=state.findings, problem=state.problem)
             return not state.problem
+
+    async def _show_events(self, state: SurveyState) -> None:
+        """Show the results for events."""
+        assert state.file is not None
+        before, self._until = self._until, state.until
+        if state.file != self._file or not self.store.analysis.passes:
+            await self._attach(state.file)
+            self.on_events(None, state.is_over)
+        elif before != self._until:
+            self.on_events(before, state.is_over)
+            await self._count()
+
+    async def _count(self) -> None:
+        """Let the views count the new results, at most a tenth of the time."""
+        is_due = self._counted_until < self._until and monotonic() >= self._next_count_s
+        if self._file is not None and is_due:
+            await self._attach(self._file)
+
+    async def _attach(self, file: Path) -> None:
+        self._file, self._counted_until = file, self._until
+        self._next_count_s = monotonic() + max(SHOW_S, _COUNT_S * self.store.all.looked_at)
+        await self.store.attach(file)
 
     def _show(self, **changes: Any) -> None:
         self.store.analysis = replace(self.store.analysis, **changes)

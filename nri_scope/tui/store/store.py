@@ -30,6 +30,7 @@ from nri_scope.recording.event_pages import (
     matching,
 )
 from nri_scope.recording.reader import Recording
+from nri_scope.survey.foreground import ATTRIBUTED
 
 from .analysis import Analysis
 from .discovery import EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
@@ -108,6 +109,8 @@ class Store:
         self._runs = NumberRanges(max(1, news.look.oldest))
         self._views: WeakKeyDictionary[View, NumberList] = WeakKeyDictionary()
         """The filtered views, with their numbers."""
+        self._outdated: WeakKeyDictionary[View, int] = WeakKeyDictionary()
+        """Filtered views in which the events after one must be examined again."""
         self.all = View(self._runs)
         """The view of all events."""
         self._operations = Operations(self._runs)
@@ -302,8 +305,8 @@ class Store:
     async def attach(self, path: Path) -> None:
         """Read changes and problems of events from an attribution file, too (`Recording.attach`).
 
-        Call it again after the file has grown. Filters and searches see the new values from then
-        on; views with a filter must be created anew.
+        Filters and searches see the new values from then on; views with a filter must be created
+        anew. After the file has grown, call `outdate`, and this again for the counts of all events.
         """
         self._attribution = path
         await self._pages.soon(partial(_attach, path=path))
@@ -311,6 +314,18 @@ class Store:
             others = self._others
         if others is not None:
             await others.soon(partial(_attach, path=path))
+
+    def outdate(self, after: int) -> None:
+        """Let the next `refresh` apply filters on changes and problems again to events after one.
+
+        Call it if the attached file contains other values of these events than before.
+        """
+        for view in self._views:
+            if view.where is not None and view.where.fields & ATTRIBUTED:
+                self._outdate(view, view.number_of(after + 1) - 1)
+
+    def _outdate(self, view: View, after: int) -> None:
+        self._outdated[view] = min(after, self._outdated.get(view, after))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -330,8 +345,18 @@ class Store:
 
     async def _refresh(self) -> Growth:
         views = [view for view in self._views if view.complete and view.stopped is None]
-        questions = [(Question(view.where, view.about), view.looked_at) for view in views]
-        news, grouped = await self._pages.soon(lambda recording: self._news(recording, questions))
+        outdated = {one: self._outdated.pop(one) for one in views if one in self._outdated}
+        questions = [
+            (Question(one.where, one.about), outdated.get(one, one.looked_at)) for one in views
+        ]
+        news: RecordingNews | None = None
+        try:
+            news, grouped = await self._pages.soon(
+                lambda recording: self._news(recording, questions)
+            )
+        finally:
+            for each, after in outdated.items() if news is None else ():
+                self._outdate(each, after)
         moved, self._walk_found_events = self._walk_found_events, False
         if news is None:
             if grouped:
@@ -349,14 +374,16 @@ class Store:
             self._stop(news.damage)
         moved_groups = self._add_groups(grouped)
         for view, found in zip(views, news.matches, strict=True):
-            self._add(view, self._views[view], found)
+            if view in outdated:
+                self._views[view].cut(outdated[view])
+            self._add(view, self._views[view], found, moved=view in outdated)
         self._settle_all(moved=removed or moved_assumed, regrouped=moved_groups)
         return Growth(
             regrouped=any(each.is_restart for each in grouped),
             events=max(0, len(self._runs) - before),
             removed=removed,
             between=between != self._between,
-            moved=moved or (not removed and self.all.revision != revision),
+            moved=moved or bool(outdated) or (not removed and self.all.revision != revision),
         )
 
     def _news(
@@ -471,16 +498,21 @@ class Store:
         ids: NumberList,
         found: Matches | Damage,
         rows: array[int] | None = None,
+        *,
+        moved: bool = False,
     ) -> None:
-        """Add matches to a view. ``rows``: the first events of their operations, if known."""
-        moved = False
+        """Add matches to a view.
+
+        ``rows``: the first events of their operations, if known. ``moved``: whether existing rows
+        have moved.
+        """
         if isinstance(found, Damage):
             view.stopped = DamageMarker.behind(found.after, found.words)
             view.looked_at = found.after
         else:
             if rows is None and view.groups is not None:
                 rows = view.groups.grouped.firsts_of(found.numbers)
-            moved = ids.extend(found.numbers if rows is None else rows)
+            moved |= ids.extend(found.numbers if rows is None else rows)
             view.looked_at = max(view.looked_at, found.looked_at)
         view.settle(self._between, moved=moved)
 

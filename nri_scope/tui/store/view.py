@@ -51,6 +51,10 @@ class NumberList:
         del self.array[:gone]
         return gone > 0
 
+    def cut(self, newest: int) -> None:
+        """Drop the numbers above ``newest``."""
+        del self.array[self.rank(newest + 1) :]
+
     def has(self, number: int) -> bool:
         """Return whether the number is there."""
         at = self.rank(number)

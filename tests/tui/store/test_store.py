@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -20,6 +21,7 @@ from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording import display
+from nri_scope.recording.attribution_file import AttributionFile
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.timeline import Began, Ended
@@ -546,3 +548,40 @@ async def test_closed_store_rejects_requests(path: Path) -> None:
         await store.rows(view, 0, 5)
     with pytest.raises(RecordingError, match="it was closed"):
         await store.refresh()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_attributed_values_of_some_events_change_a_filtered_view(
+    path: Path, tmp_path: Path, grouped: bool
+) -> None:
+    file = AttributionFile(tmp_path / "a.db")
+    attached = tmp_path / "a.db"
+    file.add(3, {"20-x": ["/process/args"]})
+    file.add(20, {"20-x": ["/process/args"]})
+    file.commit(20)
+    async with opened(path) as store:
+        await store.attach(attached)
+        view = await store.view(parse("changed:/process/args"), grouped=grouped)
+        assert view.numbers_between(0, view.length)[:2] == array("q", [3, 20])
+        recorded = [*view.numbers_between(0, view.length)[2:]]
+        # An event before them is not examined again.
+        file.add(5, {"20-x": ["/process/args"]})
+        file.add(20, {}, "slow")
+        file.add(30, {"20-x": ["/process/args"]})
+        file.commit(30)
+        store.outdate(19)
+        assert await store.refresh()
+        rest = [number for number in recorded if number > 30]
+        assert [*view.numbers_between(0, view.length)] == [3, 30, *rest]
+        assert view.looked_at == 70
+        assert not await store.refresh()
+        store.outdate(0)
+        assert await store.refresh()
+        assert [*view.numbers_between(0, view.length)] == [3, 5, 30, *rest]
+        # Other views do not depend on these values.
+        other = await store.view(parse("event:StopContainer"))
+        before = other.revision
+        store.outdate(0)
+        await store.refresh()
+        assert other.revision == before
+    file.close()
