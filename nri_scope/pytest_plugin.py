@@ -114,6 +114,8 @@ class NriReplay:
         profile: str = "",
         faults: Sequence[str] = (),
         effects: bool = True,
+        ideal: bool = False,
+        external: bool = False,
     ) -> Result:
         """Replay the recording to ``plugin``, and return the result.
 
@@ -126,7 +128,10 @@ class NriReplay:
         default from the file, or from the object's class: ``my-name`` for ``MyName``. ``config``:
         configuration to send in Configure, for all plugins or by index. ``profile``: overrides the
         marker's. ``faults``: in the syntax of ``nri-scope replay --fault``. Without ``effects``,
-        requests are sent as recorded, regardless of replies.
+        requests are sent as recorded, regardless of replies. With ``ideal``, commands get
+        Synchronize even from a runtime that sends launched plugins none. ``external``: start
+        commands as external plugins, which connect by themselves and set their own index, with a
+        private socket in place of ``{socket}`` in their arguments, or else of the default one.
 
         Can be called in a test that is a coroutine; it blocks the event loop.
         """
@@ -144,6 +149,7 @@ class NriReplay:
                 name=name,
                 config=config,
                 environment=environment,
+                external=external,
                 find=lambda file: str(self._find(file) or file),
             )
             profile = profile or self._profile
@@ -153,6 +159,7 @@ class NriReplay:
                 self._selection(),
                 PlaybackOptions(faults=parse_faults(faults), effects=effects),
                 profile,
+                ideal=ideal,
             )
             replayed, errors = perform(job)
         except NriScopeError as error:

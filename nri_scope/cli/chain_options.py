@@ -16,6 +16,7 @@ from .params import (
     PLUGIN_NAME,
     Duration,
     FilePath,
+    Grace,
     command_line_argument,
     set_option,
     where_option,
@@ -50,8 +51,11 @@ class ChainOptions(TypedDict):
     name: str | None
     configs: tuple[str, ...]
     variables: tuple[str, ...]
+    external: bool
+    grace: float
     session: int | None
     profile: str
+    ideal: bool
     no_effects: bool
     faults: tuple[str, ...]
     changes: tuple[str, ...]
@@ -104,6 +108,21 @@ _CHAIN = (
         help="Set an additional environment variable for launched plugins. Like a runtime, replay "
         "otherwise sets only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
     ),
+    click.option(
+        "--external",
+        is_flag=True,
+        help="Start plugins as external ones, which connect by themselves and set their own index: "
+        "with this environment, and a private socket in place of {socket} in their arguments, or "
+        "else of /var/run/nri/nri.sock.",
+    ),
+    click.option(
+        "--grace",
+        type=Grace(),
+        default="1s",
+        show_default=True,
+        help="Time for a plugin to end by itself after the replay, and again after SIGTERM, before "
+        "SIGKILL; 0 kills it at once, as runtimes do.",
+    ),
 )
 _EMULATION = (
     click.option(
@@ -119,6 +138,12 @@ _EMULATION = (
         metavar="NAME",
         help="Behave like this runtime, such as containerd-2.1 or cri-o; an unknown name lists the "
         "valid ones.",
+    ),
+    click.option(
+        "--ideal",
+        is_flag=True,
+        help="Send Synchronize to launched plugins even if this runtime does not, as containerd up "
+        "to 1.7.25 and iSulad.",
     ),
     click.option(
         "--no-effects",

@@ -39,9 +39,8 @@ class TapComparison:
         self._tapped = TappedPlugins.of(path, job.recording)
         self._models: Mapping[str, TappedPlugin] = {}
         # Names of external plugins are unknown until they connect.
-        known = (
-            [] if job.plugin_set.listen is not None else [one.id for one in job.plugin_set.plugins]
-        )
+        plugin_set = job.plugin_set
+        known = [] if plugin_set.has_externals else [one.id for one in plugin_set.plugins]
         session = self._tapped.session_for(known, job.selection)
         self._selection = replace(job.selection, session=session)
         if known:

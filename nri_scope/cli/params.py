@@ -71,6 +71,16 @@ class Duration(click.ParamType[float]):
         return nanoseconds / 1e9
 
 
+class Grace(Duration):
+    """Duration in seconds, or ``0``."""
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the duration in seconds."""
+        return 0.0 if value == "0" else super().convert(value, param, ctx)
+
+
 class _Parsed(click.ParamType[_Value]):
     """Value parsed by a function, whose errors are raised unchanged."""
 

@@ -17,6 +17,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import END_SIGNALS, stop_signals
 from nri_scope.recording.records import to_json
 from nri_scope.recording.regular_files import check_private, read_regular, write_private
+from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden, Mismatch, as_data, lines
 from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.report import Report, change_record, differing, document, junit
@@ -93,7 +94,7 @@ def _perform(
 ) -> bool:
     text, audience = printing(output, job, options.events)
     if options.json:
-        audience = ReplayListener()
+        audience = Notices()
     how = stepped if options.steps else replay
     replayed = run_interruptibly(lambda: how(job, audience))
     if replayed is None:
@@ -111,18 +112,28 @@ def _perform(
     return result.well
 
 
+class Notices(ReplayListener):
+    """Printer of messages for the user, on stderr."""
+
+    def notice(self, text: str) -> None:
+        say(text)
+
+
 def printing(
     output: Output, job: Job, events: PrintedEvents = PrintedEvents.ALL
 ) -> tuple[Report, ReplayListener]:
     """Return the formatter of a job's result, and a listener that prints events as they arrive."""
-    plugins = [plugin.id for plugin in job.plugin_set.plugins]
+    plugins = [
+        plugin.title if isinstance(plugin, Command) else plugin.id
+        for plugin in job.plugin_set.plugins
+    ]
     # Names of external plugins are unknown until they connect.
     names = [*plugins, *["??-external"] * job.plugin_set.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    return text, _Printing(output, text, _recipients(job), events)
+    return text, _Printing(output, text, _recipients(job, plugins), events)
 
 
-class _Printing(ReplayListener):
+class _Printing(Notices):
     """Prints events and output as they arrive."""
 
     def __init__(
@@ -162,8 +173,8 @@ class _Printing(ReplayListener):
         self._output.flush()
 
 
-def _recipients(job: Job) -> str:
-    plugins = ", ".join(sorted(plugin.id for plugin in job.plugin_set.plugins))
+def _recipients(job: Job, names: Sequence[str]) -> str:
+    plugins = ", ".join(sorted(names))
     if job.plugin_set.listen is not None:
         count = "one plugin" if job.plugin_set.expect == 1 else f"{job.plugin_set.expect} plugins"
         plugins = " and ".join(filter(None, [plugins, f"{count} from {job.plugin_set.listen}"]))

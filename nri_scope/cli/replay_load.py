@@ -14,7 +14,7 @@ from nri_scope.replay.report import load_document, load_lines
 from nri_scope.text.escape import safe
 
 from .output import Output
-from .replay_job import play
+from .replay_job import Notices, play
 from .replay_options import Options, parse_options
 
 _EXCLUDED = {
@@ -34,6 +34,10 @@ _EXCLUDED = {
 """Options about single recorded events, or about another pace."""
 
 
+class _Observer(Notices, LoadObserver):
+    """Measures, and prints messages."""
+
+
 def perform(options: Options, given: Collection[str]) -> bool:
     """Play the load and print the measurements; return whether the exit status is 0."""
     if options["load"] is None:
@@ -46,7 +50,7 @@ def perform(options: Options, given: Collection[str]) -> bool:
     shape = parse_load(options["load"])
     budgets = [parse_budget(text) for text in options["budgets"]]
     job, _ = parse_options(options)
-    observer = LoadObserver()
+    observer = _Observer()
     job = replace(job, load=shape, keep=False, playback=replace(job.playback, wait=shape.wait))
     with Output() as output:
         replayed = play(job, observer)

@@ -66,7 +66,7 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
     plugin_set = _plugin_set(options, listen, expect)
     faults = parse_faults(options["faults"])
     for one in faults.slow:
-        if one.plugin and listen is None:
+        if one.plugin and not plugin_set.has_externals:
             _check_index(plugin_set, f"--fault {one.text}", one.plugin)
     return Job(
         recording=options["file"],
@@ -74,6 +74,7 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
         selection=ReplaySelection(session=options["session"]),
         playback=PlaybackOptions(faults=faults, effects=not options["no_effects"]),
         profile=options["profile"],
+        ideal=options["ideal"],
     )
 
 
@@ -265,10 +266,17 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
             "--env is only valid for launched plugins",
             "set variables where you start the external plugins",
         )
-    commands = [chain.parse_plugin(text) for text in options["plugins"]]
+    external = options["external"]
+    commands = [chain.parse_plugin(text, external=external) for text in options["plugins"]]
     index, name = options["index"], options["name"]
     if options["command_line"]:
-        commands.append(chain.command(options["command_line"], index or "", name or ""))
+        command = chain.command(options["command_line"], index or "", name or "", external=external)
+        if command.external and (index or name):
+            raise UsageError(
+                "--index and --name are only valid for launched plugins",
+                "leave them out: external plugins set their own",
+            )
+        commands.append(command)
     elif index or name:
         raise UsageError("--index and --name need COMMAND", "write it after --")
     if not commands and listen is None:
@@ -278,17 +286,21 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
         )
     for each in commands:
         check_unwrapped(each.argv[0])
-    if options["configs"] and not commands:
+    if external and not commands:
+        raise UsageError("--external needs a plugin to start", "write its command after --")
+    launched = [one for one in commands if not one.external]
+    if options["configs"] and not launched:
         raise UsageError(
             "--config is only valid for launched plugins",
             "runtimes send no configuration to external plugins",
         )
     return PluginSet(
         plugins=tuple(commands),
-        configs=_configs(options["configs"], {one.index for one in commands}),
+        configs=_configs(options["configs"], {one.index for one in launched}),
         environment=environment_of(options["variables"]),
         listen=listen,
         expect=expect or (1 if listen is not None else 0),
+        grace_s=options["grace"],
     )
 
 
@@ -331,7 +343,8 @@ def _other(job: Job, options: Options) -> tuple[Job | None, str]:
     """Return the replay to compare with, and how its chain differs; None for no comparison."""
     plugin_set = job.plugin_set
     if options["others"]:
-        plugin_set, label = _compared(plugin_set, options["others"]), "with the other chain"
+        plugin_set = _compared(plugin_set, options["others"], external=options["external"])
+        label = "with the other chain"
     elif options["without"]:
         plugin_set, label = _without(plugin_set, options["without"])
     elif options["swap"]:
@@ -343,12 +356,13 @@ def _other(job: Job, options: Options) -> tuple[Job | None, str]:
     return replace(job, plugin_set=plugin_set, playback=playback, rounds=1, output=None), label
 
 
-def _compared(plugin_set: PluginSet, texts: tuple[str, ...]) -> PluginSet:
+def _compared(plugin_set: PluginSet, texts: tuple[str, ...], *, external: bool) -> PluginSet:
     if NO_PLUGINS in texts and len(texts) > 1:
         raise UsageError(
             "--compare-with none excludes other --compare-with options", "leave it out"
         )
-    plugins = () if texts == (NO_PLUGINS,) else tuple(map(chain.parse_plugin, texts))
+    given = () if texts == (NO_PLUGINS,) else texts
+    plugins = tuple(chain.parse_plugin(text, external=external) for text in given)
     return replace(plugin_set, plugins=plugins)
 
 
@@ -366,6 +380,11 @@ def _swapped(plugin_set: PluginSet, text: str) -> tuple[PluginSet, str]:
         raise UsageError(f"--swap {text}: not two indices", "write them as 10,20")
     for index in (one, two):
         _check_index(plugin_set, f"--swap {text}", index)
+    if plugin_set.has_externals:
+        raise UsageError(
+            f"--swap {text}: external plugins set their own index",
+            "compare with the other order, with --compare-with",
+        )
     new = {one: two, two: one}
     plugins = (replace(each, index=new.get(each.index, each.index)) for each in plugin_set.plugins)
     configs = {new.get(index, index): config for index, config in plugin_set.configs.items()}

@@ -93,6 +93,8 @@ def _perform(output: Output, shrink_job: ShrinkJob, to: Destination) -> bool:
     progress = _ProgressLine()
     shrinking = Shrinking(shrink_job, play)
     failure = shrinking.confirm()
+    for notice in shrinking.notices:
+        say(notice)
     place = None if to.folder is None else Place.of(to.folder, failure.check, force=to.force)
     _report_failure(failure, shrink_job.check)
     try:

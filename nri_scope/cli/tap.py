@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from nri_scope.errors import UsageError
+
 from .params import (
     INDEX,
     PLUGIN_NAME,
     Duration,
     FilePath,
+    Grace,
     NewRecording,
     Size,
     command_line_argument,
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from nri_scope.logger.background_output import Background
+    from nri_scope.replay.chain import Command
     from nri_scope.tap.launched_plugin import Launch
     from nri_scope.tap.run import Tap
 
@@ -62,6 +66,21 @@ _FAULTS = (
     metavar="NAME=VALUE",
     help="Set an additional environment variable for COMMAND. Like a runtime, tap otherwise sets "
     "only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
+)
+@click.option(
+    "--external",
+    is_flag=True,
+    help="Start COMMAND as an external plugin, which connects by itself and sets its own index: "
+    "with this environment, and a private socket in place of {socket} in its arguments, or else of "
+    "/var/run/nri/nri.sock.",
+)
+@click.option(
+    "--grace",
+    type=Grace(),
+    default="2s",
+    show_default=True,
+    help="Time for COMMAND to end by itself when its connection has ended, and again after "
+    "SIGTERM, before SIGKILL; also after ^C.",
 )
 @click.option(
     "--listen",
@@ -177,7 +196,7 @@ def _tap(options: Options) -> int:
     listen = options["listen"]
     output = options["output"] or default_path(Path(), with_host=options["redact"] is None)
     settings = settings_of(options, output)
-    plugin = _launch(options) if listen is None else None
+    plugin = _command(options) if listen is None else None
     # In the background: a stopped terminal must not delay the runtime.
     notices = Background(say, waiting_max=1000)
     printed = Background(say, waiting_max=10_000)
@@ -195,7 +214,7 @@ def _tap(options: Options) -> int:
 
 
 def _work(
-    options: Options, plugin: Launch | None, printed: Background[str]
+    options: Options, plugin: Command | None, printed: Background[str]
 ) -> Callable[[Tap], Awaitable[int]]:
     socket, wait, listen = options["socket"], options["wait"], options["listen"]
     if plugin is None:
@@ -203,20 +222,38 @@ def _work(
 
         assert listen is not None
         return at_socket(listen, socket, wait=wait)
+    from nri_scope.tap.external_plugin import as_external
     from nri_scope.tap.launched_plugin import to_socket
 
     show = None if options["print_format"] else printed.put
-    return to_socket(plugin, socket, show, wait=wait)
+    environment, grace_s = environment_of(options["variables"]), options["grace"]
+    external = as_external(plugin.argv, environment, socket, show, wait=wait, grace_s=grace_s)
+    if plugin.external:
+        return external
+    return to_socket(
+        _launch(plugin, environment, grace_s), socket, show, wait=wait, as_external=external
+    )
 
 
-def _launch(options: Options) -> Launch:
-    from nri_scope.plugin import Identity
-    from nri_scope.replay import chain
-    from nri_scope.runtime.command import command_of
-    from nri_scope.tap.launched_plugin import Launch
+def _command(options: Options) -> Command:
+    from nri_scope.replay.chain import command
     from nri_scope.tap.wrapper import check_unwrapped
 
-    named = chain.command(options["command_line"], options["index"] or "", options["name"] or "")
-    command = command_of(named.argv, named.index, named.name, environment_of(options["variables"]))
-    check_unwrapped(command.path)
-    return Launch(command, Identity(index=named.index, name=named.name))
+    index, name = options["index"], options["name"]
+    plugin = command(options["command_line"], index or "", name or "", external=options["external"])
+    if plugin.external and (index or name):
+        raise UsageError(
+            "--index and --name are only valid for launched plugins",
+            "leave them out: external plugins set their own",
+        )
+    check_unwrapped(plugin.argv[0])
+    return plugin
+
+
+def _launch(plugin: Command, environment: dict[str, str], grace_s: float) -> Launch:
+    from nri_scope.plugin import Identity
+    from nri_scope.runtime.command import command_of
+    from nri_scope.tap.launched_plugin import Launch
+
+    command = command_of(plugin.argv, plugin.index, plugin.name, environment)
+    return Launch(command, Identity(index=plugin.index, name=plugin.name), grace_s=grace_s)

@@ -21,6 +21,8 @@ class Options(TypedDict):
     index: str | None
     name: str | None
     variables: tuple[str, ...]
+    external: bool
+    grace: float
     listen: Path | None
     wrap: Path | None
     unwrap: Path | None
@@ -78,7 +80,7 @@ def check(options: Options, given: dict[str, str]) -> None:
         if invalid:
             raise UsageError(f"{spelled[invalid[0]]} has no effect with --{mode}", "leave it out")
     if mode == "listen":
-        for name in ("index", "name", "variables"):
+        for name in ("index", "name", "variables", "external", "grace"):
             if name in given:
                 raise UsageError(
                     f"{spelled[name]} is not valid with --listen",

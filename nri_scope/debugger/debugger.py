@@ -144,6 +144,10 @@ class Debugger(DebugListener):
             return True
         return False
 
+    def notice(self, text: str) -> None:
+        """Add a message to the output."""
+        self.printed(PrintedLine("nri-scope", "note", text, 0))
+
     def restarting(self) -> None:
         """Keep the replies for a comparison, and begin anew."""
         if not self._has_restarted:

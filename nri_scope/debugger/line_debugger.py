@@ -135,6 +135,10 @@ class LineDebugger(Debugger):
             self._has_begun = True
             self._audience.began(replayed)
 
+    def notice(self, text: str) -> None:
+        """Pass the message on."""
+        self._audience.notice(text)
+
     def event(self, played: PlayedEvent) -> None:
         """Print the event, unless it was printed before."""
         super().event(played)

@@ -6,13 +6,14 @@ descendants of a plugin, including daemons, become children of the nearest "chil
 (prctl(2)). The process that uses nri-scope may have children of its own, and must not inherit, reap
 or kill processes that it did not start; so the helper is the subreaper, for one plugin.
 
-The plugin inherits descriptors 0 to 2 of the helper. It is killed when the other end of the channel
-is closed, which also happens when the runtime itself is killed. The first message on the channel is
-the order: a JSON object with path, argv, environment and cwd, in which each byte is a Latin-1
-character. The helper reports events as JSON objects:
+The plugin inherits descriptors 0 to 2 of the helper, and its connection, unless it is external. It
+is killed when the other end of the channel is closed, which also happens when the runtime itself is
+killed. The first message on the channel is the order: a JSON object with path, argv, environment,
+cwd and folders (see `Command`), in which each byte is a Latin-1 character. The helper reports
+events as JSON objects:
 
 - ``started``: the plugin's process id
-- ``failed``: the errno of the failed start, and ``step``: ``cwd`` or ``exec``
+- ``failed``: the errno of the failed start, and ``step``: ``cwd``, ``folders`` or ``exec``
 - ``exited``: the plugin's wait status
 - ``left``: processes still running a moment after the plugin's end, each as [pid, command line,
   whether the process has left the plugin's session]
@@ -74,17 +75,16 @@ class Keeper:
 
     def start(self, order: dict[str, object]) -> bool:
         """Start the plugin as a runtime does; on failure, report it and return False."""
-        step = "cwd"
         try:
-            os.chdir(_to_bytes(order["cwd"]))
-            step = "exec"
             self._plugin = _execute(
                 _to_bytes(order["path"]),
                 _all_to_bytes(order["argv"]),
                 dict(_split_variable(text) for text in _all_to_bytes(order["environment"])),
+                _to_bytes(order["cwd"]),
+                [os.fsdecode(folder) for folder in _all_to_bytes(order["folders"])],
             )
         except OSError as error:
-            _report(failed=error.errno, step=step)
+            _report(failed=error.errno, step=error.strerror)
             return False
         _report(started=self._plugin)
         return True
@@ -148,30 +148,46 @@ class Keeper:
             pass
 
 
-def _execute(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> int:
-    """Start a program as the leader of a session; return its process id or raise `OSError`.
+def _execute(
+    path: bytes,
+    argv: list[bytes],
+    environment: dict[bytes, bytes],
+    cwd: bytes,
+    folders: list[str],
+) -> int:
+    """Start a program as the leader of a session; return its process id.
 
-    os.posix_spawn is not used, because many builds of Python cannot create a session with it.
+    Raises an `OSError` whose text is the step that failed. os.posix_spawn is not used, because many
+    builds of Python cannot create a session with it.
     """
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
+        step = "cwd"
         try:
             os.setsid()
+            os.chdir(cwd)
+            step = "folders"
+            if folders:
+                # Most plugins do not need this module.
+                from .folder_namespace import replace_folder
+
+                replace_folder(*folders)
+            step = "exec"
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
             os.execve(path, argv, environment)
         except OSError as error:
-            os.write(writing, str(error.errno).encode())
+            os.write(writing, f"{error.errno} {step}".encode())
         finally:
             os._exit(127)
     os.close(writing)
     # A successful exec closes the other end.
-    error_number = os.read(reading, 100)
+    error_number, _, failed_step = os.read(reading, 100).decode().partition(" ")
     os.close(reading)
-    if error_number:
+    if failed_step:
         os.waitpid(pid, 0)
-        raise OSError(int(error_number), "")
+        raise OSError(int(error_number), failed_step)
     return pid
 
 
@@ -266,11 +282,14 @@ def _receive_order() -> dict[str, object] | None:
     return None
 
 
-def _take_over(descriptor: int, connection: int) -> None:
+def _take_over(descriptor: int, connection: int | None) -> None:
     """Move the channel to `CONTROL` and the plugin's connection to `PLUGIN`; close all others."""
     # The number is above all others, so as not to overwrite a descriptor that is still to be moved.
-    above = os.dup2(descriptor, max(descriptor, connection, CONTROL) + 1)
-    os.dup2(connection, PLUGIN)
+    above = os.dup2(descriptor, max(descriptor, connection or 0, CONTROL) + 1)
+    if connection is None:
+        os.dup2(0, PLUGIN, inheritable=False)
+    else:
+        os.dup2(connection, PLUGIN)
     os.dup2(above, CONTROL, inheritable=False)
     for name in os.listdir("/proc/self/fd"):
         # The plugin must not inherit other descriptors.
@@ -282,9 +301,11 @@ def _take_over(descriptor: int, connection: int) -> None:
                 pass
 
 
-def main(descriptor: int, connection: str, _plugin: str) -> None:
-    """Run as the keeper of one plugin. ``_plugin`` is its name, shown in process lists."""
-    _take_over(descriptor, int(connection))
+def main(descriptor: int, *arguments: str) -> None:
+    """Run as the keeper of one plugin. ``arguments``: the descriptor of its connection, unless it
+    is external, and its name, shown in process lists.
+    """
+    _take_over(descriptor, int(arguments[0]) if len(arguments) > 1 else None)
     # This process must not end before the runtime.
     ignore_stop_signals()
     order = _receive_order()

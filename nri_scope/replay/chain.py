@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name, plugin_id
+from nri_scope.runtime.command import SOCKET
 
 DEFAULT_INDEX = "10"
 """Index of a plugin whose file is not named ``NN-name``."""
@@ -24,18 +25,28 @@ class Command:
     index: str
     name: str
     argv: tuple[str, ...]
+    external: bool = False
+    """Whether it connects to a private socket by itself, and sets its own index and name."""
 
     @property
     def id(self) -> str:
-        """``NN-name``."""
+        """``NN-name``; if it is external, not necessarily what it registers."""
         return plugin_id(self.index, self.name)
 
+    @property
+    def title(self) -> str:
+        """The plugin before it has registered, for display."""
+        return f"external {self.name}" if self.external else self.id
+
     def __str__(self) -> str:
-        return f"{self.index}={shlex.join(self.argv)}"
+        words = shlex.join(self.argv)
+        return words if self.external else f"{self.index}={words}"
 
 
-def command(argv: tuple[str, ...], index: str = "", name: str = "") -> Command:
-    """Create a plugin from its command line.
+def command(
+    argv: tuple[str, ...], index: str = "", name: str = "", *, external: bool = False
+) -> Command:
+    """Create a plugin from its command line; it is also external if that has `SOCKET`.
 
     Index and name are taken from its file if that is named ``NN-name``, as runtimes require;
     otherwise `DEFAULT_INDEX` and the file's name are used (``x`` for ``python3 x.py``). Raises
@@ -47,7 +58,10 @@ def command(argv: tuple[str, ...], index: str = "", name: str = "") -> Command:
         )
     file_index, file_name = _of_file(_program(argv))
     return Command(
-        check_index(index or file_index or DEFAULT_INDEX), check_name(name or file_name), argv
+        check_index(index or file_index or DEFAULT_INDEX),
+        check_name(name or file_name),
+        argv,
+        external or any(SOCKET in word for word in argv),
     )
 
 
@@ -59,7 +73,7 @@ def _program(argv: tuple[str, ...]) -> str:
     return program
 
 
-def parse_plugin(text: str) -> Command:
+def parse_plugin(text: str, *, external: bool = False) -> Command:
     """Parse ``NN=COMMAND``, with the command in shell quoting. Raises UsageError."""
     index, equals, words = text.partition("=")
     if not equals:
@@ -73,7 +87,7 @@ def parse_plugin(text: str) -> Command:
         raise UsageError(f"{text!r}: {str(error).lower()}", "check its quotes") from error
     if not argv:
         raise UsageError(f"{text!r} names no command", "write it as NN=COMMAND")
-    return command(argv, index)
+    return command(argv, index, external=external)
 
 
 def _of_file(file: str) -> tuple[str, str]:

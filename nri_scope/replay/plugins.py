@@ -7,17 +7,29 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity, inherited, serve
-from nri_scope.runtime import Plugin, Rejection, Runtime, Stage, Stream
+from nri_scope.runtime import (
+    GRACE_S,
+    ExternalPlugin,
+    Plugin,
+    Process,
+    Rejection,
+    Runtime,
+    Stage,
+    Stream,
+    registers_itself,
+)
 
 from .chain import Command
 from .result import PluginResult, PrintedLine
 
+_NOT_REGISTERED = "RegisterPlugin: no answer"
+"""Start of the reason if a connected plugin did not register."""
 CONNECT_TIMEOUT_S = 30.0
 """Seconds for external plugins to connect."""
 RECONNECT_TIMEOUT_S = 10.0
@@ -52,6 +64,18 @@ class PluginSet:
     """A socket for external plugins."""
     expect: int = 0
     """Number of external plugins that must connect before the replay begins."""
+    own_index: set[Command] = field(default_factory=set[Command], compare=False)
+    """Launched plugins that turned out to set their own index, so that the next replay starts them
+    as external ones at once."""
+    grace_s: float = GRACE_S
+    """Seconds in which launched plugins may end by themselves after the replay; 0 to kill them."""
+
+    @property
+    def has_externals(self) -> bool:
+        """Whether there are plugins that set their own index and name."""
+        return self.listen is not None or any(
+            isinstance(one, Command) and one.external for one in self.plugins
+        )
 
     def config(self, index: str) -> str:
         """Return the configuration of the plugin with this index."""
@@ -66,14 +90,23 @@ class ReplayPlugins:
         plugin_set: PluginSet,
         on_output: Callable[[PrintedLine], None],
         last_event: Callable[[], int],
+        on_notice: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """``last_event``: returns the number of the event being played."""
+        """``last_event``: returns the number of the event being played. ``on_notice`` is called
+        with messages for the user.
+        """
         self._plugin_set = plugin_set
         self._on_output = on_output
+        self._on_notice = on_notice
         self._last_event = last_event
         self._results: dict[str, PluginResult] = {}
         self._present: dict[Plugin, None] = {}
-        self._ended: list[Plugin] = []
+        self._ended: dict[Process, str] = {}
+        """Processes whose connections have ended, with their plugins."""
+        self._started: set[str] = set()
+        """Plugins that the replay started."""
+        self._externals: set[str] = set()
+        """The external ones of these."""
         self._serving: set[asyncio.Task[None]] = set()
         self._failed_setups: set[str] = set()
         self._is_disconnecting = False
@@ -86,13 +119,14 @@ class ReplayPlugins:
 
     def _collect_exits(self) -> None:
         """Store how processes ended, which is final once the runtime is down."""
-        for plugin in self._ended:
-            process, result = plugin.process, self._results.get(plugin.id)
-            if process is not None and result is not None:
+        for process, plugin in list(self._ended.items()):
+            result = self._results.get(plugin)
+            if result is not None and not process.running:
+                del self._ended[process]
                 result.left_behind += tuple(one.command for one in process.left_behind)
-                if process.exit_words and not process.ended_by_us:
+                if not process.ended_by_us:
                     result.exit = process.exit_words
-        self._ended.clear()
+                result.ending = process.ending_words
 
     # -- notifications of the runtime ---------------------------------------------------------
 
@@ -109,7 +143,8 @@ class ReplayPlugins:
 
     def ended(self, plugin: Plugin) -> None:
         """Record the end of a plugin's connection."""
-        self._ended.append(plugin)
+        if plugin.process is not None:
+            self._ended[plugin.process] = plugin.id
         was_ready = plugin in self._present
         self._present.pop(plugin, None)
         result = self._results.get(plugin.id)
@@ -149,22 +184,22 @@ class ReplayPlugins:
         if self._plugin_set.listen is not None:
             await runtime.listen(self._plugin_set.listen)
         for plugin in self._in_order():
-            command = str(plugin) if isinstance(plugin, Command) else "in this process"
-            self._results[plugin.id] = PluginResult(plugin.id, command)
             if isinstance(plugin, Command):
                 await self._launch(runtime, plugin)
             else:
+                self._add(plugin.id, "in this process")
                 await self._adopt(runtime, plugin)
-        # Without deadlines, a plugin also has any time to connect.
-        registration_s = runtime.profile.registration_timeout_ms / 1e3
-        await self._await_others(runtime, max(CONNECT_TIMEOUT_S, registration_s))
+        await self._await_others(runtime, _connect_timeout_s(runtime))
 
-    async def restart(self, runtime: Runtime) -> None:
-        """Stop and start the runtime; return once the plugins have reconnected."""
+    async def restart(self, runtime: Runtime, *, graceful: bool = False) -> None:
+        """Stop and start the runtime; return once the plugins have reconnected.
+
+        If ``graceful``, launched plugins may end by themselves.
+        """
         known = runtime.rejected
         self._is_disconnecting = True
         try:
-            await runtime.restart()
+            await runtime.restart(graceful=graceful)
         finally:
             self._is_disconnecting = False
         self._collect_exits()
@@ -177,10 +212,16 @@ class ReplayPlugins:
                 await self._adopt(runtime, plugin)
         await self._await_reconnects(runtime)
 
+    def _add(self, plugin: str, command: str) -> PluginResult:
+        self._started.add(plugin)
+        result = self._results.setdefault(plugin, PluginResult(plugin, ""))
+        result.command = command
+        return result
+
     async def disconnect(self, runtime: Runtime, reason: str) -> None:
         """Close all connections; return once external plugins have reconnected.
 
-        Runtimes do not relaunch a plugin.
+        Runtimes do not relaunch a plugin, but service managers start external ones again.
         """
         self._is_disconnecting = True
         try:
@@ -188,16 +229,25 @@ class ReplayPlugins:
                 await runtime.drop(one, reason)
         finally:
             self._is_disconnecting = False
+        await runtime.start_externals()
         await self._await_reconnects(runtime)
 
     async def _await_reconnects(self, runtime: Runtime) -> None:
         """Wait for external plugins to reconnect; record a failure for any that does not."""
+
+        def missing() -> set[str]:
+            return self._externals - {plugin.id for plugin in runtime.plugins}
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RECONNECT_TIMEOUT_S):
+                await runtime.wait_for(lambda: not missing())
+        for name in missing():
+            self._results[name].deserted = f"did not reconnect within {RECONNECT_TIMEOUT_S:g} s"
         try:
             await self._await_others(runtime, RECONNECT_TIMEOUT_S)
         except UsageError as error:
-            started = {plugin.id for plugin in self._plugin_set.plugins}
             there = {plugin.id for plugin in self._present}
-            for name in self._results.keys() - started - there:
+            for name in self._results.keys() - self._started - there:
                 self._results[name].deserted = f"did not reconnect: {error.problem}"
 
     def leave(self) -> None:
@@ -208,21 +258,58 @@ class ReplayPlugins:
         return sorted(self._plugin_set.plugins, key=lambda one: one.index)
 
     async def _launch(self, runtime: Runtime, plugin: Command) -> None:
-        def printed(stream: Stream, text: str, mono_ns: int) -> None:
-            self._on_output(PrintedLine(plugin.id, str(stream), text, mono_ns))
+        if plugin in self._plugin_set.own_index:
+            plugin = replace(plugin, external=True)
+        name = plugin.title
 
+        def printed(stream: Stream, text: str, mono_ns: int) -> None:
+            self._on_output(PrintedLine(name, str(stream), text, mono_ns))
+
+        config = self._plugin_set.config(plugin.index)
+        environment = self._plugin_set.environment
         try:
-            await runtime.launch_command(
-                plugin.argv,
-                plugin.index,
-                plugin.name,
-                config=self._plugin_set.config(plugin.index),
-                environment=self._plugin_set.environment,
-                on_output=printed,
-            )
+            if plugin.external:
+                external = ExternalPlugin(plugin.argv, environment, on_output=printed)
+                connected = await runtime.launch_external(external, _connect_timeout_s(runtime))
+                name = connected.id
+                self._add_external(name, plugin)
+            else:
+                self._add(plugin.id, str(plugin))
+                await runtime.launch_command(
+                    plugin.argv,
+                    plugin.index,
+                    plugin.name,
+                    config=config,
+                    environment=environment,
+                    on_output=printed,
+                )
         except ConnectionClosed as error:
-            if plugin.id not in self._failed_setups:
-                raise UsageError(f"{plugin.id} failed to start: {_start_error(error)}") from error
+            ended = runtime.former[-1] if runtime.former else None
+            if ended is not None and ended.id in self._failed_setups:
+                return
+            process = ended.process if ended is not None else None
+            if process is None or plugin.external or not registers_itself(process):
+                raise _start_error(plugin.title, error) from error
+        else:
+            return
+        # Forget this attempt.
+        self._ended.pop(process, None)
+        self._started.discard(plugin.id)
+        del self._results[plugin.id]
+        self._on_notice(
+            f"{plugin.id} sets its own index, so it is started again as an external plugin"
+            f"{', without a configuration' if config else ''}"
+        )
+        self._plugin_set.own_index.add(plugin)
+        await self._launch(runtime, plugin)
+
+    def _add_external(self, name: str, plugin: Command) -> None:
+        if name in self._started:
+            raise UsageError(
+                f"two plugins register as {name}", "start one of them with another index or name"
+            )
+        self._externals.add(name)
+        self._add(name, str(plugin)).external = True
 
     async def _adopt(self, runtime: Runtime, plugin: InProcess) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -242,13 +329,13 @@ class ReplayPlugins:
             await runtime.adopt(ours, self._plugin_set.config(plugin.index))
         except ConnectionClosed as error:
             if plugin.id not in self._failed_setups:
-                raise UsageError(f"{plugin.id} failed to start: {_start_error(error)}") from error
+                raise _start_error(plugin.id, error) from error
 
     async def _await_others(self, runtime: Runtime, seconds: float) -> None:
         expected = self._plugin_set.expect
         if not expected or self._plugin_set.listen is None:
             return
-        started = {plugin.id for plugin in self._plugin_set.plugins}
+        started = self._started
         known = runtime.rejected
 
         def there() -> bool:
@@ -281,11 +368,21 @@ class ReplayPlugins:
             )
 
 
+def _connect_timeout_s(runtime: Runtime) -> float:
+    # Without deadlines, a plugin also has any time to connect.
+    return max(CONNECT_TIMEOUT_S, runtime.profile.registration_timeout_ms / 1e3)
+
+
 def _rejected_since(runtime: Runtime, known: int) -> list[Rejection]:
     """Return the stored rejections after the first ``known`` ones."""
     new = runtime.rejected - known
     return list(runtime.rejections)[-new:] if new else []
 
 
-def _start_error(error: ConnectionClosed) -> str:
-    return str(error).replace("RegisterPlugin: no answer", "it did not register")
+def _start_error(plugin: str, error: ConnectionClosed) -> UsageError:
+    text = str(error)
+    late = text.startswith(_NOT_REGISTERED)
+    return UsageError(
+        f"{plugin} failed to start: {text.replace(_NOT_REGISTERED, 'it did not register')}",
+        "if it connects by itself, add --external" if late else "",
+    )

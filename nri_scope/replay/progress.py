@@ -21,6 +21,9 @@ class ReplayListener:
     def began(self, replayed: Replayed) -> None:
         """Handle the start: the recording is open, and no plugin is started yet."""
 
+    def notice(self, text: str) -> None:
+        """Handle a message for the user, about how a plugin is started."""
+
     def started(self, plugin: str, pid: int) -> None:
         """Handle a plugin (``NN-name``) that is set up; ``pid`` is 0 if it was not launched."""
 

@@ -251,6 +251,9 @@ class _RecordedReplies:
             (reply.plugin, reply.event_id, reply.event): reply.occurrence
             for reply in _comparable(replayed.replies())
         }
+        self._synchronized = {
+            reply.plugin for reply in replayed.replies() if reply.event == _SYNCHRONIZE
+        }
         self._unreadable: set[_Place] = set()
 
     def all(self) -> tuple[list[Reply], set[_Place]]:
@@ -273,7 +276,12 @@ class _RecordedReplies:
                 where=parse(f"session:{session}")
             ):
                 if event.method == _SYNCHRONIZE:
-                    if _is_last_part(request) and not counts.get((_SYNCHRONIZE, "")):
+                    # A runtime may send launched plugins no Synchronize.
+                    if (
+                        plugin in self._synchronized
+                        and _is_last_part(request)
+                        and not counts.get((_SYNCHRONIZE, ""))
+                    ):
                         counts[_SYNCHRONIZE, ""] = 1
                         yield from self._reply(event, data, plugin, 0, 1)
                     continue

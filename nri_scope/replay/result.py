@@ -99,7 +99,9 @@ class PluginResult:
     plugin: str
     """``NN-name``."""
     command: str
-    """Command line; "" for an external plugin."""
+    """Command line; "" for a plugin that the replay did not start."""
+    external: bool = False
+    """Whether the replay started it with a private socket, to which it connected by itself."""
     gone: str = ""
     """Reason if its connection ended early; else ""."""
     gone_after: int = 0
@@ -108,6 +110,9 @@ class PluginResult:
     """Reason if it disconnected between requests, or did not reconnect; else ""."""
     exit: str = ""
     """Description of its process's early end; else ""."""
+    ending: str = ""
+    """Description of its process's end after the replay, or before its next repetition: whether it
+    ended by itself after its connection was closed, by a signal, or was killed. "" for none."""
     left_behind: tuple[str, ...] = ()
     """Command lines of processes that outlived it; they were killed."""
 

@@ -12,6 +12,7 @@ from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 
+from .chain import Command
 from .load import LoadScript, LoadShape
 from .player import PlaybackOptions
 from .plugins import PluginSet
@@ -40,6 +41,8 @@ class Job:
     keep: bool = True
     """Whether the result contains all events and containers. Otherwise, to save memory, it omits
     events, and containers that were removed without changes by plugins."""
+    ideal: bool = False
+    """Whether launched plugins get Synchronize from any runtime; see `Profile`."""
 
 
 async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
@@ -56,6 +59,8 @@ async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
             else LoadScript(recording, job.selection, job.load)
         )
         profile = profile_named(job.profile, script.profile)
+        if job.ideal:
+            profile = replace(profile, synchronizes_launched=True)
         if job.playback.timeout_s is not None:
             profile = _with_timeout(profile, job.playback.timeout_s)
         _check(job, profile)
@@ -101,6 +106,19 @@ def _check(job: Job, profile: Profile) -> None:
             f"--fault split-sync is impossible: {profile.title} never splits Synchronize",
             "choose another --profile",
         )
-    ids = {one.id for one in job.plugin_set.plugins}
-    if len(ids) < len(job.plugin_set.plugins):
+    if (
+        job.playback.faults.huge_sync
+        and not profile.synchronizes_launched
+        and all(isinstance(one, Command) and not one.external for one in job.plugin_set.plugins)
+        and job.plugin_set.listen is None
+    ):
+        raise UsageError(
+            f"--fault huge-sync is impossible: {profile.title} sends launched plugins no "
+            "Synchronize",
+            "add --ideal, which sends it",
+        )
+    ids = [
+        one.id for one in job.plugin_set.plugins if not (isinstance(one, Command) and one.external)
+    ]
+    if len({*ids}) < len(ids):
         raise UsageError("two plugins have the same index and name", "change one of the indices")

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Event as Recorded
+from nri_scope.events import Role
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import (
@@ -106,7 +107,10 @@ class Script:
         self._selection = selection
         self.session = find_session(recording, selection.session)
         state = recording.state(self.session.id)
-        if not state.complete:
+        self.is_partial = not state.complete and self._never_synchronized()
+        """Whether containers may exist that are unknown until their first event, because the
+        recorded runtime sent the launched plugin no Synchronize."""
+        if not state.complete and not self.is_partial:
             raise UsageError(
                 f"{recording.path}: session {self.session.id} has no complete Synchronize, so its "
                 "initial pods and containers are unknown",
@@ -136,8 +140,6 @@ class Script:
             registration_timeout_ms=session.registration_timeout_ms
             or DEFAULT_REGISTRATION_TIMEOUT_MS,
             request_timeout_ms=session.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS,
-            # The recorded plugin received Synchronize, so its substitute does, however it connects.
-            synchronizes_launched=True,
         )
 
     def steps(self) -> Iterator[ReplayStep]:
@@ -222,6 +224,16 @@ class Script:
             # iSulad assigns it later; for the plugins, the profile removes it again.
             container.id = recorded.container_id
         return ReplayStep(recorded, method.event, message, request, selected=selected)
+
+    def _never_synchronized(self) -> bool:
+        session = self.session
+        return (
+            session.role in (Role.TAP, Role.REPLAY)
+            and not self.profile.synchronizes_launched
+            and not any(
+                self._recording.events(where=parse(f"session:{session.id} event:Synchronize"))
+            )
+        )
 
     def _check_only(self, only: str) -> None:
         names = {

@@ -72,7 +72,9 @@ class ReplayRun:
             title=f"{profile.title}{runtime_remark(profile.runtime_name)}",
         )
         self._progress = ReplayProgress(self._result, audience, keep)
-        self._plugins = ReplayPlugins(plugin_set, self._printed, lambda: self._progress.last_id)
+        self._plugins = ReplayPlugins(
+            plugin_set, self._printed, lambda: self._progress.last_id, audience.notice
+        )
         self._clock = RecordingClock(
             self._progress, self._plugins.read_output, profile.request_timeout_ms
         )
@@ -90,6 +92,7 @@ class ReplayRun:
             on_end=self._ended,
             on_update=self._unsolicited,
             sync_part_max=size_of(self._world) // _PARTS + 1 if split else None,
+            grace_s=plugin_set.grace_s,
         )
         audience.began(self._result)
 
@@ -144,6 +147,7 @@ class ReplayRun:
             self._script.containers,
             effects=playback.effects and self._rules.reports_adjustments,
             shows_rlimits=self._setup.profile.shows_rlimits,
+            is_partial=self._script.is_partial,
         )
         self._clock.reset(self._script.session.started_ns)
         for step in self._script.before():
@@ -163,7 +167,7 @@ class ReplayRun:
     async def _again(self, number: int) -> None:
         self._prepare()
         self._progress.note("restart-runtime", f"round {number} begins")
-        await self._plugins.restart(self._runtime)
+        await self._plugins.restart(self._runtime, graceful=True)
 
     def _compare_rounds(self, number: int) -> None:
         """Record a failure for each container that differs from the first round."""
@@ -203,8 +207,9 @@ class ReplayRun:
             why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
             policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
             self._progress.tell(PlayedEvent(0, "Configure", "", 0, dropped=[policy]))
-        if plugin.process is not None and not self._setup.profile.synchronizes_launched:
-            why = f"{self._setup.profile.title} does not synchronize plugins that it launches"
+        if plugin.is_launched and not self._setup.profile.synchronizes_launched:
+            runtime = self._setup.profile.title
+            why = f"{runtime} sends launched plugins no Synchronize; --ideal sends it"
             self._progress.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
 
     def _exchanged(self, plugin: Plugin, exchange: Exchange) -> None:

@@ -49,6 +49,8 @@ class World:
     effects: bool = True
     shows_rlimits: bool = True
     """See `Profile.shows_rlimits`."""
+    is_partial: bool = False
+    """Whether containers may exist that no Synchronize has listed; see `Script.is_partial`."""
     pods: dict[str, api.PodSandbox] = field(default_factory=dict)
     containers: dict[str, api.Container] = field(default_factory=dict)
     _ended_containers: set[str] = field(default_factory=set)
@@ -65,9 +67,10 @@ class World:
         *,
         effects: bool = True,
         shows_rlimits: bool = True,
+        is_partial: bool = False,
     ) -> World:
         """Return the world described by Synchronize."""
-        world = cls(effects, shows_rlimits)
+        world = cls(effects, shows_rlimits, is_partial)
         world.arrive(pods, containers)
         return world
 
@@ -105,9 +108,16 @@ class World:
         return request
 
     def check_known(self, number: int, event: Event, recorded: Message, subject: str) -> None:
-        """Raise `UsageError` if ``event`` is about an unknown container."""
+        """Raise `UsageError` if ``event`` is about an unknown container.
+
+        If the state is partial, add the container instead.
+        """
         container = container_of(event.name, recorded)
         if container is None or event is Event.CreateContainer or container.id in self._names:
+            return
+        if self.is_partial:
+            pod = pod_of(event.name, recorded)
+            self.arrive([pod] if pod is not None and pod.id not in self.pods else [], [container])
             return
         raise UsageError(
             f"event {number}, {event.name}: no Synchronize or CreateContainer lists its container "

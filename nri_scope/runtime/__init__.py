@@ -8,6 +8,8 @@ never starts a container.
 
 from .answer import Answer as Answer
 from .crash_output import without_numbers as without_numbers
+from .external_plugin import ExternalPlugin as ExternalPlugin
+from .external_plugin import registers_itself as registers_itself
 from .lifecycle import LifecycleState as LifecycleState
 from .lifecycle import LifecycleStep as LifecycleStep
 from .outcome import Outcome as Outcome
@@ -16,6 +18,9 @@ from .pace import Pace as Pace
 from .plugin import NO_DEADLINE_MS as NO_DEADLINE_MS
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
+from .plugin_process import BY_ITSELF as BY_ITSELF
+from .plugin_process import GRACE_S as GRACE_S
+from .plugin_process import Process as Process
 from .plugin_process import end_signature as end_signature
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts

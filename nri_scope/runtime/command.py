@@ -8,14 +8,21 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name
+from nri_scope.nri.methods import DEFAULT_SOCKET
 
 PLUGIN_DESCRIPTOR = 3
 """The descriptor of a launched plugin's end of the connection."""
+
+SOCKET = "{socket}"
+"""Text in the arguments of an external plugin that stands for the path of its private socket."""
+
+_SET_BY_RUNTIME = "NRI_PLUGIN_"
+"""Prefix of the variables of launched plugins."""
 
 INTERPRETER_MAX = 256
 """Number of bytes of a script's first line that Linux reads."""
@@ -30,15 +37,24 @@ class Command:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     cwd: str
+    folders: tuple[str, ...] = ()
+    """A folder and the one that the plugin finds in its place; empty for none."""
 
     def problem(self, number: int, step: str) -> UsageError:
-        """Return an error for a failed start: the errno ``number`` of chdir, if ``step`` is
-        ``cwd``, or of execve, if it is ``exec``.
+        """Return an error for a failed start with the errno ``number``: of chdir, if ``step`` is
+        ``cwd``, of the mounts for `folders`, if it is ``folders``, or else of execve.
         """
         if step == "cwd":
             return UsageError(
                 f"{self.cwd}: cannot run a plugin in this folder: {_words(number)}",
                 "name another folder",
+            )
+        if step == "folders":
+            return _problem(
+                self.argv[0],
+                f"it would connect to {DEFAULT_SOCKET}, in place of which it cannot be given "
+                f"another socket here: {_words(number)}",
+                f"write {SOCKET} in its arguments where they name its socket",
             )
         if number == errno.ENOENT and Path(self.path).exists():
             interpreter = _interpreter(self.path)
@@ -80,8 +96,6 @@ def command_of(
     check_index(index)
     if not name:
         check_name(name)
-    if not argv or not argv[0]:
-        raise UsageError("the command of the plugin is empty", "name the program after --")
     required = {
         "NRI_PLUGIN_NAME": name,
         "NRI_PLUGIN_IDX": index,
@@ -94,10 +108,44 @@ def command_of(
                 f"{variable} cannot be set for a launched plugin",
                 "the runtime sets it to the plugin's own value",
             )
+    return _command(argv, {**required, **added}, cwd)
+
+
+def external_command_of(
+    argv: Sequence[str],
+    socket: str,
+    environment: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> Command:
+    """Return the command of a plugin that connects to ``socket`` by itself. Raises UsageError.
+
+    `SOCKET` in its arguments or variables is replaced by the path. Without any, the plugin finds
+    the socket at `DEFAULT_SOCKET`. It has the variables of this process, as if it was started by
+    hand, without those of launched plugins.
+    """
+    added = dict(environment or {})
+    own = {
+        name: value for name, value in os.environ.items() if not name.startswith(_SET_BY_RUNTIME)
+    }
+    command = _command(
+        [word.replace(SOCKET, socket) for word in argv],
+        {**own, **{name: value.replace(SOCKET, socket) for name, value in added.items()}},
+        cwd,
+    )
+    if any(SOCKET in word for word in (*argv, *added.values())):
+        return command
+    return replace(command, folders=(str(Path(DEFAULT_SOCKET).parent), str(Path(socket).parent)))
+
+
+def _command(
+    argv: Sequence[str], environment: Mapping[str, str], cwd: str | os.PathLike[str] | None
+) -> Command:
+    if not argv or not argv[0]:
+        raise UsageError("the command of the plugin is empty", "name the program after --")
+    for variable in environment:
         if not variable or "=" in variable:
             raise UsageError(f"{variable!r} is not a valid name of an environment variable")
-    complete = {**required, **added}
-    for text in (*argv, *complete, *complete.values()):
+    for text in (*argv, *environment, *environment.values()):
         try:
             is_valid = b"\0" not in os.fsencode(text)
         except UnicodeEncodeError:
@@ -108,7 +156,7 @@ def command_of(
     program = _program(argv[0])
     # argv[0] is absolute: programs that look up their own file (as Python does for its virtual
     # environment) have no PATH.
-    return Command(program, (program, *argv[1:]), complete, folder)
+    return Command(program, (program, *argv[1:]), environment, folder)
 
 
 def _program(word: str) -> str:

@@ -112,7 +112,7 @@ class Plugin:
         """Error text sent in reply to its registration; "" if none."""
         self.end_reason = ""
         self.process: Process | None = None
-        """Process of a launched plugin, with its output and exit status; None for external ones."""
+        """Process of a plugin that was started here, with its output and exit status."""
         self.state_change_only = False
         """Whether it answered an event's RPC with Unimplemented, and so gets StateChange for all
         nine events."""
@@ -147,6 +147,11 @@ class Plugin:
         return plugin_id(self.index, self.name)
 
     @property
+    def is_launched(self) -> bool:
+        """Whether it inherited its connection, with which its process ends."""
+        return self.identity is not None
+
+    @property
     def settled(self) -> bool:
         """Whether the plugin gets events, or never will."""
         return self.admitted or self.refused or self.session.state is SessionState.CLOSED
@@ -160,10 +165,17 @@ class Plugin:
         self.refused = True
         self.end_reason = self.end_reason or reason
 
+    def close(self, reason: str) -> None:
+        """Close the connection, and let a launched plugin end by itself."""
+        if self.process is not None and self.is_launched:
+            self.process.closing = True
+        self.end_reason = self.end_reason or reason
+        self.link.abort(reason)
+
     def drop(self, reason: str) -> None:
         """Kill a launched plugin, and close the connection, now or once it is established."""
         self.end_reason = self.end_reason or reason
-        if self.process is not None and not self.link.closed:
+        if self.process is not None and self.is_launched and not self.link.closed:
             # Kill it before closing the connection: otherwise the plugin may or may not react to
             # the close, and results would vary.
             self.process.end()

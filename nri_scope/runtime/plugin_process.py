@@ -27,6 +27,10 @@ READS_LAST = 16
 """Maximum reads after the process ended; enough for a pipe of 64 KiB, or of 1 MiB if enlarged."""
 KEEPER_ENDS_S = 10.0
 """Seconds in which a keeper must end after it closed its channel."""
+GRACE_S = 1.0
+"""Default seconds in which a plugin may end by itself, and again after SIGTERM."""
+BY_ITSELF = "ended by itself"
+"""Start of `Process.ending_words` if no signal was needed."""
 LAST_SHOWN = 3
 """Number of last lines of stderr in the reason why a plugin's connection ended."""
 
@@ -65,10 +69,13 @@ class Process:
         self.exit_code: int | None = None
         """Exit status, negative for a signal (`os.waitstatus_to_exitcode`); None if the process is
         running or its status is unknown."""
+        self.closing = False
+        """Whether the runtime closed the plugin's connection for the plugin to end by itself; set
+        by the caller."""
         self.ending = False
         """Whether `end` was called."""
         self.ended_by_us = False
-        """Whether it ended because the runtime killed it, as runtimes do with launched plugins."""
+        """Whether it ended because the runtime closed its connection, or ended it by a signal."""
         self.left_behind: tuple[LeftBehind, ...] = ()
         """Processes that outlived the plugin; complete when `wait_gone` returns."""
         self.survived = False
@@ -77,6 +84,7 @@ class Process:
         self._command = command
         self._keeper = keeper
         self._pipes = dict(pipes)
+        self._terminated = False
         self._clean = False
         self._exited = asyncio.Event()
         self._gone = asyncio.Event()
@@ -94,12 +102,12 @@ class Process:
     async def start(
         cls,
         command: Command,
-        connection: socket.socket,
+        connection: socket.socket | None,
         on_output: OnOutput | None = None,
         *,
         pass_output: bool = False,
     ) -> Process:
-        """Start ``command`` with ``connection`` as descriptor 3; return after its execve.
+        """Start ``command``, with ``connection`` as descriptor 3; return after its execve.
 
         With ``pass_output`` its output is forwarded to ``on_output``, and only the last lines are
         stored. Raises `UsageError` if the command cannot be started.
@@ -131,8 +139,33 @@ class Process:
         """Wait until the plugin and all its descendants have ended. Call `end` first."""
         await self._gone.wait()
 
+    async def stop(self, grace_s: float) -> None:
+        """Wait up to ``grace_s`` for the plugin to exit, then as long after SIGTERM; then `end` it.
+
+        The caller has closed its connection.
+        """
+        await self.wait_exit(grace_s)
+        if self.running and self.pid and grace_s:
+            self._terminated = True
+            self._signal(signal.SIGTERM)
+            await self.wait_exit(grace_s)
+        self.end()
+
+    @property
+    def ending_words(self) -> str:
+        """How it ended after its connection was closed; "" if it is running, or ended earlier."""
+        if self.running or not self.ended_by_us:
+            return ""
+        if self.exit_code == -signal.SIGKILL and self.ending:
+            return f"was killed{', as it ignored SIGTERM' if self._terminated else ''}"
+        if not self._terminated:
+            return f"{BY_ITSELF} when its connection was closed, {self.exit_words}"
+        return "ended " + (
+            "by SIGTERM" if self.exit_code == -signal.SIGTERM else f"on SIGTERM, {self.exit_words}"
+        )
+
     def end(self) -> None:
-        """Send SIGKILL to the plugin, as all runtimes do, without waiting for its descendants.
+        """Send SIGKILL to the plugin, as runtimes do, without waiting for its descendants.
 
         The plugin cannot react to a close of its connection afterwards. Its children get a moment
         to end by themselves; then they are killed and listed in `left_behind`.
@@ -223,7 +256,13 @@ class Process:
             case {"exited": int(status)}:
                 self._read_rest()
                 self.ended_by_us = (
-                    self.ending and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+                    self.closing
+                    or self._terminated
+                    or (
+                        self.ending
+                        and os.WIFSIGNALED(status)
+                        and os.WTERMSIG(status) == signal.SIGKILL
+                    )
                 )
                 self.exit_code = os.waitstatus_to_exitcode(status)
                 self._exit(describe_exit(self.exit_code))
@@ -241,8 +280,11 @@ class Process:
 
     def _kill_plugin(self) -> None:
         if self.pid and self.running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def _keeper_ended(self) -> None:
         if self._gone.is_set():
@@ -298,7 +340,7 @@ def end_signature(explained: str) -> str:
     return f"{status} {signature(crash)}" if crash else status
 
 
-def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[Stream, int]]:
+def _spawn_keeper(plugin: str, connection: socket.socket | None) -> tuple[Child, dict[Stream, int]]:
     """Start a keeper for one plugin, with ``connection`` to inherit and pipes for the output.
 
     Raises `UsageError` if the system rejects that.
@@ -322,7 +364,7 @@ def _spawn_keeper(plugin: str, connection: socket.socket) -> tuple[Child, dict[S
             failure=failure,
             # The keeper must outlive us, to kill the plugin when the channel is closed.
             on_parents_death=0,
-            descriptors=(connection.fileno(),),
+            descriptors=() if connection is None else (connection.fileno(),),
             output=(writing[0], writing[1]),
             with_site=False,
         )
@@ -336,6 +378,7 @@ def _start_message(command: Command) -> bytes:
         "argv": [_encoded(word) for word in command.argv],
         "environment": [_encoded(f"{name}={to}") for name, to in command.environment.items()],
         "cwd": _encoded(command.cwd),
+        "folders": [_encoded(folder) for folder in command.folders],
     }
     return json.dumps(message).encode()
 

@@ -25,13 +25,14 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri.identity import parse_plugin_file, plugin_id
+from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
 
 from . import admission
 from .command import command_of
 from .dispatcher import Dispatcher
+from .external_plugin import ExternalPlugin, ExternalPlugins
 from .output import OnOutput
 from .plugin import Plugin
 from .plugin_process import Process, launch
@@ -57,7 +58,7 @@ it is killed. (Real runtimes kill it at the next event.)"""
 
 
 class Runtime(Dispatcher):
-    """Emulated runtime, as an async context manager that ends every plugin on exit.
+    """Emulated runtime, as an async context manager that ends all plugins on exit.
 
     As in real runtimes, requests after Configure are serial, under one lock: events in the order of
     the calls, each to one plugin after the other in index order, with the Synchronize of new
@@ -76,6 +77,7 @@ class Runtime(Dispatcher):
         on_end: Callable[[Plugin], None] = lambda plugin: None,
         configure_first: bool = False,
         sync_part_max: int | None = None,
+        grace_s: float = 0.0,
     ) -> None:
         """Create a runtime with these hooks.
 
@@ -87,6 +89,10 @@ class Runtime(Dispatcher):
         With ``configure_first`` Configure is sent before the reply to RegisterPlugin, as real
         runtimes may do. Parts of Synchronize have at most ``sync_part_max`` bytes, unless a single
         object is larger; raises `UsageError` if the runtime does not split Synchronize.
+
+        At the end of the context, and before a graceful restart, launched plugins have ``grace_s``
+        to end after their connections were closed, see `Process.stop`. With 0, and at any other
+        time, they are killed before that, as real runtimes do.
         """
         self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
         super().__init__(self._setup.profile)
@@ -102,8 +108,10 @@ class Runtime(Dispatcher):
                 "use the profile of a runtime with NRI 0.7 or later",
             )
         self._sync_part_max = sync_part_max
+        self._grace_s = grace_s
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watches: set[asyncio.Task[None]] = set()
         self._servers: list[Server] = []
         self._registering = asyncio.Lock()
         self._connected: dict[Plugin, Process | None] = {}
@@ -111,6 +119,7 @@ class Runtime(Dispatcher):
         self._down_reason = ""
         self._paths: list[str] = []
         self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
+        self._externals = ExternalPlugins()
         self.rejections: deque[Rejection] = deque(maxlen=FORMER_KEPT)
         """Plugins that failed before they got events, with the reasons."""
         self.rejected = 0
@@ -128,7 +137,12 @@ class Runtime(Dispatcher):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._close()
+        try:
+            await self._close()
+        except asyncio.CancelledError as cancelled:
+            # Cancelling the tasks kills the plugins.
+            kind, error = asyncio.CancelledError, cancelled
+        await self._externals.remove()
         # Do not pass an exception of the body to the group, which would wrap it. Do pass a
         # cancellation: the group may have caused it after a background task failed.
         if kind is None or not issubclass(kind, asyncio.CancelledError):
@@ -149,7 +163,7 @@ class Runtime(Dispatcher):
             raise ConnectError(
                 path, f"its folder cannot be created: {(error.strerror or str(error)).lower()}"
             ) from error
-        self._servers.append(await listen_unix(path, lambda: self._take(self._new_plugin()).link))
+        self._servers.append(await listen_unix(path, lambda: self._accept(os.fspath(path)).link))
 
     async def adopt(self, connected: socket.socket, config: str = "") -> Plugin:
         """Admit the plugin at the other end of ``connected``; return once it gets events.
@@ -188,12 +202,32 @@ class Runtime(Dispatcher):
         """
         command = command_of(argv, index, name, environment, cwd)
         process, connected = await launch(command, on_output)
-        self._launches[plugin_id(index, name)] = lambda: self.launch_command(
-            argv, index, name, config, environment, cwd, on_output
-        )
         plugin = self._new_plugin((index, name))
         plugin.process = process
-        return await self._connect(connected, plugin, process, config)
+        try:
+            return await self._connect(connected, plugin, process, config)
+        finally:
+            if plugin.stage is not Stage.REGISTRATION:
+                self._launches[plugin.id] = lambda: self.launch_command(
+                    argv, index, name, config, environment, cwd, on_output
+                )
+
+    async def launch_external(self, external: ExternalPlugin, timeout_s: float) -> Plugin:
+        """Start a plugin that connects by itself; return once it gets events.
+
+        It must connect within ``timeout_s``. A restart of the runtime does not end it. Raises
+        `UsageError` if it cannot be started or does not connect, and `ConnectionClosed` like
+        `launch_command`.
+        """
+        self._externals.add(external)
+        await self.listen(external.socket.path)
+        await external.start()
+        return await self._admitted(await external.connection(timeout_s))
+
+    def _accept(self, path: str) -> Plugin:
+        plugin = self._new_plugin()
+        self._externals.connected(path, plugin)
+        return self._take(plugin)
 
     async def _connect(
         self, connected: socket.socket, plugin: Plugin, process: Process | None, config: str
@@ -211,6 +245,9 @@ class Runtime(Dispatcher):
             if process is not None:
                 await process.kill()
             raise ConnectionClosed(self._down_reason)
+        return await self._admitted(plugin)
+
+    async def _admitted(self, plugin: Plugin) -> Plugin:
         await self.wait_for(lambda: plugin.settled)
         if not plugin.admitted:
             raise ConnectionClosed(plugin.end_reason)
@@ -228,8 +265,8 @@ class Runtime(Dispatcher):
             plugin.drop(self._down_reason)
             return plugin
         self._connected[plugin] = process
-        self._spawn(self._admit(plugin, config))
-        self._group.create_task(self._watch(plugin, process))
+        self._keep(self._tasks, self._admit(plugin, config))
+        self._keep(self._watches, self._watch(plugin, process))
         return plugin
 
     async def _admit(self, plugin: Plugin, config: str) -> None:
@@ -282,10 +319,15 @@ class Runtime(Dispatcher):
             # Remove it now, as requests would fail; the exit status may take a moment.
             self._chain.remove(plugin)
             if process is not None:
-                if not process.ending:
+                if process.closing:
+                    await process.stop(self._grace_s)
+                elif not process.ending:
                     await process.wait_exit(EXIT_GRACE_S)
                 process.end()
                 await process.wait_exit()
+            elif plugin.process is not None and not plugin.process.closing:
+                # It may exit because of that, or be why the connection ended.
+                await plugin.process.wait_exit(EXIT_GRACE_S)
             self._ended(plugin, reason)
         finally:
             if process is not None:
@@ -303,23 +345,23 @@ class Runtime(Dispatcher):
 
     # -- restarts of the runtime --------------------------------------------------------------
 
-    async def restart(self) -> None:
+    async def restart(self, *, graceful: bool = False) -> None:
         """Restart the runtime: `shut_down`, then `start_again`."""
-        await self.shut_down()
+        await self.shut_down(graceful=graceful)
         await self.start_again()
 
-    async def shut_down(self) -> None:
-        """Close the sockets and connections, and end launched plugins.
+    async def shut_down(self, *, graceful: bool = False) -> None:
+        """Close the sockets and connections, and kill launched plugins.
 
-        Events reach no plugin until `start_again`.
+        If ``graceful``, they first get the runtime's grace. Events reach no plugin until
+        `start_again`.
         """
         self._down_reason = RESTARTS
         self._paths += [server.path for server in self._servers]
         for server in self._servers:
             await server.close()
         self._servers.clear()
-        for plugin in self._connected:
-            plugin.drop(RESTARTS)
+        self._disconnect(RESTARTS, graceful=graceful)
         await self.wait_for(lambda: not self._connected)
 
     async def start_again(self) -> None:
@@ -339,6 +381,15 @@ class Runtime(Dispatcher):
                 self._reject(Rejection(plugin, Stage.LAUNCH, str(error)))
         while self._paths:
             await self.listen(self._paths.pop(0))
+        await self.start_externals()
+
+    async def start_externals(self) -> None:
+        """Start the external plugins that have ended, as a service manager does.
+
+        Those that fail are added to `rejections`.
+        """
+        for error in await self._externals.start():
+            self._reject(Rejection("", Stage.LAUNCH, error))
 
     async def drop(self, plugin: str, reason: str = "closed by the runtime") -> None:
         """Close the connections of ``plugin`` (``NN-name``); return once they are closed.
@@ -373,7 +424,7 @@ class Runtime(Dispatcher):
     def _queue_update(
         self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
     ) -> None:
-        self._spawn(self._update(plugin, stream_id, request))
+        self._keep(self._tasks, self._update(plugin, stream_id, request))
 
     async def _update(
         self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
@@ -393,10 +444,10 @@ class Runtime(Dispatcher):
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _keep(self, tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
         task = self._group.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _close(self) -> None:
         self._down_reason = ENDED
@@ -404,5 +455,15 @@ class Runtime(Dispatcher):
             await server.close()
         for task in self._tasks:
             task.cancel()
+        processes = self._externals.close()
+        self._disconnect(ENDED, graceful=True)
+        stopping = (asyncio.ensure_future(one.stop(self._grace_s)) for one in processes)
+        if ending := [*self._watches, *stopping]:
+            await asyncio.wait(ending)
+
+    def _disconnect(self, reason: str, *, graceful: bool) -> None:
         for plugin in self._connected:
-            plugin.drop(ENDED)
+            if graceful and self._grace_s:
+                plugin.close(reason)
+            else:
+                plugin.drop(reason)

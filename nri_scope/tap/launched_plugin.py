@@ -20,19 +20,18 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
 from nri_scope.runtime.command import Command
+from nri_scope.runtime.external_plugin import registers_itself
 from nri_scope.runtime.output import Stream
 from nri_scope.runtime.plugin_process import Process, launch
 
 from .connection import Connection, TapEnd
 from .run import Tap, connect
 
-STOP_GRACE_S = 2.0
-"""Maximum time in seconds for the plugin to exit after it was sent the tap's stop signal."""
-END_GRACE_S = 5.0
-"""Maximum time in seconds for the plugin to exit after its connection has ended; then it is killed,
-as by runtimes."""
+GRACE_S = 2.0
+"""Default of `Launch.grace_s`."""
 LAUNCHED_GRACE_S = 1.0
-"""The same for a plugin launched by a runtime, which may be about to launch it again."""
+"""Seconds for a plugin launched by a runtime to exit after its connection has ended; then it is
+killed, as the runtime may be about to launch it again."""
 REFUSED_GRACE_S = 0.5
 """The same for a plugin whose registration was not accepted."""
 
@@ -49,14 +48,27 @@ class Launch:
     """The index and name passed to the plugin in its environment."""
     named: bool = False
     """Whether the runtime launched the plugin, and so ignores the name that it registers."""
+    grace_s: float = GRACE_S
+    """Seconds for the plugin to exit after its connection has ended, and again after SIGTERM; also
+    after the tap's stop signal. Then it is killed."""
+
+
+class RegistersItself(UsageError):
+    """The plugin registers an index or a name of its own, so it cannot be launched."""
 
 
 def to_socket(
-    plugin: Launch, path: Path, show: Callable[[str], None] | None, *, wait: bool
+    plugin: Launch,
+    path: Path,
+    show: Callable[[str], None] | None,
+    *,
+    wait: bool,
+    as_external: Callable[[Tap], Awaitable[int]] | None = None,
 ) -> Callable[[Tap], Awaitable[int]]:
     """Return a function for `run_tap` that launches a plugin and connects it to ``path``.
 
     ``show`` is called with each line that the plugin prints; None: the writer prints them.
+    ``as_external`` taps the plugin instead if it cannot be launched.
     """
 
     async def work(tap: Tap) -> int:
@@ -64,7 +76,14 @@ def to_socket(
         if runtime is None:
             return 0
         with runtime:
-            return await tap_launched(plugin, lambda: runtime, show, tap)
+            try:
+                return await tap_launched(plugin, lambda: runtime, show, tap)
+            except RegistersItself:
+                if as_external is None:
+                    raise
+        name = plugin_id(plugin.identity.index, plugin.identity.name)
+        tap.say(f"{name} sets its own index, so it is started again as an external plugin")
+        return await as_external(tap)
 
     return work
 
@@ -93,7 +112,7 @@ async def tap_launched(
             tap.writer.show_line(at_ns, name, stream.value, line)
 
     process, ours = await launch(plugin.command, printed, pass_output=True)
-    forwarding = asyncio.ensure_future(_forward_signal(process, connection, tap))
+    forwarding = asyncio.ensure_future(_forward_signal(process, connection, tap, plugin.grace_s))
     started = monotonic()
     try:
         end = await connection.relay(take(), ours)
@@ -102,9 +121,10 @@ async def tap_launched(
             # A plugin that keeps running does not use this connection.
             await process.wait_exit(REFUSED_GRACE_S)
             process.end()
-        # A runtime may soon launch the plugin again, when this instance must have ended.
-        await process.wait_exit(LAUNCHED_GRACE_S if plugin.named else END_GRACE_S)
-        was_killed = process.running
+        elif plugin.named:
+            await process.wait_exit(LAUNCHED_GRACE_S)
+        else:
+            await process.stop(plugin.grace_s)
     finally:
         forwarding.cancel()
         await process.kill()
@@ -119,22 +139,24 @@ async def tap_launched(
         tap.say(f"session ended: {reason}")
     if connection.faults_made:
         tap.say(connection.faults_made)
-    if was_killed:
-        tap.say("the plugin was killed: it did not exit after its connection had ended")
-    _report_leftovers(process, tap)
+    if process.ending_words and not tap.stop.reason:
+        tap.say(f"the plugin {process.ending_words}: it did not exit when its connection ended")
+    report_leftovers(process, tap)
     return exit_status(process, tap.stop.number)
 
 
-async def _forward_signal(process: Process, connection: Connection, tap: Tap) -> None:
+async def _forward_signal(
+    process: Process, connection: Connection, tap: Tap, grace_s: float
+) -> None:
     """Forward the tap's stop signal to the plugin, which has a session of its own."""
     await tap.stop.wait()
     if process.running:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, tap.stop.number)
-    await process.wait_exit(STOP_GRACE_S)
+    await process.wait_exit(grace_s)
     # The plugin's children may keep the connection open.
     process.end()
-    await process.wait_exit(STOP_GRACE_S)
+    await process.wait_exit(grace_s)
     connection.close(tap.stop.reason)
 
 
@@ -151,6 +173,8 @@ def exit_status(process: Process, stopped_by: int) -> int:
 
 def _not_registered(process: Process, end: TapEnd, reason: str, lasted: float) -> UsageError:
     program = process.command[0]
+    if registers_itself(process):
+        return RegistersItself(f"{program} never registered: {reason}")
     if end.refused:
         return UsageError(
             f"the runtime refused the registration of {end.plugin or program}: {end.refused}",
@@ -159,12 +183,13 @@ def _not_registered(process: Process, end: TapEnd, reason: str, lasted: float) -
     if process.ended_by_us:
         return UsageError(
             f"{program} did not register: {end.reason} after {lasted:.1f} s",
-            "if it connects by itself, use --listen SOCKET, and configure the plugin to use SOCKET",
+            "if it connects by itself, add --external",
         )
     return UsageError(f"{program} never registered: {reason}")
 
 
-def _report_leftovers(process: Process, tap: Tap) -> None:
+def report_leftovers(process: Process, tap: Tap) -> None:
+    """Report processes that the plugin left behind, and lines that were not recorded."""
     left = process.left_behind
     if left:
         shown = ", ".join(f"{one.pid} ({one.command})" for one in left[:LEFT_SHOWN])

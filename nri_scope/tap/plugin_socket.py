@@ -35,7 +35,7 @@ def at_socket(listen: Path, path: Path, *, wait: bool) -> Callable[[Tap], Awaita
         listener = ListeningSocket(listen)
         try:
             tap.say(f"plugins can connect to {listen}")
-            await _serve(listener, path, tap, wait=wait)
+            await serve(listener, path, tap, Peers(tap), wait=wait)
         finally:
             listener.close()
         return 0
@@ -43,7 +43,26 @@ def at_socket(listen: Path, path: Path, *, wait: bool) -> Callable[[Tap], Awaita
     return work
 
 
-async def _serve(listener: ListeningSocket, path: Path, tap: Tap, *, wait: bool) -> None:
+class Peers:
+    """The plugins that connect to a socket. `external_plugin` overrides this for a single one."""
+
+    def __init__(self, tap: Tap) -> None:
+        self._tap = tap
+
+    def connection(self) -> Connection:
+        """Return the connection to use for a plugin that has connected."""
+        return self._tap.connection(None)
+
+    async def finish(self, connection: Connection, reason: str) -> str:
+        """End the session of a connection; return the reason, for display."""
+        connection.finish(reason)
+        return reason
+
+
+async def serve(
+    listener: ListeningSocket, path: Path, tap: Tap, peers: Peers, *, wait: bool
+) -> None:
+    """Tap every plugin that connects to ``listener``, until the tap is stopped."""
     plugins: set[asyncio.Task[None]] = set()
     stopping = asyncio.ensure_future(tap.stop.wait())
     missing = _MissingRuntime(tap)
@@ -62,7 +81,7 @@ async def _serve(listener: ListeningSocket, path: Path, tap: Tap, *, wait: bool)
                 plugin.close()
                 tap.say(f"closed a plugin's connection: the limit is {PEERS_MAX} plugins")
                 continue
-            task = asyncio.create_task(_tap_plugin(plugin, path, tap, missing, wait=wait))
+            task = asyncio.create_task(_tap_plugin(plugin, path, tap, peers, missing, wait=wait))
             plugins.add(task)
             task.add_done_callback(plugins.discard)
     finally:
@@ -83,7 +102,13 @@ def _accepted(accepting: asyncio.Future[socket.socket], tap: Tap) -> socket.sock
 
 
 async def _tap_plugin(
-    plugin: socket.socket, path: Path, tap: Tap, missing: _MissingRuntime, *, wait: bool
+    plugin: socket.socket,
+    path: Path,
+    tap: Tap,
+    peers: Peers,
+    missing: _MissingRuntime,
+    *,
+    wait: bool,
 ) -> None:
     """Tap one plugin until its connection ends. Neither peer can cause an exception."""
     try:
@@ -96,7 +121,7 @@ async def _tap_plugin(
         plugin.close()
         return
     missing.reset()
-    connection = tap.connection(None)
+    connection = peers.connection()
     closing = asyncio.ensure_future(_close_on_stop(connection, tap))
     try:
         try:
@@ -104,7 +129,7 @@ async def _tap_plugin(
         except UsageError as error:
             tap.say(f"closed a plugin's connection: {error}")
             return
-        connection.finish(end.reason)
+        reason = await peers.finish(connection, end.reason)
     finally:
         closing.cancel()
     tap.ended(end.plugin)
@@ -112,7 +137,7 @@ async def _tap_plugin(
         who = end.plugin or "a plugin that did not register"
         if end.refused:
             tap.say(f"{who}: the runtime refused the registration: {end.refused}")
-        tap.say(f"{who}: session ended: {end.reason}")
+        tap.say(f"{who}: session ended: {reason}")
     if connection.faults_made:
         tap.say(connection.faults_made)
 

@@ -104,6 +104,19 @@ def test_equal_replies_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert text.endswith("replies equal those of 10-plugin in TAP, session 1\n")
 
 
+def test_a_synchronize_that_a_launched_plugin_does_not_get_is_not_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = tmp_path / "old.replay"
+    run(
+        ["replay", str(BUNDLED["containerd-1.7"]), "-o", str(recorded), "--ideal", "--", "./plugin"]
+    )
+    old = as_tapped(recorded, tmp_path / "OLD")
+    for option in ("", "--ideal"):
+        text = run_replay(f"{old} --golden-from {old} {option} -- ./plugin", capsys)
+        assert "replies equal those of 10-plugin" in text
+
+
 def test_a_different_reply_is_shown_with_the_recorded_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -281,6 +281,14 @@ def test_speed_and_loop_play_every_event(capsys: pytest.CaptureFixture[str]) -> 
         ("FILE --config plugin --listen s", "--config is only valid for launched plugins"),
         ("FILE --env X -- ./plugin", "write NAME=VALUE"),
         ("FILE --env X=1 --listen s", "--env is only valid for launched plugins"),
+        ("FILE --external --listen s", "--external needs a plugin to start"),
+        ("FILE --external --index 12 -- ./plugin", "external plugins set their own"),
+        ("FILE --name x -- ./plugin {socket}", "external plugins set their own"),
+        ("FILE --config plugin --external -- ./plugin", "only valid for launched plugins"),
+        ("FILE --external -- ./nowhere", "./nowhere: cannot be launched: no such file"),
+        ("FILE --timeout 0s -- ./plugin", "is not a duration"),
+        ("FILE --grace soon -- ./plugin", "is not a duration"),
+        ("OLDER --fault huge-sync:5 -- ./plugin", "add --ideal, which sends it"),
         ("FILE --expect 2 -- ./plugin", "add --listen SOCK"),
         ("FILE --session 3 -- ./plugin", "no session 3; it has 1 (00-nri-scope)"),
         ("FILE --where pood:x -- ./plugin", 'the nearest is "pod"'),
@@ -347,6 +355,37 @@ def test_a_plugin_that_does_not_register_is_reported_with_its_output(
     captured = capsys.readouterr()
     assert "stderr: I do not like this" in captured.out
     assert "the plugin ended, exit status 7; its last output: I do not like this" in captured.err
+
+
+OWN_INDEX = """
+if "NRI_PLUGIN_IDX" in os.environ:
+    sys.exit('plugin ID already set ("10")')
+sys.argv += ["--socket", sys.argv.pop()]
+"""
+
+
+@pytest.mark.parametrize("options", ["", "--format json"])
+def test_a_plugin_that_sets_its_own_index_is_started_again(
+    options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "own"
+    program.write_text((tmp_path / "plugin").read_text().replace("class", f"{OWN_INDEX}\nclass"))
+    program.chmod(0o755)
+    # The variable is the plugin's last argument, and replaced only for an external plugin.
+    (tmp_path / "start").write_text("#!/bin/sh\nexec ./own --index 42 --name mine $SOCKET\n")
+    (tmp_path / "start").chmod(0o755)
+    assert replay(f"FILE {options} --env SOCKET={{socket}} -- ./start") == 0
+    captured = capsys.readouterr()
+    assert captured.err == (
+        "10-start sets its own index, so it is started again as an external plugin\n"
+    )
+    if options:
+        (plugin,) = json.loads(captured.out)["plugins"]
+        assert (plugin["plugin"], plugin["external"]) == ("42-mine", True)
+    else:
+        assert "42-mine ended on SIGTERM, exit status 0" in captured.out
+    assert replay(f"FILE {options} --env SOCKET={{socket}} --external -- ./start") == 0
+    assert not capsys.readouterr().err
 
 
 STEPS = ["--step", "--env", "CHILD=1", "--", "./plugin"]

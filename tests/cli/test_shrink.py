@@ -165,6 +165,20 @@ def test_a_test_case_fails_until_the_plugin_is_corrected(
     assert "1 passed" in output, output
 
 
+def test_a_test_case_starts_an_external_plugin_as_shrink_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = "./plugin --once --index 42 --name own --socket {socket}"
+    assert shrink(f"FEW --ideal --pytest cases --env DIES=sidecar -- {plugin}") == 0
+    assert "42-own: crash" in capsys.readouterr().out
+    (case,) = (tmp_path / "cases").glob("test_*.py")
+    assert "        ideal=True,\n        external=True,\n" in case.read_text()
+    assert "1 failed" in pytest_output(tmp_path / "cases")
+    case.write_text(case.read_text().replace('"sidecar"', '"another"'))
+    output = pytest_output(tmp_path / "cases")
+    assert "1 passed" in output, output
+
+
 def test_a_golden_is_shrunk_with_the_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

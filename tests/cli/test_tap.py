@@ -810,7 +810,7 @@ async def test_a_plugin_that_ignores_its_socket_is_reported_with_a_hint(
     async with Runtime(ProfileSetUp(profile)) as runtime:
         await runtime.listen(socket)
         line = await failure("--socket", socket, "-o", file, "--", "/bin/sleep", "1000")
-    assert "did not register" in line and "--listen" in line
+    assert "did not register" in line and "--external" in line
     assert not file.exists()
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "Unavailable",
     "Variant",
     "build",
+    "build_covered",
     "build_merger",
     "build_oldest",
     "build_programs",
@@ -97,6 +98,12 @@ def build(variant: Variant) -> Programs:
     folder = _built(variant.name.lower(), variant.value, *programs)
     adapter = folder / "refadapter" if variant.dedicated else None
     return Programs(folder / "refruntime", folder / "refplugin", adapter)
+
+
+@cache
+def build_covered() -> Path:
+    """Return the plugin of the newest version that writes coverage data, built like ``build``."""
+    return _built("covered", ("-cover", *Variant.NRI_0_12.value), "refplugin") / "refplugin"
 
 
 @cache

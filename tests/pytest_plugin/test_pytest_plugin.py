@@ -482,6 +482,40 @@ def test_crash_of_a_plugin_is_reported(suite: Suite) -> None:
     assert "10-theirs disconnected after event" in output
 
 
+def test_an_external_plugin_is_started_with_a_socket(suite: Suite) -> None:
+    program = suite.folder / "theirs"
+    program.write_text(COMMAND.replace("del sys.argv[1:]", ""))
+    output = suite.run(
+        """
+def test(nri_replay):
+    result = nri_replay("./theirs --index 42 --name own --socket {socket}")
+    assert [(one.plugin, one.external) for one in result.plugins] == [("42-own", True)]
+    assert result.container("shop/web/app").owner("/process/env/THEIRS") == "42-own"
+"""
+    )
+    assert passes(output)
+    call = 'nri_replay(MyPlugin(), external=True, config="x")'
+    output = suite.run(f"def test(nri_replay): {call}.assert_ok()")
+    assert passes(output)
+
+
+def test_launched_plugins_get_synchronize_where_the_runtime_sends_it_or_ideally(
+    suite: Suite,
+) -> None:
+    shutil.copyfile(RECORDING.with_name("containerd-1.7.nriscope.db"), suite.folder / "old.db")
+    output = suite.run(
+        """
+@pytest.mark.parametrize("ideal", [True, False])
+def test(nri_replay, ideal):
+    result = nri_replay("./theirs", ideal=ideal)
+    assert (result.replies[0].event == "Synchronize") is ideal
+    assert nri_replay(MyPlugin()).replies[0].event == "Synchronize"
+""",
+        marker='"../old.db"',
+    )
+    assert passes(output, 2)
+
+
 def test_containers_that_differ_are_compared_path_by_path(suite: Suite) -> None:
     output = suite.run(
         """

@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.plugin import Container, PodSandbox
 from nri_scope.replay.chain import Command
+from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.player import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
@@ -30,7 +32,7 @@ from tests.runtime_emulation.scripts import children, descriptors, plugin, pytho
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 from .plays import job_of, played, played_to_peers
-from .recordings import container, life, recording, run_pod
+from .recordings import container, life, of_capture, recording, run_pod
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,6 +123,39 @@ def test_without_a_deadline_no_reply_is_late(one_life: Path, short_deadline: Pat
         assert not reply.slow
 
 
+@pytest.mark.parametrize("name", ["containerd-1.7.24", "isulad"])
+def test_launched_plugins_get_synchronize_only_where_the_runtime_sends_it(
+    name: str, tmp_path: Path
+) -> None:
+    path = of_capture(name, tmp_path / "captured.nriscope.db")
+    cast = PluginSet((Command("10", "plugin", tuple(plugin())),))
+    output = tmp_path / "replayed.nriscope.db"
+    job = Job(path, cast, output=output)
+    first = run(replay(job)).events[1]
+    # A recording of a plugin that got no Synchronize can be replayed, too.
+    again = run(replay(Job(output, cast)))
+    assert again.ok
+    job = replace(job, output=None)
+    assert (first.event, [*first.replies]) == ("Synchronize", [])
+    assert first.skipped.endswith("sends launched plugins no Synchronize; --ideal sends it")
+    ideal = run(replay(replace(job, ideal=True))).events[1]
+    assert (ideal.event, len(ideal.replies), ideal.skipped) == ("Synchronize", 1, "")
+    peer = SmallPlugin("20-peer")
+    replayed = played_to_peers(job, peer)
+    assert [one.plugin for one in replayed.replies() if one.event == "Synchronize"] == ["20-peer"]
+
+
+def test_a_huge_synchronize_that_is_never_sent_is_refused(captures: dict[str, Path]) -> None:
+    job = Job(
+        captures["containerd-1.7.24"],
+        PluginSet((Command("10", "plugin", tuple(plugin())),)),
+        playback=PlaybackOptions(faults=parse_faults(["huge-sync:10"])),
+    )
+    with pytest.raises(UsageError, match=r"huge-sync is impossible: .* add --ideal"):
+        run(replay(job))
+    assert not run(replay(replace(job, ideal=True))).tally.failures
+
+
 def test_a_failure_policy_that_the_runtime_ignores_is_reported(one_life: Path) -> None:
     small = SmallPlugin("10-small")
     reply = configure_reply(0, FailurePolicy(fail_request=True))
@@ -203,14 +238,31 @@ def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
             while children():
                 await asyncio.sleep(0.01)
 
-    from dataclasses import replace
-
-    from nri_scope.replay.player import PlaybackOptions
-
     replayed = run(replay(replace(job, playback=PlaybackOptions(wait=wait_for_exit))))
     assert {one.verdict for one in replayed.replies()} == {Verdict.OK}
     assert "exit status 0" in replayed.plugins[0].deserted
     assert not replayed.ok
+
+
+@pytest.mark.parametrize(
+    ("ended", "grace_s", "ending"),
+    [
+        ("pass", 60, "ended by itself when its connection was closed, exit status 0"),
+        ("import time; time.sleep(1000)", 0.2, "ended by SIGTERM"),
+        ("pass", 0, "was killed"),
+    ],
+)
+def test_the_end_of_a_plugin_after_the_replay_is_no_failure(
+    one_life: Path, ended: str, grace_s: float, ending: str
+) -> None:
+    program = Command("10", "plugin", tuple(plugin(ended=f"print('bye', flush=True); {ended}")))
+    job = Job(one_life, PluginSet((program,), grace_s=grace_s), rounds=2)
+    replayed = run(replay(job))
+    (result,) = replayed.plugins
+    assert (result.ending, result.exit, result.gone) == (ending, "", "")
+    assert replayed.ok
+    printed = [line.text for event in replayed.events for line in event.output]
+    assert printed == (["bye"] * 2 if grace_s else [])
 
 
 def test_children_are_reported_and_killed(one_life: Path) -> None:

@@ -24,6 +24,24 @@ def python(text: str) -> list[str]:
 
 def plugin(*, registered: str = "", ended: str = "") -> list[str]:
     """Return the command of a real plugin that runs statements after registering and at its end."""
+    connect = 'await plugin.adopt(int(os.environ["NRI_PLUGIN_SOCKET"]))'
+    return _plugin("99-registered-otherwise", connect, registered, ended)
+
+
+def external(
+    name: str = "42-own", *, socket: str = "{socket}", registered: str = "", ended: str = ""
+) -> list[str]:
+    """Return the command of a plugin that connects to ``socket`` by itself.
+
+    As upstream's stub, it ends with an error if a runtime launches it.
+    """
+    connect = f"""if "NRI_PLUGIN_IDX" in os.environ:
+        sys.exit('plugin ID already set ("10")')
+    await plugin.connect({socket!r})"""
+    return _plugin(name, connect, registered, ended)
+
+
+def _plugin(name: str, connect: str, registered: str, ended: str) -> list[str]:
     return python(
         f"""
 import asyncio, os, subprocess, sys
@@ -31,8 +49,8 @@ sys.path.insert(0, {str(ROOT)!r})
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 async def main():
-    plugin = SmallPlugin("99-registered-otherwise")
-    await plugin.adopt(int(os.environ["NRI_PLUGIN_SOCKET"]))
+    plugin = SmallPlugin({name!r})
+    {connect}
     await plugin.register()
     {registered or "pass"}
     await plugin.connected.wait_closed()

@@ -17,7 +17,7 @@ from nri_scope.runtime import Plugin, Profile, ProfileSetUp, Runtime, Stage
 from nri_scope.wire import Code
 
 from .profiles import NEW, OLD, SPLITTING, patient
-from .scripts import executable
+from .scripts import children, executable, is_running
 from .scripts import plugin as plugin_program
 from .small_plugin import SmallPlugin
 from .stored_requests import RecordedSetUp
@@ -51,6 +51,54 @@ async def test_restart_removes_and_recreates_the_socket(tmp_path: Path) -> None:
         (answer,) = (await runtime.operate(Event.StartContainer, START)).answers
         assert answer.plugin == "10-external"
         assert not runtime.rejections
+
+
+@pytest.mark.parametrize("grace_s", [0, 60])
+async def test_launched_plugins_may_end_by_themselves_only_if_the_runtime_is_graceful(
+    grace_s: float,
+) -> None:
+    printed: list[str] = []
+    ending = plugin_program(ended="print(os.getpid(), 'cleans up', flush=True)")
+    async with Runtime(NEW, grace_s=grace_s) as runtime:
+        await runtime.launch_command(
+            ending, "10", "thing", on_output=lambda stream, line, mono_ns: printed.append(line)
+        )
+        await runtime.restart()
+        assert not printed
+        await runtime.restart(graceful=True)
+        assert len(printed) == (grace_s > 0)
+    processes = [one.process for one in runtime.former if one.process is not None]
+    gracefully = "ended by itself when its connection was closed, exit status 0"
+    expected = [gracefully] * 2 if grace_s else ["was killed"] * 2
+    assert [one.ending_words for one in processes] == ["was killed", *expected]
+    assert printed == ([f"{one.pid} cleans up" for one in processes[1:]] if grace_s else [])
+
+
+async def test_a_second_interruption_ends_the_grace() -> None:
+    pids: list[int] = []
+    stays = plugin_program(ended="import time; print(os.getpid(), flush=True); time.sleep(1000)")
+    stopping = asyncio.Event()
+
+    def printed(stream: object, line: str, mono_ns: int) -> None:
+        pids.append(int(line))
+        stopping.set()
+
+    async def main() -> None:
+        async with Runtime(NEW, grace_s=1000) as runtime:
+            await runtime.launch_command(stays, "10", "thing", on_output=printed)
+            started.set()
+            await asyncio.sleep(1000)
+
+    started = asyncio.Event()
+    task = asyncio.create_task(main())
+    await started.wait()
+    task.cancel()
+    await stopping.wait()
+    assert is_running(pids[0])
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not children()
 
 
 async def test_plugins_are_rejected_during_a_restart() -> None:

@@ -282,6 +282,47 @@ async def test_plugin_is_ended_with_sigkill() -> None:
     assert not process.survived
 
 
+@pytest.mark.parametrize(
+    ("on_signal", "stays", "grace_s", "words"),
+    [
+        ("SIG_DFL", 0, 60, "ended by itself when its connection was closed, exit status 3"),
+        ("SIG_DFL", 1000, 0.2, "ended by SIGTERM"),
+        ("default_int_handler", 1000, 5, "ended on SIGTERM, exit status 4"),
+        ("SIG_IGN", 1000, 0.2, "was killed, as it ignored SIGTERM"),
+        ("SIG_IGN", 1000, 0, "was killed"),
+    ],
+)
+async def test_a_plugin_may_end_by_itself_before_it_is_ended(
+    on_signal: str, stays: int, grace_s: float, words: str
+) -> None:
+    script = f"""
+import signal, socket, sys, time
+signal.signal(15, signal.{on_signal})
+print(1, flush=True)
+try:
+    socket.socket(fileno=3).recv(9)
+    time.sleep({stays})
+except KeyboardInterrupt:
+    sys.exit(4)
+sys.exit(3)
+"""
+    ready = asyncio.Event()
+    async with launched(python(script), on_output=lambda *line: ready.set()) as (
+        process,
+        connection,
+    ):
+        await ready.wait()
+        assert not process.ending_words
+        process.closing = bool(grace_s)
+        connection.close()
+        await process.stop(grace_s)
+        await process.wait_gone()
+    assert process.ending_words == words
+    assert process.ended_by_us
+    assert process.explain("over") == "over"
+    assert not is_running(process.pid)
+
+
 LEAVING = """
 import os, socket, subprocess, sys, time
 plain = subprocess.Popen(["sleep", "1000"])

@@ -15,7 +15,6 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from nri_scope.runtime.command import command_of
-from nri_scope.tap import launched_plugin
 from nri_scope.tap.launched_plugin import Launch, to_socket
 from nri_scope.tap.run import Tap
 from nri_scope.tap.settings import Settings
@@ -40,14 +39,15 @@ class Run:
         self.printed: list[str] = []
         self.line = asyncio.Event()
 
-    async def launch(self, argv: list[str]) -> int:
+    async def launch(self, argv: list[str], grace_s: float = 60) -> int:
         """Launch a plugin, wait until it exits, and return its exit status."""
         settings = Settings(output=str(self.file))
         writer = WriterProcess(settings.recording(), self.messages.append)
         await writer.open()
         try:
             tap = Tap(settings, writer, self.messages.append)
-            launch = Launch(command_of(argv, "10", "thing"), Identity(index="10", name="thing"))
+            identity = Identity(index="10", name="thing")
+            launch = Launch(command_of(argv, "10", "thing"), identity, grace_s=grace_s)
             return await to_socket(launch, self.socket, self._store, wait=False)(tap)
         finally:
             await writer.close()
@@ -70,17 +70,22 @@ async def test_the_exit_status_is_that_of_a_shell(
     assert await done == status
 
 
-async def test_a_plugin_that_stays_after_the_runtime_closed_is_killed(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("on_signal", "words"),
+    [("SIG_DFL", "ended by SIGTERM"), ("SIG_IGN", "was killed, as it ignored SIGTERM")],
+)
+async def test_a_plugin_that_stays_after_the_runtime_closed_is_ended(
+    on_signal: str, words: str, runtime: Runtime, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(launched_plugin, "END_GRACE_S", 0.1)
     run = Run(tmp_path)
+    ignores = f"import signal; signal.signal(15, signal.{on_signal})"
     stays = "print(os.getpid(), flush=True); import time; time.sleep(1000)"
-    done = asyncio.ensure_future(run.launch(plugin(ended=stays)))
+    done = asyncio.ensure_future(run.launch(plugin(registered=ignores, ended=stays), 0.2))
     await runtime.wait_plugins(1)
     await runtime.shut_down()
     assert await done == 0
-    assert any("was killed" in line for line in run.messages)
+    told = f"the plugin {words}: it did not exit when its connection ended"
+    assert told in run.messages
     assert not is_running(int(run.printed[0]))
 
 

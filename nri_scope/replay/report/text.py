@@ -165,7 +165,7 @@ class Report:
     # -- summary ------------------------------------------------------------------------------
 
     def summary(self, replayed: Replayed) -> Iterator[str]:
-        """Yield the number of replies by verdict, and the plugins that ended early."""
+        """Yield how the plugins ended, and the number of replies by verdict."""
         tally = replayed.tally
         counts = [f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items())]
         counts += [f"{tally.slow} slow"] if tally.slow else []
@@ -184,6 +184,9 @@ class Report:
             for process in plugin.left_behind:
                 text = f"{plugin.plugin} left a process behind, which was killed: {process}"
                 yield styled(Style.BAD, safe(text, self._width))
+            if plugin.ending:
+                ended = f"{plugin.plugin} {plugin.ending}"
+                yield styled(Style.DIM, safe(ended, self._width))
         replies = sum(tally.verdicts.values())
         not_sent = f" ({tally.skipped} more not sent)" if tally.skipped else ""
         text = (

@@ -38,6 +38,8 @@ class Failing(ReplayListener):
     """Observer of one replay, which collects its failures."""
 
     def __init__(self) -> None:
+        self.notices: list[str] = []
+        """Messages for the user."""
         self._checks: dict[Check, None] = {}
         self._texts: set[str] = set()
 
@@ -51,6 +53,9 @@ class Failing(ReplayListener):
                 # The tally contains the same texts, see `checks`.
                 self._texts.add(text)
             self._add(self._of_reply(reply, text))
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
 
     def checks(self, replayed: Replayed) -> list[Check]:
         """Return all failures in order of occurrence, once the replay is over."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
+from nri_scope.runtime import BY_ITSELF
 from nri_scope.share.extract import Extracted, Selection, extract
 
 from ..golden import Golden
@@ -105,12 +106,19 @@ class Shrinking:
             session = Script(recording, shrink_job.job.selection).session.id
         self._job = replace(shrink_job.job, keep=shrink_job.golden is not None, output=None)
         self._selection = ReplaySelection(session=session)
+        self.notices: list[str] = []
+        """Messages of the first replay for the user."""
         self._against: AgainstGolden | None = None
         self._replays = 0
 
     def confirm(self) -> Failure:
         """Replay the whole recording repeatedly. Raises `UsageError` if no check fails."""
-        checks = self._checks(*self._played(self._job.recording))
+        replayed, failing = self._played(self._job.recording)
+        self.notices = failing.notices
+        if any(one.ending and not one.ending.startswith(BY_ITSELF) for one in replayed.plugins):
+            # Do not wait in each replay for plugins that never end by themselves.
+            self._job = replace(self._job, plugin_set=replace(self._job.plugin_set, grace_s=0.0))
+        checks = self._checks(replayed, failing)
         number = self._shrink_job.check
         if not checks:
             state = "matches the golden" if self._shrink_job.golden else "is valid"

@@ -190,6 +190,10 @@ def _arguments(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
         yield f"faults=[{', '.join(map(_text, faults))}],"
     if not job.playback.effects:
         yield "effects=False,"
+    if job.ideal:
+        yield "ideal=True,"
+    if any(isinstance(one, Command) and one.external for one in job.plugin_set.plugins):
+        yield "external=True,"
 
 
 def _mapping(name: str, items: Mapping[str, str]) -> Iterator[str]:

@@ -9,6 +9,8 @@ from nri_scope.text.escape import safe
 _ARGUMENTS = {
     "--update-golden": "--nri-golden=update",
     "--no-effects": "effects=False",
+    "--ideal": "ideal=True",
+    "--external": "external=True",
     "--profile ": "profile=",
     "--profile": "profile=…",
     "--session": "session=…",

@@ -27,12 +27,14 @@ def plugin_set_of(
     name: str = "",
     config: str | Mapping[str, str] = "",
     environment: Mapping[str, str] | None = None,
+    external: bool = False,
     find: Find = str,
 ) -> PluginSet:
     """Parse ``plugin``: one plugin, or a mapping from ``NN`` or ``NN-name`` to plugins.
 
     A plugin is an object with handlers, or a command: a list, a path, or a string in shell quoting.
-    ``config`` is for all plugins, or a mapping by index. Raises `UsageError`.
+    ``config`` is for all plugins, or a mapping by index. ``external``: start commands as external
+    plugins. Raises `UsageError`.
     """
     if isinstance(plugin, Mapping):
         several = cast("Mapping[object, object]", plugin)
@@ -43,9 +45,11 @@ def plugin_set_of(
                 "index and name are not valid with a mapping of plugins",
                 'use its keys, for example "10-mine"',
             )
-        plugins = tuple(_one(one, *_place(key), find) for key, one in several.items())
+        plugins = tuple(
+            _one(one, *_place(key), find, external=external) for key, one in several.items()
+        )
     else:
-        plugins = (_one(plugin, index, name, find),)
+        plugins = (_one(plugin, index, name, find, external=external),)
     configs = {"": config} if isinstance(config, str) else dict(config)
     for unknown in configs.keys() - {one.index for one in plugins} - {""}:
         raise UsageError(f"config for {unknown!r}: no plugin has this index")
@@ -59,7 +63,9 @@ def _place(key: object) -> tuple[str, str]:
     return check_index(index), name
 
 
-def _one(plugin: object, index: str, name: str, find: Find) -> Command | InProcess:
+def _one(
+    plugin: object, index: str, name: str, find: Find, *, external: bool
+) -> Command | InProcess:
     argv = _argv(plugin)
     if argv is None:
         # Raises UsageError for objects without handlers, which would never register.
@@ -70,7 +76,7 @@ def _one(plugin: object, index: str, name: str, find: Find) -> Command | InProce
     if not argv or not argv[0]:
         raise UsageError("the plugin's command is empty", "name a program")
     program = find(argv[0]) if "/" in argv[0] else argv[0]
-    return command((program, *argv[1:]), index, name)
+    return command((program, *argv[1:]), index, name, external=external)
 
 
 def _argv(plugin: object) -> tuple[str, ...] | None:

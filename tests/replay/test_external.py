@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays to plugins that connect to a private socket by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import UsageError
+from nri_scope.replay.chain import Command, command, parse_plugin
+from nri_scope.replay.faults import parse_faults
+from nri_scope.replay.player import PlaybackOptions
+from nri_scope.replay.plugins import PluginSet
+from nri_scope.replay.progress import ReplayListener
+from nri_scope.replay.result import Replayed
+from nri_scope.replay.run import Job, replay
+from nri_scope.replay.shrink import Shrinking, ShrinkJob
+from nri_scope.transport.loop import run
+from tests.runtime_emulation.scripts import children, external, plugin
+
+from .recordings import container, life, recording, run_pod
+
+ADJUSTS = (
+    "from nri_scope._gen.nri import api_pb2 as api; reply = api.CreateContainerResponse();"
+    " reply.adjust.annotations['by'] = plugin.name;"
+    " plugin.on['CreateContainer'] = lambda request: reply"
+)
+FAILS = "plugin.on['StopContainer'] = lambda request: [print('x', flush=True), os._exit(3)]"
+
+
+class Notices(ReplayListener):
+    """Listener that keeps messages for the user."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+@pytest.fixture
+def one_life(tmp_path: Path) -> Path:
+    events = [run_pod(), *life(container())]
+    # The recorded runtime sends launched plugins no Synchronize.
+    return recording(tmp_path / "life.nriscope.db", events, nri_version="0.6.1", timeout_ms=10_000)
+
+
+def job_of(path: Path, *commands: Command, faults: Sequence[str] = ()) -> Job:
+    playback = PlaybackOptions(faults=parse_faults(faults))
+    return Job(path, PluginSet(commands, grace_s=60), playback=playback)
+
+
+def of(argv: Sequence[str], index: str = "10", *, is_external: bool = False) -> Command:
+    return Command(index, "plugin", tuple(argv), is_external)
+
+
+def synchronized(replayed: Replayed) -> list[str]:
+    return [one.plugin for one in replayed.replies() if one.event == "Synchronize"]
+
+
+def test_a_socket_in_the_arguments_makes_a_plugin_external() -> None:
+    plain, named = command(("true",)), command(("true", "-s={socket}"))
+    assert [one.external for one in (plain, named)] == [False, True]
+    assert parse_plugin("10=true", external=True).external
+    assert (plain.title, named.title) == ("10-true", "external true")
+
+
+@pytest.mark.parametrize("is_external", [True, False])
+def test_a_plugin_with_its_own_index_is_started_as_an_external_one(
+    is_external: bool, one_life: Path
+) -> None:
+    listener = Notices()
+    own = of(external("42-own", registered=ADJUSTS), is_external=is_external)
+    replayed = run(replay(job_of(one_life, own), listener))
+    (result,) = replayed.plugins
+    assert (result.plugin, result.external) == ("42-own", True)
+    assert (result.exit, result.gone) == ("", "")
+    assert result.ending.startswith("ended by itself")
+    assert replayed.ok
+    assert synchronized(replayed) == ["42-own"]
+    assert replayed.container("shop/web/app").owner("/annotations/by") == "42-own"
+    notice = "10-plugin sets its own index, so it is started again as an external plugin"
+    assert listener.notices == ([] if is_external else [notice])
+    assert not children()
+
+
+def test_launched_and_external_plugins_form_one_chain(one_life: Path) -> None:
+    listener = Notices()
+    replayed = run(
+        replay(
+            job_of(
+                one_life,
+                of(external("42-second")),
+                of(plugin(), "20"),
+                of(external("05-first"), "30", is_external=True),
+            ),
+            listener,
+        )
+    )
+    asked = [one.plugin for one in replayed.replies() if one.event == "CreateContainer"]
+    assert asked == ["05-first", "20-plugin", "42-second"]
+    assert synchronized(replayed) == ["42-second", "05-first"]
+    assert len(listener.notices) == 1
+
+
+@pytest.mark.parametrize("fault", ["restart-runtime:after=3", "drop-connection:after=3"])
+def test_an_external_plugin_is_started_again_after_a_disconnect(fault: str, one_life: Path) -> None:
+    printing = external(registered="print(os.getpid(), flush=True)")
+    replayed = run(replay(job_of(one_life, of(printing, is_external=True), faults=[fault])))
+    assert replayed.ok
+    lines = [line.text for event in replayed.events for line in event.output]
+    assert len({*lines}) == len(lines) == 2
+    assert len(synchronized(replayed)) == 2
+
+
+def test_rounds_are_played_to_an_external_plugin(one_life: Path) -> None:
+    job = replace(job_of(one_life, of(external())), rounds=3)
+    replayed = run(replay(job))
+    assert replayed.ok
+    assert len(synchronized(replayed)) == 3
+
+
+def test_a_crash_of_an_external_plugin_is_reported_at_its_event(one_life: Path) -> None:
+    replayed = run(replay(job_of(one_life, of(external(registered=FAILS), is_external=True))))
+    (failed,) = [one for one in replayed.replies() if one.problem]
+    assert (failed.event, failed.verdict) == ("StopContainer", "crash")
+    assert failed.problem.endswith("the plugin ended, exit status 3")
+    (result,) = replayed.plugins
+    assert (result.exit, result.ending, result.deserted) == ("exit status 3", "", "")
+
+
+def test_children_of_an_external_plugin_are_reported_and_killed(one_life: Path) -> None:
+    child = "subprocess.Popen(['sleep', '1000'], start_new_session=True)"
+    replayed = run(replay(job_of(one_life, of(external(registered=child), is_external=True))))
+    assert replayed.plugins[0].left_behind == ("sleep 1000",)
+    assert not children()
+
+
+def test_two_external_plugins_of_one_name_are_refused(one_life: Path) -> None:
+    both = (of(external(), index, is_external=True) for index in ("10", "20"))
+    with pytest.raises(UsageError, match="two plugins register as 42-own"):
+        run(replay(job_of(one_life, *both)))
+    assert not children()
+
+
+def test_a_plugin_that_never_registers_is_reported_with_a_hint(tmp_path: Path) -> None:
+    path = recording(tmp_path / "r.nriscope.db", [run_pod()], nri_version="0.12.0")
+    stays = of(["sleep", "1000"])
+    with pytest.raises(UsageError, match=r"did not register within .*; .* add --external"):
+        run(replay(_impatient(path, stays)))
+
+
+def _impatient(path: Path, plugin: Command) -> Job:
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE session SET registration_timeout_ms = 100")
+        connection.commit()
+    return job_of(path, plugin)
+
+
+def test_later_replays_start_the_plugin_as_an_external_one_at_once(one_life: Path) -> None:
+    attempts: list[str] = []
+
+    def play(job: Job, listener: ReplayListener) -> Replayed:
+        replayed = run(replay(replace(job, keep=True), listener))
+        lines = (line.text for event in replayed.events for line in event.output)
+        attempts.append(" ".join(line for line in lines if "already set" in line))
+        return replayed
+
+    shrinking = Shrinking(ShrinkJob(job_of(one_life, of(external(registered=FAILS)))), play)
+    failure = shrinking.confirm()
+    assert failure.check.plugin == "42-own"
+    assert failure.is_stable
+    assert len(shrinking.notices) == 1
+    shrunk = shrinking.shrink(failure, lambda progress: None)
+    assert attempts == ['plugin ID already set ("10")', *[""] * (len(attempts) - 1)]
+    assert shrunk.after < shrunk.before
