@@ -15,6 +15,7 @@ from textual.binding import BindingType
 from textual.containers import Container
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from nri_scope.errors import NriScopeError, UsageError
@@ -465,7 +466,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     def action_focus_next_pane(self) -> None:
         """Focus the next pane."""
-        panes = [self._list, self._content, self._output]
+        panes: list[Widget] = [self._list, self._content, self._output]
         at = panes.index(self.focused) if self.focused in panes else -1
         self.screen.set_focus(panes[(at + 1) % len(panes)])
 

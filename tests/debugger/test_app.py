@@ -26,7 +26,7 @@ from nri_scope.replay.run import Job
 from tests.replay.plays import job_of
 from tests.replay.recordings import container, life, recording, run_pod
 from tests.tui.hostile import CANARY, NAMES, assert_harmless
-from tests.tui.screen import Shown
+from tests.tui.screen import Screen
 from tests.tui.snapshot import assert_snapshot
 from tests.tui.terminal import needs_tmux, terminal
 
@@ -46,11 +46,11 @@ def _without_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def debugging(
     one: Job, *breaks: str, size: tuple[int, int] = (100, 30), watch: Watch | None = None
-) -> AsyncIterator[Shown]:
+) -> AsyncIterator[Screen[DebuggerApp]]:
     debugger = Debugger(one, [parse(text) for text in breaks])
     app = DebuggerApp(debugger, title=one.recording.name, watch=watch)
     async with app.run_test(size=size) as pilot:
-        shown = Shown(app, pilot)
+        shown = Screen(app, pilot)
         await shown.shows("next: ")
         yield shown
 
@@ -218,7 +218,7 @@ async def test_a_plugin_that_does_not_start_is_a_message(tmp_path: Path) -> None
     one = replace(job(tmp_path, Adjuster()), profile="containerd-0.0")
     app = DebuggerApp(Debugger(one))
     async with app.run_test() as pilot:
-        shown = Shown(app, pilot)
+        shown = Screen(app, pilot)
         await shown.shows("the replay ended early", "containerd-0.0")
         await shown.press("n")
         await shown.shows("restart the plugin")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from textual.app import App
 from textual.pilot import Pilot
@@ -21,6 +21,8 @@ from tests.tui.widgets.drawn import strips_of
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 RECORDING = RECORDINGS / "containerd-2.1.nriscope.db"
+A = TypeVar("A", bound=App[Any])
+
 TIMEOUT_S = 30.0
 """Timeout of a condition, sufficient on a busy machine."""
 _CHECK_INTERVAL_S = 0.005
@@ -32,10 +34,10 @@ _MAX_COUNTED_S = 0.5
 polling.MAX_POLL_SECONDS = polling.POLL_SECONDS
 
 
-class Shown:
+class Screen(Generic[A]):
     """A running app, its screen and its keyboard."""
 
-    def __init__(self, app: Any, pilot: Pilot[None]) -> None:
+    def __init__(self, app: A, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
 
@@ -73,6 +75,10 @@ class Shown:
         """Wait until ``words`` are not on the screen."""
         await self.until(lambda: words not in self.text())
 
+
+class Shown(Screen[ScopeApp]):
+    """The terminal interface, its screen and its keyboard."""
+
     async def go_to(self, event: int) -> None:
         """Go to an event in the list, and wait until its row has been read."""
         await self.until(lambda: self.app.views.events.go_to_event(event))
@@ -81,8 +87,7 @@ class Shown:
     @property
     def selected(self) -> int | None:
         """Number of the event under the cursor."""
-        found: int | None = self.app.views.events.selected_event_id
-        return found
+        return self.app.views.events.selected_event_id
 
 
 def copy_recording(folder: Path) -> Path:

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from rich.style import Style
 
-from tests.tui.screen import Shown
+from tests.tui.screen import Screen
 from tests.tui.widgets.drawn import strips_of
 
 FOLDER = Path(__file__).parent / "snapshots"
@@ -39,7 +40,7 @@ _NO_BAR = str.maketrans(dict.fromkeys("▁▂▃▄▅▆▇█▉▊▋▌▍�
 _ATTRIBUTES = ("bold", "italic", "reverse", "strike", "underline")
 
 
-async def wait_until_still(shown: Shown, seconds: float) -> str:
+async def wait_until_still(shown: Screen[Any], seconds: float) -> str:
     """Wait until the screen has not changed for ``seconds``; return its picture."""
     picture, still = picture_of(shown), 0.0
     while still < seconds:
@@ -49,7 +50,7 @@ async def wait_until_still(shown: Shown, seconds: float) -> str:
     return picture
 
 
-async def assert_snapshot(shown: Shown, name: str, folder: Path = FOLDER) -> None:
+async def assert_snapshot(shown: Screen[Any], name: str, folder: Path = FOLDER) -> None:
     """Wait until the screen equals the snapshot, or write the snapshot if requested."""
     size = shown.app.size
     path = folder / f"{name}-{size.width}x{size.height}.txt"
@@ -69,13 +70,13 @@ async def assert_snapshot(shown: Shown, name: str, folder: Path = FOLDER) -> Non
             picture, still = now, 0.0
 
 
-async def _wait(shown: Shown) -> float:
+async def _wait(shown: Screen[Any]) -> float:
     began = monotonic()
     await shown.pilot.pause(0.01)
     return min(monotonic() - began, _MAX_COUNTED_S)
 
 
-def picture_of(shown: Shown) -> str:
+def picture_of(shown: Screen[Any]) -> str:
     """Return the lines of the screen, followed by the highlighted parts of each.
 
     Colours are named by their meaning. Colours without a meaning are omitted, so that the picture
