@@ -24,7 +24,7 @@ from typing import NamedTuple
 from nri_scope.errors import FilterError, UsageError
 
 from .fields import BY_NAME, NUMERIC, Field, FieldKind, nearest, nearest_field
-from .moments import RANGE, TimeSpan, interval, moment, utc
+from .moments import RANGE, TimeSpan, end_ns, interval, moment, utc
 from .quantity import LARGEST, duration_unit, size_unit, split_quantity
 from .re2_patterns import regex
 from .text_comparison import fold
@@ -359,7 +359,7 @@ class _Parser:
                     case "<":
                         high = at.at_ns - 1
                     case "<=":
-                        high = at.at_ns
+                        high = max(at.at_ns, end_ns(since, at) - 1)
                     case _:
                         # time:14:05 matches the whole minute.
                         low, high = at.at_ns, at.end_ns - 1
@@ -376,7 +376,7 @@ def _time_text(low: int | None, high: int | None) -> str:
     """Return the canonical form of a range, which means the same in every recording."""
     if low is None or high is None:
         return f">={utc(low)}" if low is not None else f"<{utc((high or 0) + 1)}"
-    return f"{utc(low)}{RANGE}{utc(high + 1)}"
+    return f"{utc(low)}{RANGE}{utc(high + 1, is_end=True)}"
 
 
 def _nearest_is(name: str) -> str:
