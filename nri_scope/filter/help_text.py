@@ -22,6 +22,7 @@ SYNTAX: tuple[tuple[str, str], ...] = (
 
 NOTES: tuple[str, ...] = (
     'An empty value matches events without one: container:"" matches those about no container.',
+    "pod:shop/web is short for ns:shop pod:web, and container:shop/web/app adds container:app.",
     "To match events unknown to this version, use * or a regular expression: event:Future*.",
     "A number or time without > or < matches with the precision written: took:3ms matches 3 ms up "
     "to 4 ms, time:14:05 the whole minute.",
