@@ -47,7 +47,9 @@ operations, and so are those of marked events.
 
 The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab completes
 fields and values. Its times, and those after `:`, are written like those of `--since`:
-`time:14:05`, `time:14:05..14:10`, `time:>=-30s`. `=` in the timeline filters all views by the time
+`time:14:05`, `time:14:05..14:10`, `time:>=-30s`. The end of a range is not included, but with one to
+three digits after the second, as times are shown, all that is shown like it is:
+`time:14:05:07.250..14:05:07.250` has the events of this millisecond. `=` in the timeline filters all views by the time
 range that it shows, and `:` goes to an event's number or to a time. A search finds text in names,
 ids, changes and comments, and hides no events.
 
