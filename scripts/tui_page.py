@@ -45,11 +45,13 @@ connection saw. `v` switches to a row for each event, and back. A filter, also a
 the operations of which it matches at least one event; counts, copies and exports are of whole
 operations, and so are those of marked events.
 
-The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab completes
-fields and values. Its times, and those after `:`, are written like those of `--since`:
-`time:14:05`, `time:14:05..14:10`, `time:>=-30s`. `=` in the timeline filters all views by the time
-range that it shows, and `:` goes to an event's number or to a time. A search finds text in names,
-ids, changes and comments, and hides no events.
+The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab
+completes fields and values. Its times, and those after `:`, are written like those of `--since`:
+`time:14:05`, `time:14:05..14:10`, `time:>=-30s`. The end of a range is not included, except that
+an end with one to three digits after the second, as times are shown, includes all that is shown
+with it: `time:14:05:07.250..14:05:07.250` has the events of this millisecond. `=` in the timeline
+filters all views by the time range that it shows, and `:` goes to an event's number or to a time.
+A search finds text in names, ids, changes and comments, and hides no events.
 
 Details of the selected row are beside the list or below it, in tabs: a summary, the container as of
 this event, the changes by plugins in this event, the plugin behind each line of the container, and

@@ -220,6 +220,7 @@ def _described(bundle: Bundle) -> str:
     manifest = bundle.manifest
     counts = manifest.counts
     context = f" and {counts.context:,} that they need" if counts.context else ""
+    context += bundle.other_pods_words
     left_out = f", {counts.left_out:,} left out" if counts.left_out else ""
     of = f" of {manifest.subject}" if manifest.subject else ""
     text = f"{size(bundle.size)}, {many(counts.events, 'event')}{of}{context}{left_out}"

@@ -94,7 +94,11 @@ since_option = click.option(
 )
 """Option whose value is a text, for `times_of`, or None."""
 until_option = click.option(
-    "--until", metavar="TIME", callback=_check_time, help="Include only events before this time."
+    "--until",
+    metavar="TIME",
+    callback=_check_time,
+    help="Include only events before this time. A time with one to three digits after the second, "
+    "as times are shown, includes the events shown with it.",
 )
 """Option like ``since_option``."""
 from_option = click.option(

@@ -91,7 +91,7 @@ FIELDS: tuple[Field, ...] = (
         "pod",
         FieldKind.NAME,
         ("pod",),
-        "name of the pod",
+        "name of the pod; NAMESPACE/NAME for the namespace, too",
         "pod:web-*",
         wrong_names=("pod_name", "sandbox"),
     ),
@@ -107,7 +107,7 @@ FIELDS: tuple[Field, ...] = (
         "container",
         FieldKind.NAME,
         ("container",),
-        "name of the container",
+        "name of the container, also as NAMESPACE/POD/NAME",
         "container:app",
         wrong_names=("container_name", "ctr"),
     ),
@@ -194,6 +194,9 @@ WORD_COLUMNS = ("event", "pod", "namespace", "container", "plugin", "container_i
 """Columns searched for a bare word."""
 
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
+
+PARENTS: dict[str, tuple[str, ...]] = {"pod": ("ns",), "container": ("ns", "pod")}
+"""Fields whose values may precede a field's own one, with slashes: ``pod:shop/web``."""
 
 _NEAR = 0.6
 """Minimum similarity of a suggested word, as computed by difflib."""

@@ -22,9 +22,12 @@ SYNTAX: tuple[tuple[str, str], ...] = (
 
 NOTES: tuple[str, ...] = (
     'An empty value matches events without one: container:"" matches those about no container.',
+    "pod:shop/web is short for ns:shop pod:web, and container:shop/web/app adds container:app.",
     "To match events unknown to this version, use * or a regular expression: event:Future*.",
     "A number or time without > or < matches with the precision written: took:3ms matches 3 ms up "
     "to 4 ms, time:14:05 the whole minute.",
+    "The end of a range is not included, but with one to three digits after the second, as times "
+    "are shown, it includes all that is shown like it: ..14:05:07.250 ends before 14:05:07.251.",
     "While events are being recorded, + and - count from the start of the command, and a time "
     "without a date is today.",
     "Regular expressions have the syntax of RE2, without back-references and look-around. They are "

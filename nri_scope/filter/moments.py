@@ -34,6 +34,8 @@ RANGE = ".."
 _SECOND = 1_000_000_000
 _DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DISPLAYED_DIGITS = 3
+"""Maximum number of digits after the second in displayed times."""
 _LAST_DAY = date(2262, 4, 10)
 """The last whole day before `LARGEST` ns since the epoch."""
 _WRITTEN = re.compile(
@@ -124,12 +126,26 @@ def moment(
 
 
 def interval(since: str, until: str, span: TimeSpan | None = None) -> tuple[int | None, int | None]:
-    """Return the times from ``since`` (included) to ``until`` (excluded); None for "". Raises
+    """Return the times from ``since`` to ``until``, whose `end_ns` is excluded; None for "". Raises
     UsageError for other texts than those of `moment`.
     """
     since_ns = moment(since, span).at_ns if since else None
-    until_ns = moment(until, span, after_ns=since_ns).at_ns if until else None
+    until_ns = end_ns(until, moment(until, span, after_ns=since_ns)) if until else None
     return since_ns, until_ns
+
+
+def end_ns(text: str, at: Moment) -> int:
+    """Return the end, excluded, of a range that is written as ``text``.
+
+    Times are displayed with up to three digits after the second, so such a text includes all that
+    is displayed like it. Other texts are exact.
+    """
+    found = _WRITTEN.fullmatch(text.strip())
+    return at.end_ns if found and _is_as_displayed(found["fraction"]) else at.at_ns
+
+
+def _is_as_displayed(fraction: str | None) -> bool:
+    return fraction is not None and len(fraction) <= _DISPLAYED_DIGITS
 
 
 def event_or_moment(text: str, span: TimeSpan | None = None) -> int | Moment:
@@ -146,31 +162,35 @@ def event_number(text: str) -> int | None:
     return int(text[:18]) if text.isascii() and text.isdigit() else None
 
 
-def utc(at_ns: int) -> str:
-    """Return the shortest RFC 3339 form of a time, in UTC."""
+def utc(at_ns: int, *, is_end: bool = False) -> str:
+    """Return the shortest RFC 3339 form of a time, in UTC. ``is_end``: for the end of a range."""
     seconds, rest = divmod(at_ns, _SECOND)
     text = f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
-    return f"{text}{_fraction(rest)}Z"
+    return f"{text}{_fraction(rest, is_end=is_end)}Z"
 
 
 def range_text(since_ns: int, until_ns: int, span: TimeSpan | None) -> str:
     """Return a range as people type it: in local time, with the date only if it is needed."""
     for form in ("%H:%M:%S", "%Y-%m-%dT%H:%M:%S"):
-        since, until = _local(since_ns, form), _local(until_ns, form)
+        since, until = _local(since_ns, form), _local(until_ns, form, is_end=True)
         with suppress(UsageError):
             if interval(since, until, span) == (since_ns, until_ns):
                 return f"{since}{RANGE}{until}"
     # In the hour that is repeated when summer time ends.
-    return f"{utc(since_ns)}{RANGE}{utc(until_ns)}"
+    return f"{utc(since_ns)}{RANGE}{utc(until_ns, is_end=True)}"
 
 
-def _local(at_ns: int, form: str) -> str:
+def _local(at_ns: int, form: str, *, is_end: bool = False) -> str:
     seconds, rest = divmod(at_ns, _SECOND)
-    return f"{time.strftime(form, time.localtime(seconds))}{_fraction(rest)}"
+    return f"{time.strftime(form, time.localtime(seconds))}{_fraction(rest, is_end=is_end)}"
 
 
-def _fraction(nanoseconds: int) -> str:
-    return f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
+def _fraction(nanoseconds: int, *, is_end: bool) -> str:
+    if not nanoseconds:
+        return ""
+    digits = f"{nanoseconds:09d}".rstrip("0")
+    # With fewer digits, an end would include the unit that it names.
+    return f".{digits.ljust(_DISPLAYED_DIGITS + 1, '0') if is_end else digits}"
 
 
 def _relative(text: str, span: TimeSpan, now: int) -> Moment | None:
@@ -198,7 +218,9 @@ def _absolute(
     day, clock = found["day"], _clock(found, zone)
     if day is None:
         if after_ns is not None:
-            at_ns = _next_after(after_ns, clock, span)
+            # An end as displayed may be that of the start.
+            width = clock.width_ns if _is_as_displayed(found["fraction"]) else 0
+            at_ns = _next_after(after_ns - width, clock, span)
         else:
             at_ns = _on_own_day(text, clock, span or TimeSpan(now, now))
         return Moment(at_ns, at_ns + clock.width_ns)

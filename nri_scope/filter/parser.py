@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from nri_scope.errors import FilterError, UsageError
 
-from .fields import BY_NAME, NUMERIC, Field, FieldKind, nearest, nearest_field
-from .moments import RANGE, TimeSpan, interval, moment, utc
+from .fields import BY_NAME, NUMERIC, PARENTS, Field, FieldKind, nearest, nearest_field
+from .moments import RANGE, TimeSpan, end_ns, interval, moment, utc
 from .quantity import LARGEST, duration_unit, size_unit, split_quantity
 from .re2_patterns import regex
 from .text_comparison import fold
@@ -40,6 +40,8 @@ _OPERATOR = re.compile(r"([A-Za-z]+)(?=[\s()]|$)")
 _FIELD = re.compile(r"""([^\s()"':]*):""")
 _COMPARISON = re.compile(r"~|>=|>|<=|<")
 _VALUE = re.compile(r"[^\s()]+")
+_MARKS = ('"', "'", "~", ">", "<")
+"""Beginnings of values that are not plain texts."""
 _STATE_CHANGE = re.compile(r"StateChange\(-?[0-9]+\)", re.IGNORECASE)
 
 
@@ -244,10 +246,28 @@ class _Parser:
             return Is(field, text.lower(), wild=False)
         if not text and field.kind in (FieldKind.ID, FieldKind.PATH):
             raise self.fail(value.at, f"an empty {field.name} matches every event", "leave it out")
+        if field.name in PARENTS and "/" in text and not value.quoted:
+            return self.with_parents(field, value)
         wild = "*" in text and not value.quoted
         if not wild:
             self.check_known(field, value)
         return Is(field, text, wild=wild)
+
+    def with_parents(self, field: Field, value: _Value) -> Node:
+        """Return the condition for a name after those of its namespace and pod."""
+        fields = [*(BY_NAME[parent] for parent in PARENTS[field.name]), field]
+        names = value.text.split("/")
+        # Alone, a name with such a beginning would have to be quoted.
+        if len(names) != len(fields) or any(name.startswith(_MARKS) for name in names):
+            form = "/".join(each.name.upper() for each in fields)
+            raise self.fail(
+                value.at,
+                f'no {field.name} has the name "{value.text[:40]}"',
+                f"write {field.name}:{field.name.upper()} or {field.name}:{form}",
+            )
+        return And(
+            tuple(Is(*pair, wild="*" in pair[1]) for pair in zip(fields, names, strict=True))
+        )
 
     def state_change(self, field: Field) -> _Value | None:
         """Return an event name such as ``StateChange(99)``, with parentheses; None for others."""
@@ -359,7 +379,7 @@ class _Parser:
                     case "<":
                         high = at.at_ns - 1
                     case "<=":
-                        high = at.at_ns
+                        high = max(at.at_ns, end_ns(since, at) - 1)
                     case _:
                         # time:14:05 matches the whole minute.
                         low, high = at.at_ns, at.end_ns - 1
@@ -376,7 +396,7 @@ def _time_text(low: int | None, high: int | None) -> str:
     """Return the canonical form of a range, which means the same in every recording."""
     if low is None or high is None:
         return f">={utc(low)}" if low is not None else f"<{utc((high or 0) + 1)}"
-    return f"{utc(low)}{RANGE}{utc(high + 1)}"
+    return f"{utc(low)}{RANGE}{utc(high + 1, is_end=True)}"
 
 
 def _nearest_is(name: str) -> str:

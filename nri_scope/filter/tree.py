@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .fields import Field
+from .fields import PARENTS, Field
 
 OPERATORS = ("AND", "OR", "NOT")
 
@@ -68,7 +68,8 @@ class Is:
     wild: bool
 
     def __str__(self) -> str:
-        return f"{self.field.name}:{self.text if self.wild else quote(self.text)}"
+        is_name = self.field.name in PARENTS
+        return f"{self.field.name}:{self.text if self.wild else quote(self.text, is_name=is_name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,13 @@ class Between:
 Node = And | Or | Not | Word | Is | Matches | Between
 
 
-def quote(text: str) -> str:
-    """Return a filter value that matches exactly ``text``, quoted only if needed."""
+def quote(text: str, *, is_name: bool = False) -> str:
+    """Return a filter value that matches exactly ``text``, quoted only if needed.
+
+    ``is_name``: for a pod or container, where a slash without quotes separates names.
+    """
     plain = _PLAIN.fullmatch(text) and text.upper() not in OPERATORS
+    plain = plain and not (is_name and "/" in text)
     return text if plain else _in_quotes(text)
 
 

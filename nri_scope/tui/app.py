@@ -388,7 +388,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def action_filter(self) -> None:
         """Open the filter bar for a filter."""
         self.poller.read_values()
-        self._open_bar(Purpose.FILTER, self.context.where_text)
+        self._open_bar(Purpose.FILTER, self.context.where_text, self.context.limits())
 
     def action_search(self) -> None:
         """Open the filter bar for a search."""

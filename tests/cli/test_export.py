@@ -17,9 +17,11 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.events import REDACTED
+from nri_scope.recording.bundle.manifest import to_bytes
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.summary import is_redacted
+from nri_scope.share.bundle import Bundle
 from tests.cli.command import NRI_SCOPE
 from tests.share.bundle.bundles import SAMPLE
 
@@ -126,6 +128,23 @@ def test_the_name_of_the_selected_pod_is_redacted_if_the_rules_say_so(
         pods = {f"pod {pod.namespace}/{pod.name}" for pod in recording.pods()}
     manifest = read_manifest(Path("x.nriscope.zip"))
     assert manifest.subject in pods and f"({manifest.subject})" in texts
+
+
+def test_other_pods_in_the_bundle_of_a_pod_are_named(run_command: RunCommand) -> None:
+    demo = str(SAMPLE.parent / "demo.nriscope.db")
+    pack = ("export", demo, "-o", "x.nriscope.zip", "--force", "--pod")
+    err = run_command(*pack, "shop/web")[2]
+    assert "31 events of pod shop/web and 34 that they need, also of pod shop/api, 23" in err
+    manifest = to_bytes(read_manifest(Path("x.nriscope.zip"))).decode()
+    assert "web" in manifest and "shop/api" not in manifest
+    assert "also of" not in run_command("export", demo, "-o", "y.nriscope.zip")[2]
+
+
+def test_at_most_three_other_pods_are_named(run_command: RunCommand) -> None:
+    run_command("export", str(SAMPLE), "-o", "x.nriscope.zip")
+    pods = tuple(f"shop/{number}" for number in range(1005))
+    bundle = Bundle(Path("x"), 1, read_manifest(Path("x.nriscope.zip")), pods)
+    assert bundle.other_pods_words == ", also of pods shop/0, shop/1, shop/2 and 1,002 more"
 
 
 def test_a_part_can_be_read_by_every_command(run_command: RunCommand) -> None:

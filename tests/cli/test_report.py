@@ -196,7 +196,10 @@ def test_findings_show_when_their_first_event_happened(tmp_path: Path) -> None:
     ]
     # A terminal shows local times, as `log` does; a shared document UTC.
     lines = report(demo, "--diagnose").stdout.splitlines()
-    assert f"  see events 23 and 55, the first at {moment(events[23].at_ns)}" in lines
+    at = moment(events[55].at_ns)
+    # Of the two events that took over half of the deadline, one missed it; event 23 was only slow.
+    assert f"  see event 55 at {at}" in lines
+    assert f"  see events 55 and 62, the first at {at}" in lines
     for name in (page, issue):
         report(demo, "-o", tmp_path / name)
         shown = "events 55 and 62, the first at 2026-11-24 02:27:57 UTC"

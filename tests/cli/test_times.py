@@ -17,7 +17,7 @@ from nri_scope.cli.main import run
 from nri_scope.cli.time_arguments import places_of, times_of
 from nri_scope.errors import UsageError
 from nri_scope.filter import parse
-from nri_scope.filter.moments import TimeSpan, range_text
+from nri_scope.filter.moments import RANGE, TimeSpan, range_text
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.event_times import time_span, within
 from nri_scope.recording.reader import Recording
@@ -63,6 +63,7 @@ def recording(path: Path) -> Iterator[Recording]:
 FORMS = [
     *("+0s", "+1s", "+1m", "+1.5m", "+10m", "+59m", "-0s", "-30s", "-59m", "-1h", "8:00", "08:01"),
     *("08:00:30", "08:00:00.000000001", "8:59:59.5", "9:00", "00:00", "23:59", "2026-06-01"),
+    *("08:00:00.0", "8:00:01.000", "08:01:29.9999", "2026-06-01T08:00:30.0Z", "8:01:30.000000"),
     *("2026-06-01T08:01:30Z", "2026-06-01T10:01:30+02:00", "2026-06-01 08:10", "now", "today"),
 ]
 
@@ -105,6 +106,41 @@ def test_a_range_of_the_timeline_selects_its_events(
     typed = f"time:{range_text(START + since, START + until + 1, time_span(recording))}"
     found = [one.id for one in recording.events(where=within(recording, parse(typed)))]
     assert found == [number for number, at in enumerate(SPREAD, 1) if since <= at <= until]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_range_between_displayed_times_includes_both_events(
+    recording: Recording, data: st.DataObject
+) -> None:
+    digits = data.draw(st.integers(1, 9))
+    at = st.sampled_from([*SPREAD, 999_999, 1_000_000, SECOND - 1, SECOND + 10**6])
+    since, until = sorted((data.draw(at), data.draw(at)))
+    unit = 10 ** (9 - digits)
+    low, high = since // unit * unit, until // unit * unit
+    texts = [
+        f"08:{ns // 60 // SECOND:02}:{ns // SECOND % 60:02}.{ns % SECOND:09}"[: 9 + digits]
+        for ns in (low, high)
+        if ns < 3600 * SECOND
+    ]
+    if len(texts) < 2:
+        return
+    typed = f"time:{RANGE.join(texts)}"
+    end = high + unit if digits <= 3 else high
+    expected = [number for number, at in enumerate(SPREAD, 1) if low <= at < end]
+    try:
+        where = within(recording, parse(typed))
+    except UsageError:
+        assert not expected
+        return
+    assert where is not None
+    assert [one.id for one in recording.events(where=where)] == expected
+    assert times_of(recording, *texts) == (START + low, START + end)
+    assert within(recording, parse(str(where))) == where
+    if digits <= 3:
+        last = [number for number, at in enumerate(SPREAD, 1) if at < end]
+        up_to = within(recording, parse(f"time:<={texts[1]}"))
+        assert [one.id for one in recording.events(where=up_to)] == last
 
 
 def outputs(

@@ -14,6 +14,7 @@ import pytest
 from nri_scope.debugger.debugger import Debugger
 from nri_scope.errors import FilterError, UsageError
 from nri_scope.filter import parse
+from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.replay.result import PlayedEvent
 from nri_scope.replay.run import Job
 
@@ -147,7 +148,7 @@ async def test_an_unedited_template_is_an_empty_reply(tmp_path: Path, event: str
         await driver.after(lambda: debugger.answer(NAME, debugger.answer_template(NAME)))
         (reply,) = last(driver).replies
         assert reply.message is not None
-        assert not reply.message.ListFields()
+        assert is_empty_reply(reply.message)
 
 
 async def test_commands_at_the_end_say_so(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ moments = st.sampled_from(
 _terms = st.one_of(
     _values,
     st.builds("{}:{}".format, _text_fields, _values),
+    st.builds("pod:{}/{}".format, _texts, _texts),
+    st.builds("container:{}/{}/{}".format, _texts, _texts, _texts),
     st.builds("event:{}".format, known | known.map(str.upper)),
     st.builds("{}:~{}".format, _text_fields, _values),
     st.builds("status:{}".format, st.sampled_from([str(status) for status in Status])),

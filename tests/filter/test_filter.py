@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -241,6 +242,31 @@ def test_the_times_of_a_filter(text: str, low: int | None, high: int | None) -> 
         None if low is None else SPAN.first_ns + low * 10**9,
         None if high is None else SPAN.first_ns + high * 10**9 - 1,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("pod:shop/web", "(ns:shop pod:web)"),
+        ("-pod:shop/*", "-(ns:shop pod:*)"),
+        ("container:shop/web/app id:3", "(ns:shop pod:web container:app) id:3"),
+        ("pod:/web", '(ns:"" pod:web)'),
+    ],
+)
+def test_a_name_may_follow_those_of_its_parents(text: str, meaning: str) -> None:
+    assert filters.parse(text) == filters.parse(meaning)
+    assert filters.parse(str(filters.parse(text))) == filters.parse(text)
+    # In quotes it is one name.
+    assert str(filters.parse('pod:"shop/web"')) == 'pod:"shop/web"'
+
+
+@pytest.mark.parametrize(
+    "text", ["pod:a/b/c", "container:web/app", "container:a/b/c/d", "pod:a/~*"]
+)
+def test_names_of_other_parents_are_an_error(text: str) -> None:
+    field, _, name = text.partition(":")
+    with pytest.raises(FilterError, match=f'no {field} has the name "{re.escape(name)}"'):
+        filters.parse(text)
 
 
 def test_an_empty_value_matches_events_without_one() -> None:

@@ -237,6 +237,14 @@ async def test_narrowing_to_a_container_or_pod_and_back() -> None:
         await screen.hides("jobs/batch")
 
 
+async def test_the_filter_bar_says_what_limits_the_list_without_a_filter() -> None:
+    async with showing(size=(140, 24)) as screen:
+        await screen.press("f")
+        await screen.shows("no filter: shows everything")
+        await screen.press("escape", *["down"] * 24, "I", "f")
+        await screen.shows("no filter: shows only pod shop/web")
+
+
 async def test_narrowing_without_a_container_shows_the_reason() -> None:
     async with showing(size=(100, 30)) as screen:
         await screen.shows("1 of 34")

@@ -40,14 +40,21 @@ class _Slow:
     several: bool = False
     """Whether more than one plugin may have used the time."""
     shown: Shown = field(default_factory=Shown)
-    over: int = 0
+    missed: Shown = field(default_factory=Shown)
+    """The events that took all of the deadline."""
     worst_ns: int = 0
     deadline_ns: int = 0
     worst_name: str = ""
 
+    @property
+    def over(self) -> int:
+        """Number of events that took all of the deadline."""
+        return self.missed.count
+
     def add(self, number: int, name: str, ns: int, deadline_ns: int, *, late: bool) -> None:
         self.shown.add(number)
-        self.over += late or ns > deadline_ns
+        if late or ns > deadline_ns:
+            self.missed.add(number)
         if ns >= self.worst_ns:
             self.worst_ns, self.worst_name, self.deadline_ns = ns, name, deadline_ns
 
@@ -102,7 +109,8 @@ class Times(Detector):
                 times = (
                     f"{count:,} events took over half of the deadline{over}; the longest: {times}"
                 )
-            yield slow.shown.finding(
+            # A finding about missed deadlines does not point to replies that were only slow.
+            yield (slow.missed if slow.over else slow.shown).finding(
                 FindingKind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
                 f"{slow.title} {_problem(slow)}",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +43,12 @@ _PART_RESERVE = 1 << 10
 """Reserve in bytes for the part number that is added to a bundle's manifest and README.md."""
 
 
+_PODS_SHOWN = 3
+"""Maximum number of pods in `Bundle.other_pods_words`."""
+_NAME_SHOWN = 100
+"""Maximum number of characters of each of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """A finished bundle."""
@@ -49,6 +56,19 @@ class Bundle:
     path: Path
     size: int
     manifest: Manifest
+    other_pods: tuple[str, ...] = ()
+    """Names, as in the bundle, of the pods of events other than the pod or container selected by
+    name."""
+
+    @property
+    def other_pods_words(self) -> str:
+        """Text with the first other pods, as ``, also of pods shop/api and shop/db``; or ""."""
+        if not self.other_pods:
+            return ""
+        names = [name[:_NAME_SHOWN] for name in self.other_pods[:_PODS_SHOWN]]
+        hidden = len(self.other_pods) - len(names)
+        more = f" and {hidden:,} more" if hidden else ""
+        return f", also of pod{'s' if len(self.other_pods) > 1 else ''} {', '.join(names)}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +143,21 @@ class _Draft:
     manifest: Manifest
     path: Path
     size: int
-    busiest: str
-    """Remark about the pod with the most events; "" if there is none."""
+    pods: Counter[str]
+    """Number of events of each pod, by its name in the bundle."""
+
+    @property
+    def busiest(self) -> str:
+        """Remark about the pod with the most events; "" if there is none."""
+        busiest = self.pods.most_common(1)
+        return "".join(f"{pod} has {count:,} of the events" for pod, count in busiest)
+
+    @property
+    def other_pods(self) -> tuple[str, ...]:
+        """Pods other than the one selected by name; none if that is not among them."""
+        name = self.manifest.subject.partition(" ")[2]
+        own = {pod for pod in self.pods if f"{name}/".startswith(f"{pod}/")}
+        return tuple(pod for pod in self.pods if pod not in own) if own else ()
 
 
 class _Packer:
@@ -169,9 +202,9 @@ class _Packer:
                 f"its recording would be {in_bytes(size)}; the limit is {in_bytes(MAX_RECORDING)}",
                 _SELECT_FEWER,
             )
-        manifest, busiest = self._manifests.manifest(rebuilt, before)
+        manifest, pods = self._manifests.manifest(rebuilt, before)
         packed = self._outputs.new(".zip")
-        return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), busiest)
+        return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), pods)
 
     def halves(self, draft: _Draft, max_bytes: int) -> Iterator[_Draft]:
         """Halve the draft's events by number until each part fits; yield the parts in order."""
@@ -212,7 +245,7 @@ class _Packer:
             size = self._pack(path, draft.rebuilt, manifest)
         if self._redactor is not None:
             self._scan(self._redactor, draft.rebuilt.path, path, manifest)
-        return Bundle(path, size, manifest)
+        return Bundle(path, size, manifest, draft.other_pods)
 
     def _pack(self, path: Path, rebuilt: Extracted, manifest: Manifest) -> int:
         manifest, readme = _with_files(manifest, rebuilt.path)

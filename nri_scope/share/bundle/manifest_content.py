@@ -58,10 +58,10 @@ class ManifestBuilder:
                 counts[one.rule, one.place] += one.values
         return counts
 
-    def manifest(self, rebuilt: Extracted, before: ReplacedCounts) -> tuple[Manifest, str]:
-        """Return the manifest without `Manifest.files`, and a remark on the pod with most events.
+    def manifest(self, rebuilt: Extracted, before: ReplacedCounts) -> tuple[Manifest, Counter[str]]:
+        """Return the manifest without `Manifest.files`, and the number of events of each pod.
 
-        The remark is "" if no event belongs to a pod. ``before`` counts values replaced in earlier
+        ``before`` counts values replaced in earlier
         bundles. Raises RecordingError.
         """
         with Recording.open(rebuilt.path) as recording:
@@ -92,8 +92,7 @@ class ManifestBuilder:
         )
         if self._redactor is not None:
             manifest = replace(manifest, redaction=self._report(self._redactor, before))
-        busiest = [f"{pod} has {count:,} of the events" for pod, count in pods.most_common(1)]
-        return manifest, "".join(busiest)
+        return manifest, pods
 
     def _text(self, text: str, place: str) -> str:
         if self._redactor is None or not text:

@@ -353,6 +353,7 @@ def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
     manifest = made.manifest
     counts, redaction = manifest.counts, manifest.redaction
     context = f", plus {counts.context:,} for context" if counts.context else ""
+    context += made.other_pods_words
     of = f" of {manifest.subject}" if manifest.subject else ""
     lines = [
         line(safe(str(made.path)), Style.STRONG),

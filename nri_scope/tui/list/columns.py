@@ -250,9 +250,9 @@ def term(event: Event, column: str) -> str:
                 else str(Matches(BY_NAME["event"], f"^{re.escape(event.event)}$"))
             )
         case "subject":
-            names = [f"pod:{quote(event.pod)}"] if event.pod else []
+            names = [f"pod:{quote(event.pod, is_name=True)}"] if event.pod else []
             if event.container:
-                names.append(f"container:{quote(event.container)}")
+                names.append(f"container:{quote(event.container, is_name=True)}")
             if not names and (event.container_id or event.pod_id):
                 names = [f"id:{quote(event.container_id or event.pod_id)}"]
             return " ".join(names)

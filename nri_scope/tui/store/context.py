@@ -124,8 +124,12 @@ class Context:
 
     def description(self) -> str:
         """Describe the restriction, including filter and marks; "" if there is none."""
-        marked = "marked" if self.only_marked else ""
-        parts = [self.words(), marked, safe(self.where_text, _MAX_COLUMNS)]
+        parts = [self.limits(), safe(self.where_text, _MAX_COLUMNS)]
+        return " · ".join(part for part in parts if part)
+
+    def limits(self) -> str:
+        """Describe the restriction without the filter; "" if there is none."""
+        parts = [self.words(), "marked" if self.only_marked else ""]
         return " · ".join(part for part in parts if part)
 
     def _set(self, restriction: _Restriction) -> None:
@@ -146,5 +150,5 @@ def _filter_term(about: Pod | Container) -> str:
     if about.id:
         return f"id:{quote(about.id)}"
     if isinstance(about, Pod):
-        return f"ns:{quote(about.namespace)} pod:{quote(about.name)}"
-    return f"container:{quote(about.name)}"
+        return f"ns:{quote(about.namespace)} pod:{quote(about.name, is_name=True)}"
+    return f"container:{quote(about.name, is_name=True)}"

@@ -272,9 +272,9 @@ class FilterBar(Vertical, inherit_bindings=False):
                 elif text.strip():
                     remark = f"valid · {remark} · {key('complete')} complete"
                 else:
+                    shows = f"only {self._note}" if self._note else "everything"
                     remark = (
-                        f"no filter: shows everything · {key('complete')} lists the fields · "
-                        f"{remark}"
+                        f"no filter: shows {shows} · {key('complete')} lists the fields · {remark}"
                     )
             case Purpose.SEARCH:
                 remark = (
