@@ -381,13 +381,13 @@ def test_modifiers_restrict_the_affected_events(
     assert [one.subject for one in replayed.replies() if one.occurrence == 2] == affected
     replayed = with_fault("error:StartContainer")
     assert [one.subject for one in replayed.events if one.failure] == affected
-    replayed = with_fault("slow:StartContainer:1ms")
+    replayed = with_fault("slow:StartContainer:20ms")
     delayed = [one for one in replayed.events if "is delayed by" in one.fault]
     assert [one.subject for one in delayed] == affected
-    assert all(reply.took_ns >= 10**6 for one in delayed for reply in one.replies)
+    assert all(reply.took_ns >= 10**7 for one in delayed for reply in one.replies)
     unmatched = [one.fault for one in replayed.events if one.event == "fault"]
     assert unmatched == (
-        [] if affected else [f"no event matched slow:StartContainer:1ms{modifiers}"]
+        [] if affected else [f"no event matched slow:StartContainer:20ms{modifiers}"]
     )
 
 
