@@ -35,6 +35,7 @@ ELSEWHERE = {
     "demo",
     "tap",
     "v01",
+    "scenario",
     "shrink",
     "new-plugin",
     "import",
