@@ -35,7 +35,7 @@ thousands."""
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(file: Path, output: Path | None, force: bool) -> None:
-    """Write the recording in a bundle or in JSON lines.
+    """Extract the recording from a bundle, or from JSON lines.
 
     Prints a bundle's manifest. Every command accepts a bundle directly; use import to get the
     recording as a file, for example for sqlite3. FILE may be untrusted: a file that is not exactly

@@ -139,9 +139,8 @@ def _browse(file: Path, where: Filter | None, config: Config, theme: str | None)
     from nri_scope.scenario.playable import playable
 
     with playable(file, on_note=say) as recording:
-        is_made = recording != file
-        _run(recording, where, config, theme, None, badge="scenario" if is_made else "")
-    if not is_made:
+        _run(recording, where, config, theme, None)
+    if recording == file:
         say(f"recording: {file}")
 
 
@@ -188,8 +187,6 @@ def _run(
     config: Config,
     theme: str | None,
     recorder: RecorderProcess | None,
-    *,
-    badge: str = "",
 ) -> None:
     import asyncio
 
@@ -203,14 +200,7 @@ def _run(
         # Errors in the file are reported before the interface takes over the screen.
         store = await Store.open(file, live=live)
         app = make_app(
-            file,
-            config,
-            theme=theme,
-            where=where,
-            live=live,
-            recorder=recorder,
-            badge=badge,
-            store=store,
+            file, config, theme=theme, where=where, live=live, recorder=recorder, store=store
         )
         # A screen has thousands of short-lived objects. With Python's defaults, cycle collection
         # took a fifth of the drawing time; with the intervals used elsewhere, 8 MiB stay allocated.

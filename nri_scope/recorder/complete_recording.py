@@ -13,12 +13,12 @@ from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.recording.file_errors import error_words, writing_hint
 from nri_scope.recording.writable_file import RecordingFile
 
-from .inbox import Begin, End, Entry, NoteEntry
+from .inbox import Begin, End, Entry, NoteEntry, size_of
 from .ring import Ring
 from .transactions import TransactionWriter
 
-_BATCH = 256
-"""Maximum number of entries that are written in one transaction."""
+_BATCH, _BATCH_BYTES = 256, 4 << 20
+"""Entries, or bytes of their messages, after which a transaction is written."""
 
 
 @contextmanager
@@ -52,6 +52,7 @@ class CompleteRecording:
         self._writer = writer
         self._sessions = 0
         self._batch: list[Entry] = []
+        self._batch_bytes = 0
 
     def begin_session(self, start: SessionStart) -> int:
         """Begin a session; return its number."""
@@ -74,12 +75,14 @@ class CompleteRecording:
     def flush(self) -> None:
         """Write what was added."""
         written = self._writer.write(self._batch)
-        self._batch = []
+        self._batch, self._batch_bytes = [], 0
         if written.problems:
             raise RecordingError(self._path, written.problems[0])
 
     def put(self, entry: Entry) -> None:
         """Add an entry; those of sessions have their numbers."""
         self._batch.append(entry)
-        if len(self._batch) >= _BATCH:
+        if isinstance(entry, tuple):
+            self._batch_bytes += size_of(entry[1])
+        if len(self._batch) >= _BATCH or self._batch_bytes >= _BATCH_BYTES:
             self.flush()

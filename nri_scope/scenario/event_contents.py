@@ -35,8 +35,10 @@ class EventContents:
 
         Returns the event's own request message with all that is known about them.
         """
-        if event is Event.RunPodSandbox:
+        if event is Event.RunPodSandbox and pod.stage is Stage.ABSENT:
             pod.run()
+        elif event is Event.RunPodSandbox:
+            pod.stage = Stage.RUNNING
         if event is Event.StopPodSandbox:
             pod.stage = Stage.STOPPED
         if one is not None:

@@ -49,16 +49,11 @@ def scenario_of_manifest(
         source=source,
     )
     scenario = Scenario(runtime=runtime, source=source)
+    used: dict[str, int] = {}
     for one in found:
-        key = unused_key(f"{one.pod.namespace}/{one.pod.name}", scenario.pods)
+        key = unused_key(f"{one.pod.namespace}/{one.pod.name}", used)
         scenario.pods[key] = _pod(key, one)
     notes = dict.fromkeys(note for one in found for note in one.notes)
-    for one in found:
-        if one.replicas != 1:
-            name = f"{one.pod.namespace}/{one.pod.name}"
-            notes[f"{name}: one of {one.replicas} replicas; add copies: {one.replicas} for all"] = (
-                None
-            )
     return scenario, list(notes)
 
 

@@ -36,7 +36,6 @@ from nri_scope.runtime import PROFILES, Profile
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.runtime.state_change import own_request
 
-from .event_sequence import MAX_EVENTS
 from .model import (
     RuntimeChoice,
     Scenario,
@@ -47,6 +46,10 @@ from .model import (
 from .recorded_steps import RecordedSteps
 from .shapes import LATEST_NS, LONGEST_NS
 
+MAX_BYTES = 24 << 20
+"""Maximum size of a scenario's messages and steps. As values and text, they take ten times that."""
+_OBJECT_BYTES = 1_000
+"""Size that is counted for each pod and container in addition to its message."""
 _PAUSE_SHOWN_NS = 100_000_000
 """Shortest pause that the scenario has a step for."""
 _PAUSE_UNIT_NS = 10_000_000
@@ -101,8 +104,10 @@ class _Reading:
             source=str(recording.path),
         )
         self._profile = self._scenario.runtime.profile()
+        self._bytes = 0
         self._pods: dict[str, ScenarioPod] = {}
-        self._keys: set[str] = set()
+        self._keys: dict[str, dict[str, int]] = {"": {}}
+        """Keys of pods in use, and of the containers of a pod by its key; see `unused_key`."""
         self._containers: dict[str, tuple[ScenarioPod, ScenarioContainer]] = {}
 
     def scenario(self) -> tuple[Scenario, list[str]]:
@@ -112,11 +117,6 @@ class _Reading:
         for one in self._events():
             if isinstance(one, RecordedEvent):
                 count += 1
-                if count > MAX_EVENTS:
-                    raise UsageError(
-                        f"{self._recording.path}: more than {MAX_EVENTS:,} events for a scenario",
-                        "select a part with --only or --where",
-                    )
                 self._add_subjects(one)
         if not count and (self._only or self._where):
             raise UsageError(
@@ -138,6 +138,7 @@ class _Reading:
             pod = self._pods[one.pod.id]
             container = self._container_of(one)
             steps.add(one.event, one.request, pod.key, container.key if container else "")
+            self._check_size(steps.bytes)
         self._scenario.steps = steps.finished()
         notes = [f"left out: {count:,} × {what}" for what, count in self._left_out.items()]
         return self._scenario, [*self._notes, *notes]
@@ -250,19 +251,31 @@ class _Reading:
         if not known.message.pid and one.container.pid:
             known.message.pid = one.container.pid
 
+    def _add_size(self, message: Message) -> None:
+        self._bytes += message.ByteSize() + _OBJECT_BYTES
+        self._check_size()
+
+    def _check_size(self, of_steps: int = 0) -> None:
+        if self._bytes + of_steps > MAX_BYTES:
+            raise UsageError(
+                f"{self._recording.path}: too large for a scenario",
+                "select a part with --only or --where",
+            )
+
     def _container_of(self, one: RecordedEvent) -> ScenarioContainer | None:
         found = self._containers.get(one.container.id) if one.container is not None else None
         return found[1] if found is not None else None
 
     def _add_pod(self, pod: api.PodSandbox, *, exists: bool) -> ScenarioPod:
+        self._add_size(pod)
         message = api.PodSandbox.FromString(pod.SerializeToString())
         message.name = name_of_pod(pod)
         rules = self._profile.lifecycle_rules
         if rules.adapted_state([message], [])[0][0].name != pod.name:
             message.name = pod.name
         names = (_word(message.namespace), _word(name_of_pod(pod)))
-        key = unused_key("/".join(names), self._keys)
-        self._keys.add(key)
+        key = unused_key("/".join(names), self._keys[""])
+        self._keys[key] = {}
         added = ScenarioPod(key, message, exists=exists, given=frozenset({"id", "uid", "pid"}))
         self._pods[pod.id] = added
         return added
@@ -270,6 +283,7 @@ class _Reading:
     def _add_container(
         self, pod: ScenarioPod, container: api.Container, *, exists: bool
     ) -> ScenarioContainer:
+        self._add_size(container)
         message = api.Container.FromString(container.SerializeToString())
         message.name = name_of_container(container)
         if exists:
@@ -289,7 +303,7 @@ class _Reading:
             message.ClearField("started_at")
             message.ClearField("finished_at")
             message.ClearField("exit_code")
-        key = unused_key(_word(name_of_container(container)), pod.containers)
+        key = unused_key(_word(name_of_container(container)), self._keys[pod.key])
         added = ScenarioContainer(key, message, given=frozenset(given), exists=exists)
         pod.containers[key] = added
         self._containers[container.id] = (pod, added)

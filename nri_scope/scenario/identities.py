@@ -46,9 +46,12 @@ def pod_copy(pod: api.PodSandbox, number: int) -> tuple[api.PodSandbox, NewTexts
     ``pod`` has an id and a uid. The addresses of copies follow one another.
     """
     name = f"{pod.name}-{number}"
+    uid = derived_uid(pod.uid, number)
     ids = {
         pod.id: derived_id("pod", pod.id, number),
-        pod.uid: derived_uid(pod.uid, number),
+        pod.uid: uid,
+        # In names of systemd's slices, a dash separates levels.
+        pod.uid.replace("-", "_"): uid.replace("-", "_"),
     }
     texts = NewTexts(ids, {pod.name: name})
     copy = texts.in_copy(pod)

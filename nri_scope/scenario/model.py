@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -187,9 +187,16 @@ class Scenario:
     """Name of the file, for messages."""
 
 
-def unused_key(name: str, used: Collection[str]) -> str:
-    """Return a key for a pod or container: its name, with a number if another one has it."""
-    key, number = name, 2
-    while key in used:
-        key, number = f"{name}@{number}", number + 1
-    return key
+def unused_key(name: str, used: dict[str, int]) -> str:
+    """Return a key for a pod or container: its name, with a number if another one has it.
+
+    ``used`` has the keys in use; the new one is added.
+    """
+    while True:
+        number = used[name] = used.get(name, 0) + 1
+        if number == 1:
+            return name
+        key = f"{name}@{number}"
+        if key not in used:
+            used[key] = 1
+            return key

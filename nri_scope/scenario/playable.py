@@ -22,6 +22,8 @@ from .reader import STANDARD_INPUT, parse_scenario, read_text, source_name
 TEXT_SUFFIXES = (".yaml", ".yml", ".json")
 """Suffixes of the names of scenarios and manifests."""
 
+_NOTES_MAX = 2
+"""Maximum number of remarks that are passed on one by one."""
 _NAME_MAX = 60
 """Maximum length of the name of a temporary recording."""
 
@@ -51,6 +53,9 @@ def playable(
     else:
         scenario, notes = read_recording(path, session)
     apply_changes(scenario, changes)
+    if len(notes) > _NOTES_MAX:
+        command = f"nri-scope scenario {'from-pod' if is_text(path) else 'from-recording'}"
+        notes = [f"{len(notes)} values are unknown or assumed; `{command}` lists them"]
     for note in notes:
         on_note(f"{source_name(path)}: {note}")
     with compiled(scenario) as recording:

@@ -29,6 +29,8 @@ ADJUSTABLE = frozenset(
 """Fields of a container that plugins can change: in later requests, those of the plugins that ran
 at the time of the recording are not part of the scenario."""
 
+_STEP_BYTES = 700
+"""Size that is counted for each step in addition to its messages."""
 _PAIRS = {
     Event.CreateContainer: (Event.PostCreateContainer, Verb.CREATE),
     Event.StartContainer: (Event.PostStartContainer, Verb.START),
@@ -62,6 +64,8 @@ class RecordedSteps:
         self._subjects = Subjects(scenario)
         self._contents = EventContents(profile)
         self._steps: list[Step] = []
+        self.bytes = 0
+        """Size of the steps and the messages in them."""
         self._pending: list[_Recorded] = []
         self._pauses: list[Step] = []
         self._is_restarted = False
@@ -184,6 +188,11 @@ class RecordedSteps:
                 _restore(before, pod, one)
                 return False
         self._steps.append(step)
+        self.bytes += _STEP_BYTES
+        for fields in (step.pod, step.container):
+            self.bytes += fields.message.ByteSize() if fields is not None else 0
+        for resources in (step.resources, step.overhead):
+            self.bytes += resources.ByteSize() if resources is not None else 0
         return True
 
     def _made(self, one: _Recorded, step: Step) -> Message:

@@ -14,8 +14,10 @@ from .identities import FIRST_PID, NewTexts, derived_id, derived_uid, pod_copy
 from .model import Scenario, ScenarioContainer, ScenarioPod
 from .place import Place, nearest, shown
 
-MAX_BYTES = 256 << 20
-"""Maximum size of all pods and containers together."""
+MAX_BYTES = 96 << 20
+"""Maximum size of all pods and containers together. In memory, they take several times that."""
+_OBJECT_BYTES = 1_000
+"""Size that is counted for each pod and container in addition to its message."""
 
 
 class Stage(Enum):
@@ -47,8 +49,8 @@ class LiveContainer:
         return f"{self.pod.name}/{self.spec.key}"
 
     def create(self) -> None:
-        """Begin a new life: from the second one on, with a new id."""
-        self.creations += 1
+        """Begin a new life: from the second one on with a new id, unless the first goes on."""
+        self.creations += self.stage is Stage.ABSENT
         self.stage, self.was_started = Stage.CREATED, False
         self.message = api.Container()
         self.message.CopyFrom(self.template)
@@ -117,8 +119,8 @@ class Subjects:
         self._next_pid = FIRST_PID
         size = 0
         for spec in scenario.pods.values():
-            own = spec.message.ByteSize()
-            own += sum(one.message.ByteSize() for one in spec.containers.values())
+            messages = [spec.message, *(one.message for one in spec.containers.values())]
+            own = sum(message.ByteSize() + _OBJECT_BYTES for message in messages)
             size += own * max(1, spec.copies)
             if size > MAX_BYTES:
                 raise UsageError(

@@ -402,3 +402,14 @@ def test_messages_of_a_scenario_are_not_shared() -> None:
     before = first.request.SerializeToString()
     played(LIFE)
     assert first.request.SerializeToString() == before
+
+
+def test_an_event_that_is_sent_twice_is_about_the_same_container() -> None:
+    text = f"""{WEB}steps:
+  - run: shop/web
+  - RunPodSandbox: shop/web
+  - create: shop/web/app
+  - CreateContainer: shop/web/app
+"""
+    assert len(events(text)) == 6
+    assert len({one.id for one in containers(text)}) == len({one.id for one in pods(text)}) == 1

@@ -35,7 +35,10 @@ ELSEWHERE = {
     "demo",
     "tap",
     "v01",
+    "scenario",
     "shrink",
+    "scenario",
+    "debug",
     "new-plugin",
     "import",
 }

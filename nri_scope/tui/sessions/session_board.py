@@ -88,7 +88,7 @@ def entries(
 FIELDS = (
     TableField("Session", 8, right=True),
     TableField("Plugin", 15, grows=True, most=30),
-    TableField("Role", 6, rank=4),
+    TableField("Role", 8, rank=4),
     TableField("Started", 8),
     TableField("Duration", 8, right=True, rank=1),
     TableField("Events", 9, right=True),
