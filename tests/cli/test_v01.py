@@ -349,8 +349,11 @@ def test_failed_calls_are_a_finding(
     printed(capsys, "report", failed, "-o", tmp_path / "r.md")
     report = (tmp_path / "r.md").read_text()
     assert "- runtime: unknown runtime, NRI 0.1\n" in report
-    assert "**problem** `konfine: Invoke/create failed: no luck` (events 1 and 2, the first at " in report
-    assert "**warning** `konfine: Invoke/delete failed: no luck` (event 3)" in report
+    assert (
+        "**problem** `konfine: Invoke/create failed: no luck` (events 1 and 2, the first at "
+        in report
+    )
+    assert "**warning** `konfine: Invoke/delete failed: no luck` (event 3 at " in report
     assert report.count("failed:") == 2
     (place,) = [line for line in report.splitlines() if line.startswith("| `konfine`")]
     assert place.endswith("| no deadline |")

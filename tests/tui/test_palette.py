@@ -37,7 +37,6 @@ ELSEWHERE = {
     "v01",
     "scenario",
     "shrink",
-    "scenario",
     "debug",
     "new-plugin",
     "import",
