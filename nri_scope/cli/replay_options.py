@@ -155,6 +155,11 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
 
 
 def _check(options: Options) -> None:
+    if options["update_golden"] and options["step"]:
+        raise UsageError(
+            "--update-golden and --step exclude each other: a golden has the plugin's own replies",
+            "leave one of them out",
+        )
     if options["update_golden"] and options["golden"] is None:
         raise UsageError("--update-golden needs --golden", "add --golden FILE")
     if options["golden"] is not None and options["rounds"] > 1:

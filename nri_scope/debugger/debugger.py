@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -193,14 +194,15 @@ class Debugger(DebugListener):
 
     async def read_upcoming(self) -> None:
         """Read the events after the pending one, if too few are known."""
-        after = self.pending.step.recorded.id if self.pending is not None else 0
+        after = self.pending.step.recorded.id if self.pending is not None else math.inf
         self.upcoming = [one for one in self.upcoming if one.event_id > after]
         self.on_change()
         is_enough = len(self.upcoming) > UPCOMING_READ // 2
         if self.pending is None or not self.has_more_upcoming or is_enough:
             return
-        found = await asyncio.to_thread(_upcoming, self._job, after)
-        self._take_upcoming(after, found)
+        number = self.pending.step.recorded.id
+        found = await asyncio.to_thread(_upcoming, self._job, number)
+        self._take_upcoming(number, found)
 
     def _take_upcoming(self, after: int, found: list[UpcomingEvent]) -> None:
         """Show the events after one, if that is still the pending one."""

@@ -13,6 +13,7 @@ from nri_scope.recording.display import duration
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report import Report
 from nri_scope.replay.result import PlayedEvent
+from nri_scope.replay.step_control import ANSWERED, EDITED
 from nri_scope.scenario.messages import message_form
 from nri_scope.text.styled_text import spans_of
 from nri_scope.text.yaml_text import yaml_lines
@@ -122,7 +123,9 @@ def _verdict(played: PlayedEvent) -> tuple[str, Style]:
         return "fails", Style.BAD
     count = len(played.changes)
     changes = f"{count} change{'s' if count > 1 else ''}" if count else ""
-    edited = "edited, " if played.fault else ""
+    edited = "edited, " if EDITED in played.fault else ""
+    if ANSWERED in played.fault:
+        edited = "by hand, "
     if changes:
         return f"{edited}{changes}", Style.WARN
     if played.replies:

@@ -24,7 +24,15 @@ from .replies import Reply
 from .reply_verdict import Judge
 from .result import PlayedEvent
 from .script import ReplayStep, Script
-from .step_control import EDITED, SENT_AGAIN, SKIPPED, PendingEvent, StepControl, StepDecision
+from .step_control import (
+    ANSWERED,
+    EDITED,
+    SENT_AGAIN,
+    SKIPPED,
+    PendingEvent,
+    StepControl,
+    StepDecision,
+)
 from .world import World
 
 
@@ -221,6 +229,9 @@ class Player:
             assert request is not None
             if decision.request is not None:
                 into.fault = ", ".join(filter(None, (into.fault, EDITED)))
+            if decision.answers:
+                by_hand = f"{ANSWERED} {', '.join(decision.answers)}"
+                into.fault = ", ".join(filter(None, (into.fault, by_hand)))
             plugins = self._parts.runtime.plugins
             for plugin in plugins:
                 answer = decision.answers.get(plugin.id)

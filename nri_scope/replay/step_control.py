@@ -16,6 +16,8 @@ SENT_AGAIN = "sent again"
 """`PlayedEvent.fault` of an event that was sent again, with the same or another request."""
 EDITED = "the request was edited"
 """`PlayedEvent.fault` of an event whose request was edited."""
+ANSWERED = "answered by hand in place of"
+"""Start of `PlayedEvent.fault` of an event that a decision answered; the plugins follow."""
 SKIPPED = "skipped in the debugger"
 """`PlayedEvent.skipped` of an event that a decision skipped."""
 
