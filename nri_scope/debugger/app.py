@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
@@ -13,7 +13,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
@@ -82,7 +81,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         for each in themes.values():
             self.register_theme(each)
         self.theme = theme if theme in themes else "ansi" if theme else DEFAULT
-        self._without_color = NoColor()
         self._debugger = debugger
         self._words = title
         self._watch = watch
@@ -102,14 +100,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         """Edited texts that were refused, by what was edited, to continue with."""
         debugger.on_change = self._changed
         debugger.on_stop = self._stopped
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters, or, if colour is disabled, one that removes all colours."""
-        filters = super().get_line_filters()
-        if not self.no_color:
-            return filters
-        kept = [each for each in filters if not isinstance(each, Monochrome | NoColor)]
-        return [*kept, self._without_color]
 
     # -- its parts ----------------------------------------------------------------------------
 

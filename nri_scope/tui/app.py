@@ -13,7 +13,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.command import CommandPalette
 from textual.containers import Container
-from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -88,7 +87,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         ``surveyed``: whether to survey the recording in the background.
         """
         super().__init__()
-        self._without_color = NoColor()
         self._themes = themes_of(colors)
         for each in self._themes.values():
             self.register_theme(each)
@@ -117,17 +115,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         """The open recording."""
         assert self._store is not None
         return self._store
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters, or, if colour is disabled, one that removes all colours.
-
-        Textual would convert them to shades of grey, which are still colours to a terminal.
-        """
-        filters = super().get_line_filters()
-        if not self.no_color:
-            return filters
-        kept = [each for each in filters if not isinstance(each, Monochrome | NoColor)]
-        return [*kept, self._without_color]
 
     # -- its parts ----------------------------------------------------------------------------
 

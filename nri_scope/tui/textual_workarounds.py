@@ -7,7 +7,7 @@ Each private part has a test that fails if a version of Textual drops it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, cast
 
 from rich.console import COLOR_SYSTEMS, Console, RenderableType
@@ -17,6 +17,7 @@ from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.app import App
 from textual.dom import DOMNode
 from textual.driver import Driver
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
@@ -30,6 +31,19 @@ from .terminal import TerminalDriver
 
 class TerminalApp(App[None], inherit_bindings=False):
     """App that sends a terminal only the cells that differ from its screen."""
+
+    _without_color = NoColor()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return Textual's filters, or, if colour is disabled, one that removes all colours.
+
+        Textual would convert them to shades of grey, which are still colours to a terminal.
+        """
+        filters = super().get_line_filters()
+        if not self.no_color:
+            return filters
+        kept = [each for each in filters if not isinstance(each, Monochrome | NoColor)]
+        return [*kept, self._without_color]
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if isinstance(self._driver, TerminalDriver) and isinstance(
