@@ -95,6 +95,26 @@ class ReplaySelection:
     """End, exclusive: this event and later ones are not played."""
 
 
+class _Span:
+    """Progress from the begin of a selection to its end, event by event."""
+
+    def __init__(self, selection: ReplaySelection) -> None:
+        self._selection = selection
+        self.begun = selection.begin is None
+        """Whether the begin was reached."""
+
+    def reach(self, event: Recorded) -> bool:
+        """Take an event into account; return False if it is at or after the end."""
+        begin, end = self._selection.begin, self._selection.end
+        self.begun = self.begun or (begin is not None and begin.reached(event))
+        return end is None or not end.reached(event)
+
+
+def _is_setup(event: Recorded) -> bool:
+    """Return whether an event is of the set-up of a session, or a request by the plugin."""
+    return event.method in SETUP_METHODS or is_plugins_call(event.method, event.mark)
+
+
 class Script:
     """One session of a recording, which can be played repeatedly.
 
@@ -148,19 +168,15 @@ class Script:
         Excludes the set-up of the session and requests by the plugin. Includes events
         that are not selected, as the replayed state depends on them.
         """
-        selection = self._selection
-        is_started = selection.begin is None
+        span = _Span(self._selection)
         for recorded, request in self._exchanges():
             if recorded.method == "Configure" and recorded.session != self.session.id:
-                yield ReplayStep(recorded, None, None, b"", selected=is_started, restarts=True)
-            if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
+                yield ReplayStep(recorded, None, None, b"", selected=span.begun, restarts=True)
+            if _is_setup(recorded):
                 continue
-            is_started = is_started or (
-                selection.begin is not None and selection.begin.reached(recorded)
-            )
-            if selection.end is not None and selection.end.reached(recorded):
+            if not span.reach(recorded):
                 return
-            yield self._step(recorded, request, is_started and self._selects(recorded))
+            yield self._step(recorded, request, span.begun and self._selects(recorded))
 
     def _exchanges(self) -> Iterator[tuple[Recorded, bytes]]:
         allowance = self._recording.allowance(_BUDGET_FACTOR)
@@ -175,18 +191,14 @@ class Script:
 
     def events_after(self, event_id: int) -> Iterator[Recorded]:
         """Yield the selected events after one, without their messages."""
-        selection = self._selection
-        is_started = selection.begin is None
+        span = _Span(self._selection)
         sessions = " OR ".join(f"session:{session.id}" for session in self._sessions)
         for recorded in self._recording.events(where=parse(sessions), after_id=event_id):
-            if recorded.method in SETUP_METHODS or is_plugins_call(recorded.method, recorded.mark):
+            if _is_setup(recorded):
                 continue
-            is_started = is_started or (
-                selection.begin is not None and selection.begin.reached(recorded)
-            )
-            if selection.end is not None and selection.end.reached(recorded):
+            if not span.reach(recorded):
                 return
-            if is_started and self._selects(recorded):
+            if span.begun and self._selects(recorded):
                 yield recorded
 
     def _selects(self, recorded: Recorded) -> bool:
