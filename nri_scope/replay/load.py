@@ -68,7 +68,7 @@ def parse_load(text: str) -> LoadShape:
             int(found.get("containers", "0")),
         )
     except ValueError as error:
-        raise UsageError(f"--load {text}: not a number: {error}", f"write it as {FORM}") from error
+        raise UsageError(f"--load {text}: a value is no number", f"write it as {FORM}") from error
     limits = (("pods", 1, PODS_MAX), ("containers", 1, CONTAINERS_MAX), ("rate", 0.001, RATE_MAX))
     for name, least, most in limits:
         if name in found and not least <= getattr(shape, name) <= most:

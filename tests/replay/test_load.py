@@ -104,7 +104,7 @@ def test_all_pods_exist_at_once_and_none_in_the_end() -> None:
         ("pods", "'pods' is not valid"),
         ("pots=3", "'pots=3' is not valid"),
         ("pods=1,pods=2", "'pods=2' is not valid"),
-        ("pods=x", "not a number"),
+        ("pods=x", "a value is no number; write it as"),
         ("pods=0", "pods is not between 1 and 100,000"),
         ("rate=-1/s", "rate is not between"),
         ("rate=nan", "rate is not between"),
