@@ -255,7 +255,8 @@ async def replayed(file: Path, files: Files, go_plugin: Path) -> dict[str, Any]:
     go = [str(go_plugin), f"-events={GO_EVENTS}", f"-requests={files.go}"]
     go += [f"-adjust={GO_ADJUSTMENT}", f"-update-before={GO_UPDATE}"]
     output = await nri_scope(
-        *("replay", file, "--format", "json", "--env", f"NOTES={files.python}"),
+        # The live plugins connected by themselves, so that the runtime synchronized them.
+        *("replay", file, "--ideal", "--format", "json", "--env", f"NOTES={files.python}"),
         *("--plugin", f"10={shlex.join(python)}", "--plugin", f"20={shlex.join(go)}"),
     )
     return cast("dict[str, Any]", json.loads(output))
