@@ -5,8 +5,8 @@
     python -m scripts.generate --check   print a diff and exit 1 if nri_scope/_gen is out of date
 
 NRI and ttRPC become modules of the ``protobuf`` package with stubs by mypy-protobuf (protoc's own
-``--pyi_out`` writes invalid Python for the enum member ``None``). The CRI becomes betterproto2
-dataclasses with grpclib stubs. Neither half imports the other.
+``--pyi_out`` writes invalid Python for the enum member ``None``). The CRI and the agent's service
+become betterproto2 dataclasses with grpclib stubs. Neither half imports the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ PROTOBUF = {
     "nri": ("nri/pkg/api/v1alpha1", "api.proto"),
     "ttrpc": ("ttrpc", "ttrpc.proto"),
 }
-CRI = ("runtime/v1", "cri.proto")
+BETTERPROTO = {
+    "cri": ("runtime/v1", "cri.proto"),
+    "agent": ("agent/v1", "agent.proto"),
+}
 
 HEADER = "# SPDX-License-Identifier: Apache-2.0\n"
 PACKAGES = {
@@ -39,6 +42,7 @@ PACKAGES = {
     "nri": "NRI v1alpha1 messages (protobuf).",
     "ttrpc": "ttRPC's request and response (protobuf).",
     "cri": "A subset of Kubernetes CRI v1 (betterproto2 and grpclib).",
+    "agent": "The service of `nri-scope agent` (betterproto2 and grpclib).",
 }
 
 
@@ -72,22 +76,25 @@ def generate(destination: Path) -> None:
                 f"{PACKAGE}/{name}/{file}",
             ],
         )
-    cri = package / "cri"
-    cri.mkdir()
-    folder, file = CRI
-    protoc(
-        destination,
-        [
-            f"-I{PROTO}",
-            f"--python_betterproto2_out={cri}",
-            "--python_betterproto2_opt=client_generation=async",
-            "--python_betterproto2_opt=server_generation=async",
-            f"{folder}/{file}",
-        ],
-    )
+    for name, (folder, file) in BETTERPROTO.items():
+        target = package / name
+        target.mkdir()
+        # The agent's reflection service needs descriptors.
+        descriptors = ["--python_betterproto2_opt=google_protobuf_descriptors"]
+        protoc(
+            destination,
+            [
+                f"-I{PROTO}",
+                f"--python_betterproto2_out={target}",
+                "--python_betterproto2_opt=client_generation=async",
+                "--python_betterproto2_opt=server_generation=async",
+                *(descriptors if name == "agent" else ()),
+                f"{folder}/{file}",
+            ],
+        )
+        (target / "py.typed").unlink()  # nri_scope/py.typed covers all packages
     for name, summary in PACKAGES.items():
         (package / name / "__init__.py").write_text(f'{HEADER}"""{summary}"""\n')
-    (cri / "py.typed").unlink()  # nri_scope/py.typed covers all packages
     for path in package.rglob("*.py*"):
         stamp_license(path)
 

@@ -23,7 +23,7 @@ from nri_scope.errors import NriScopeError, RecordingCut
 COMMANDS = (
     *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
     *("tap", "v01", "replay", "debug", "scenario", "shrink", "new-plugin", "report"),
-    *("export", "import", "redact"),
+    *("export", "import", "redact", "agent"),
 )
 """Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""
 
@@ -86,9 +86,14 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the ``nri-scope`` command and exit with its status."""
+    prepare_streams()
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def prepare_streams() -> None:
+    """Prepare the standard streams of a command."""
     _open_standard_streams()
     _unbuffer_stderr()
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def _open_standard_streams() -> None:
@@ -121,8 +126,8 @@ def _unbuffer_stderr() -> None:
         )
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status."""
+def run(arguments: Sequence[str], group: click.Command | None = None) -> int:
+    """Run one command line of a group of commands, by default `cli`; return its exit status."""
     cuts: dict[str, None] = {}
     with warnings.catch_warnings():
         show = warnings.showwarning
@@ -135,20 +140,21 @@ def run(arguments: Sequence[str]) -> int:
 
         warnings.simplefilter("always", RecordingCut)
         warnings.showwarning = cast("Any", collect)
-        status = _run(arguments)
+        status = _run(arguments, group)
     for cut in cuts:
         _say(cut)
     return status
 
 
-def _run(arguments: Sequence[str]) -> int:
-    if not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
+def _run(arguments: Sequence[str], group: click.Command | None) -> int:
+    if group is None and not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
         # A runtime launched this process as a plugin, without arguments.
         from .launched import record_launched
 
         return record_launched()
     try:
-        result = cli.main(args=list(arguments), prog_name="nri-scope", standalone_mode=False)
+        name = "nri-scope" if group is None else group.name
+        result = (group or cli).main(args=list(arguments), prog_name=name, standalone_mode=False)
         _flush(sys.stdout)
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:

@@ -37,7 +37,7 @@ _LARGE_ARRAY = 1 << 18
 """Minimum bytes of an array whose memory is returned to the system."""
 _NOT_SHARED = ("where", "print_format", "keep_connected", "metrics")
 """Options of `record` that `tui` does not share."""
-_RECORD_OPTIONS = tuple(
+RECORD_OPTIONS = tuple(
     option
     for option in record.command.params
     if isinstance(option, click.Option) and option.name not in _NOT_SHARED
@@ -45,7 +45,7 @@ _RECORD_OPTIONS = tuple(
 
 
 def _with_record_options(command: click.Command) -> click.Command:
-    command.params += _RECORD_OPTIONS
+    command.params += RECORD_OPTIONS
     return command
 
 
@@ -105,7 +105,7 @@ def command(
 def _check(context: click.Context, file: Path | None, *, live: bool) -> None:
     given = [
         option.opts[-1]
-        for option in _RECORD_OPTIONS
+        for option in RECORD_OPTIONS
         if option.name and context.get_parameter_source(option.name) is _COMMANDLINE
     ]
     if live and file is not None:
@@ -160,7 +160,7 @@ def _fall_back(
         with playable(file, on_note=say) as recording:
             context.invoke(log.command, file=recording, where=where)
     else:
-        options = {one.name: context.params[one.name] for one in _RECORD_OPTIONS if one.name}
+        options = {one.name: context.params[one.name] for one in RECORD_OPTIONS if one.name}
         context.invoke(record.command, **options, where=None, print_format="text")
 
 

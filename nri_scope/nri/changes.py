@@ -164,17 +164,19 @@ def pointer(base: str, key: str) -> str:
 
 
 def _owned_fields(owners: api.OwningPlugins) -> Changes:
-    paths: set[str] = set()
-    plugins: set[str] = set()
+    pairs = list(owned_fields(owners))
+    return tuple(sorted({path for path, _ in pairs})), tuple(sorted({one for _, one in pairs}))
+
+
+def owned_fields(owners: api.OwningPlugins) -> Iterator[tuple[str, str]]:
+    """Yield the path of each field that has an owner, with each of its owners (``NN-name``)."""
     for fields in owners.owners.values():
         for number, owner in fields.simple.items():
-            paths.add(path_of_field(number))
-            plugins.update(_owners_in(owner))
+            yield from ((path_of_field(number), one) for one in _owners_in(owner))
         for number, compound in fields.compound.items():
             for key, owner in compound.owners.items():
-                paths.add(pointer(path_of_field(number), key))
-                plugins.update(_owners_in(owner))
-    return tuple(sorted(paths)), tuple(sorted(plugins))
+                path = pointer(path_of_field(number), key)
+                yield from ((path, one) for one in _owners_in(owner))
 
 
 def _owners_in(text: str) -> Iterator[str]:

@@ -34,11 +34,13 @@ class Log:
         until_ns: int | None = None,
         last: int | None = None,
         printed: bool = False,
+        after: tuple[int, int] | None = None,
     ) -> None:
         """Read from ``since_ns`` (included) to ``until_ns`` (excluded).
 
         ``last``: maximum number of events of the first call. ``printed``: whether to yield the
-        output of plugins, regardless of ``where``.
+        output of plugins, regardless of ``where``. ``after``: number and time of an event that was
+        read before, as everything before it.
         """
         self._recording = recording
         self._where = where
@@ -56,6 +58,11 @@ class Log:
         """Ids of the gaps before the ``last`` events."""
         self._state: tuple[int, int] | None = None
         self._file = _identity(recording.path)
+        if after is not None:
+            self._after_id, at_ns = after
+            self._read_before = True
+            self._first_ns = max(self._first_ns, at_ns)
+            self._too_old = {gap.id for gap in recording.gaps() if gap.to_ns <= at_ns}
 
     def has_new_rows(self) -> bool:
         """Return whether anything was written since the last call. Takes microseconds.

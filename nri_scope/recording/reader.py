@@ -489,6 +489,13 @@ class Recording:
         )
         return State(state.pods, state.containers, synced is not None)
 
+    def is_synchronized(self, session_id: int) -> bool:
+        """Return whether the session's newest Synchronize is complete, without reading it."""
+        found = self._all(
+            optional_numbers_of, "SELECT synced_ns FROM session WHERE id = ?", [session_id]
+        )
+        return bool(found) and found[0][0] is not None
+
     def _parts_of(self, events: Sequence[Event]) -> dict[int, _Parts]:
         """Return the parts of the ascending ``events`` by event id, without removed events."""
         if not events:

@@ -49,7 +49,7 @@ OFFLINE = {
     "import": ("bundle.nriscope.zip -o new.nriscope.db", 0, r"^new\.nriscope\.db: written$"),
     "redact": ("FILE -o new.nriscope.db", 0, r"^new\.nriscope\.db: 32 events; \d+ values"),
 }
-ONLINE = {"record", "tap", "diff"}
+ONLINE = {"record", "tap", "diff", "agent"}
 IN_A_TERMINAL = {"tui", "debug"}
 
 
@@ -85,10 +85,11 @@ async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
         yield runtime
 
 
-async def create(runtime: Runtime) -> None:
+async def create(runtime: Runtime, *env: str) -> None:
     message = api.CreateContainerRequest()
     message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
-    message.container.CopyFrom(api.Container(id="c1", pod_sandbox_id="pod-1", name="app"))
+    container = api.Container(id="c1", pod_sandbox_id="pod-1", name="app", env=env)
+    message.container.CopyFrom(container)
     await runtime.dispatch(Event.CreateContainer, message)
 
 

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from google.protobuf.message import DecodeError
-
-from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.events import Event
 from nri_scope.nri.identity import check_index
+from nri_scope.nri.validation import consulted_plugins
 
 from ..attribution.rounds import VALIDATE
 
@@ -24,11 +22,10 @@ class ChainWatch:
         """Return the indices of all other plugins, ascending; None if unchanged or unknown."""
         if event.event != VALIDATE or event.mark:
             return None
-        try:
-            message = api.ValidateContainerAdjustmentRequest.FromString(request)
-        except DecodeError:
+        plugins = consulted_plugins(request)
+        if plugins is None:
             return None
-        found = tuple(sorted(one.index for one in message.plugins if one.name != self._own_name))
+        found = tuple(sorted(index for index, name in plugins if name != self._own_name))
         if found == self._known:
             return None
         try:

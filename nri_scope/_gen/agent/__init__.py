@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service of `nri-scope agent` (betterproto2 and grpclib)."""

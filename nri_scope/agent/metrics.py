@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus metrics of a node's recordings.
+
+Counters begin at 0 when the agent starts, and count what is recorded from then on. No label has
+values that pods or containers choose, but for namespaces, on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.errors import RecordingError
+from nri_scope.events import KILLED, LEFT_OUT, RING_REMOVED, Event, Gap, Status
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.methods import METHODS
+from nri_scope.nri.validation import VALIDATE, owned_paths
+from nri_scope.recorder.inbox import TOO_FAST
+from nri_scope.recording.lookup import event_range
+from nri_scope.recording.reader import Recording
+
+from .node_recordings import NodeRecordings
+from .recorder_status import RecorderStatus
+
+_NAMES = {str(event.name) for event in NriEvent} | set(METHODS)
+_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5)
+"""Seconds. A passive plugin answers in less than 1 ms; the usual deadline is 2 s."""
+_NOT_CONNECTED = "not connected to the runtime"
+_NO_SESSION = "no session was recorded"
+_STALLED = "the recorder stalled"
+_OTHER = "other"
+_PLUGINS_MAX = 100
+"""Maximum number of plugins that have metrics; the others are counted as ``other``."""
+_NAMESPACES_MAX = 1_000
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What of a recording was counted."""
+
+    event: int
+    gaps: set[int] = field(default_factory=set[int])
+
+
+class NodeMetrics:
+    """Metrics of all recordings of a node. Use it in one thread."""
+
+    def __init__(
+        self, recordings: NodeRecordings, status: RecorderStatus, *, by_namespace: bool
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._recordings = recordings
+        self._status = status
+        self._by_namespace = by_namespace
+        self._progress: dict[tuple[str, int], _Progress] | None = None
+        """By name and inode of a recording."""
+        self._plugins: set[str] = set()
+        self._namespaces: set[str] = set()
+        of_event = ("event", "namespace") if by_namespace else ("event",)
+        registry = self.registry
+        self._events = Counter(
+            "nri_scope_events", "NRI requests recorded.", of_event, registry=registry
+        )
+        self._errors = Counter(
+            "nri_scope_event_errors",
+            "NRI requests that were answered with an error, too late or not at all.",
+            (*of_event, "status"),
+            registry=registry,
+        )
+        self._took = Histogram(
+            "nri_scope_answer_seconds",
+            "Time from a request to the reply of the recording plugin.",
+            ("event",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._gaps = Counter(
+            "nri_scope_gaps", "Intervals that were not recorded.", ("reason",), registry=registry
+        )
+        self._lost = Counter(
+            "nri_scope_events_lost", "Events known to be lost.", ("reason",), registry=registry
+        )
+        self._changes = Counter(
+            "nri_scope_plugin_changes",
+            "Changes of containers by plugins, as named in requests to validators.",
+            ("plugin", "kind"),
+            registry=registry,
+        )
+        self._connected = Gauge(
+            "nri_scope_connected",
+            "Whether a recorder is connected to the runtime.",
+            registry=registry,
+        )
+        self._synchronized = Gauge(
+            "nri_scope_synchronized",
+            "Whether the runtime has sent it all containers.",
+            registry=registry,
+        )
+        self._size = Gauge(
+            "nri_scope_recording_bytes", "Bytes of all recordings.", registry=registry
+        )
+        self._free = Gauge(
+            "nri_scope_free_bytes", "Free bytes of the recordings' file system.", registry=registry
+        )
+        self._unreadable = Gauge(
+            "nri_scope_unreadable_recordings", "Recordings that cannot be read.", registry=registry
+        )
+        self._newest = Gauge(
+            "nri_scope_last_event_timestamp_seconds", "Time of the newest event.", registry=registry
+        )
+        self._info = Info(
+            "nri_scope_agent", "The agent and the runtime of its node.", registry=registry
+        )
+
+    def update(self) -> v1.GetStatusResponse:
+        """Count what is new, and return the state of the node. Raises UsageError."""
+        files = self._recordings.all()
+        is_first = self._progress is None
+        known = self._progress or {}
+        progress: dict[tuple[str, int], _Progress] = {}
+        for file in files:
+            key = file.name, file.inode
+            try:
+                with Recording.open(file.path) as recording:
+                    progress[key] = self._count(recording, known.get(key), is_first=is_first)
+            except RecordingError:
+                if key in known:
+                    progress[key] = known[key]
+        self._progress = progress
+        status = self._status.read()
+        self._set(status)
+        return status
+
+    def _count(
+        self, recording: Recording, progress: _Progress | None, *, is_first: bool
+    ) -> _Progress:
+        gaps = {gap.id: gap for gap in recording.gaps() if gap.reason not in _NO_LOSS}
+        if progress is None:
+            # A recording that began later is counted from its beginning.
+            progress = _Progress(event_range(recording)[1], set(gaps)) if is_first else _Progress(0)
+        for event in recording.events(after_id=progress.event):
+            progress.event = event.id
+            self._count_event(recording, event)
+        for gap in gaps.values():
+            if gap.id not in progress.gaps:
+                self._count_gap(gap)
+        progress.gaps = set(gaps)
+        return progress
+
+    def _count_event(self, recording: Recording, event: Event) -> None:
+        name = event.event if event.event in _NAMES else _OTHER
+        labels = [name]
+        if self._by_namespace:
+            labels.append(_bounded(event.namespace, self._namespaces, _NAMESPACES_MAX))
+        self._events.labels(*labels).inc()
+        self._took.labels(name).observe(event.took_ns / 1e9)
+        if event.status != Status.OK:
+            self._errors.labels(*labels, event.status).inc()
+        for path, owner in _owned(recording, event):
+            plugin = _bounded(owner, self._plugins, _PLUGINS_MAX)
+            self._changes.labels(plugin, kind_of(path)).inc()
+
+    def _count_gap(self, gap: Gap) -> None:
+        reason = gap_reason(gap.reason)
+        self._gaps.labels(reason).inc()
+        self._lost.labels(reason).inc(max(0, gap.lost or 0))
+
+    def _set(self, status: v1.GetStatusResponse) -> None:
+        recordings = status.recordings
+        self._connected.set(any(one.connected for one in recordings))
+        self._synchronized.set(any(one.synchronized for one in recordings))
+        self._size.set(status.recorded_bytes)
+        self._free.set(status.free_bytes)
+        self._unreadable.set(sum(bool(one.problem) for one in recordings))
+        self._newest.set(max((one.newest_ns for one in recordings), default=0) / 1e9)
+        sessions = [one.session for one in recordings if one.session is not None]
+        info = {"version": status.version, "node": status.node}
+        if sessions:
+            newest = max(sessions, key=lambda session: session.started_ns)
+            info |= {
+                "runtime": newest.runtime_name,
+                "runtime_version": newest.runtime_version,
+                "nri_version": newest.nri_version,
+            }
+        self._info.info(info)
+
+
+_NO_LOSS = (LEFT_OUT, RING_REMOVED)
+"""Reasons of gaps whose events were recorded."""
+
+
+def gap_reason(reason: str) -> str:
+    """Return one of a few values for the reason of a gap."""
+    if reason == TOO_FAST:
+        return "too_fast"
+    if reason == KILLED:
+        return "recorder_killed"
+    for beginning, value in (
+        (_NOT_CONNECTED, "not_connected"),
+        (_NO_SESSION, "not_connected"),
+        (_STALLED, "recorder_stalled"),
+    ):
+        if reason.startswith(beginning):
+            return value
+    return _OTHER
+
+
+def kind_of(path: str) -> str:
+    """Return the kind of field of an OCI path: ``env`` of ``/process/env/FOO``."""
+    parts = path.split("/")[1:]
+    first = parts[0] if parts else ""
+    return parts[1] if first in ("process", "linux") and len(parts) > 1 else first or _OTHER
+
+
+def _owned(recording: Recording, event: Event) -> Iterator[tuple[str, str]]:
+    if event.event == VALIDATE and not event.mark:
+        yield from owned_paths(recording.request(event.id))
+
+
+def _bounded(value: str, known: set[str], most: int) -> str:
+    if value not in known:
+        if len(known) >= most:
+            return _OTHER
+        known.add(value)
+    return value

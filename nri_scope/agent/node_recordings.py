@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recordings in the folder of one node."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.reader import Recording
+
+SUFFIX = ".nriscope.db"
+MAX_RECORDINGS = 64
+"""Maximum number of recordings that are served, the newest."""
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecording:
+    """A recording of the node."""
+
+    name: str
+    """File name without `SUFFIX`; it may be part of a cursor."""
+    path: Path
+    inode: int
+    size: int
+    """Bytes of the file and its write-ahead log."""
+
+
+class NodeRecordings:
+    """A folder of recordings."""
+
+    def __init__(self, folder: Path) -> None:
+        """Check that the folder exists. Raises UsageError."""
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: no such folder", "name the folder of the recordings")
+        self.folder = folder
+        self._begun: dict[int, tuple[int, int]] = {}
+        """By inode: the time of the first session in ns, or of its creation, and that inode."""
+
+    def all(self) -> list[NodeRecording]:
+        """Return the recordings, oldest first. Raises UsageError if the folder is unreadable.
+
+        Links and files with other names are left out.
+        """
+        found: list[NodeRecording] = []
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    name = entry.name.removesuffix(SUFFIX)
+                    if name == entry.name or not _NAME.fullmatch(name):
+                        continue
+                    if entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        path = self.folder / entry.name
+                        size = status.st_size + _size(path.with_name(f"{entry.name}-wal"))
+                        found.append(NodeRecording(name, path, status.st_ino, size))
+        except OSError as error:
+            raise UsageError(f"{self.folder}: cannot be read: {error_words(error)}") from error
+        inodes = {one.inode for one in found}
+        self._begun = {inode: at for inode, at in self._begun.items() if inode in inodes}
+        found.sort(key=self._order)
+        return found[-MAX_RECORDINGS:]
+
+    def _order(self, one: NodeRecording) -> tuple[int, int]:
+        known = self._begun.get(one.inode)
+        if known is None:
+            began_ns = _first_session_ns(one.path)
+            if began_ns is None:
+                # Without a session yet, it is the newest.
+                return 1 << 63, one.inode
+            known = self._begun[one.inode] = (began_ns, one.inode)
+        return known
+
+
+def _first_session_ns(path: Path) -> int | None:
+    try:
+        with Recording.open(path) as recording:
+            sessions = recording.sessions()
+    except RecordingError:
+        return None
+    return sessions[0].started_ns if sessions else None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

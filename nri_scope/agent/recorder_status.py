@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a node's recordings and of the recorders that write them."""
+
+from __future__ import annotations
+
+import os
+from time import time_ns
+
+from nri_scope import __version__
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.errors import RecordingError
+from nri_scope.events import Role, plugin_title
+from nri_scope.filter import parse
+from nri_scope.nri.validation import VALIDATE, consulted_plugins
+from nri_scope.recording.lookup import event_range
+from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
+from nri_scope.recording.reader import Recording
+
+from .event_messages import session_message
+from .node_recordings import NodeRecording, NodeRecordings
+
+_VALIDATIONS = parse(f"event:{VALIDATE}")
+
+
+class RecorderStatus:
+    """Reader of states. Use it in one thread."""
+
+    def __init__(self, recordings: NodeRecordings, node: str, *, redacts: bool) -> None:
+        self._recordings = recordings
+        self._node = node
+        self._redacts = redacts
+        self._probes: dict[tuple[str, int], RecorderLockProbe] = {}
+        """Never closed: this would drop the locks of other readers in this process."""
+
+    def read(self) -> v1.GetStatusResponse:
+        """Return the state of the node. Raises UsageError if the folder cannot be read."""
+        files = self._recordings.all()
+        system = os.statvfs(self._recordings.folder)
+        return v1.GetStatusResponse(
+            node=self._node,
+            version=__version__,
+            redacted=self._redacts,
+            now_ns=time_ns(),
+            recorded_bytes=sum(one.size for one in files),
+            free_bytes=system.f_bavail * system.f_frsize,
+            recordings=[self.of(one) for one in files],
+        )
+
+    def of(self, file: NodeRecording) -> v1.RecordingStatus:
+        """Return the state of one recording."""
+        status = v1.RecordingStatus(recording=file.name, size=file.size)
+        try:
+            status.recording_now = self._is_recorded(file)
+            with Recording.open(file.path) as recording:
+                _describe(recording, status)
+        except RecordingError as error:
+            status.problem = error.problem
+        except OSError as error:
+            status.problem = os.strerror(error.errno or 0).lower()
+        return status
+
+    def _is_recorded(self, file: NodeRecording) -> bool:
+        probe = self._probes.get((file.name, file.inode))
+        if probe is None:
+            probe = self._probes[file.name, file.inode] = RecorderLockProbe(file.path)
+        return probe.is_recorder_active()
+
+
+def _describe(recording: Recording, status: v1.RecordingStatus) -> None:
+    sessions = [one for one in recording.sessions() if one.role == Role.LOGGER]
+    if sessions:
+        session = sessions[-1]
+        status.session = session_message(status.recording, session)
+        status.connected = status.recording_now and session.ended_ns is None
+        status.synchronized = status.connected and recording.is_synchronized(session.id)
+    oldest, newest = event_range(recording)
+    if newest:
+        status.events = newest - oldest + 1
+        status.oldest_ns, status.newest_ns = _time(recording, oldest), _time(recording, newest)
+    gaps = [gap for gap in recording.gaps() if not gap.is_left_out]
+    status.gaps = len(gaps)
+    status.lost = sum(gap.lost or 0 for gap in gaps)
+    for event in recording.events(where=_VALIDATIONS, last=1):
+        plugins = consulted_plugins(recording.request(event.id)) or []
+        status.plugins = [plugin_title(index, name) for index, name in plugins]
+        status.plugins_at_ns = event.at_ns
+
+
+def _time(recording: Recording, number: int) -> int:
+    event = recording.event(number)
+    return 0 if event is None else event.at_ns

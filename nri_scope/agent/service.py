@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's gRPC service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import monotonic, time_ns
+from typing import TypeVar
+
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.errors import NriScopeError, RecordingError, UsageError
+from nri_scope.filter import Filter, parse
+from nri_scope.filter.moments import interval
+from nri_scope.recording.event_times import time_span, within
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.share.bundle import export
+from nri_scope.share.extract import Selection
+from nri_scope.share.extract.selected_events import choose
+from nri_scope.share.redaction import Redactor
+
+from .call_limits import CallSlots
+from .cursor import parse_cursor
+from .event_reader import EventQuery, EventReader
+from .node_recordings import NodeRecordings
+from .recorder_status import RecorderStatus
+
+STREAMS_MAX = 64
+"""Maximum number of concurrent calls of GetEvents, each of which has a thread."""
+EXPORTS_MAX = 4
+"""Maximum number of concurrent calls of GetRecording."""
+HEARTBEAT_S = 10.0
+"""Maximum time in seconds between two responses of a call that follows."""
+LAST_MAX = 1_000_000
+"""Maximum value of ``last``."""
+BUNDLE_MAX = 1 << 30
+"""Maximum number of bytes of a bundle."""
+_POLL_S = 0.2
+_CHUNK = 256 << 10
+_T = TypeVar("_T")
+
+
+class AgentService(v1.AgentBase):
+    """Answers calls about the recordings of one node."""
+
+    def __init__(
+        self,
+        recordings: NodeRecordings,
+        new_redactor: Callable[[], Redactor] | None,
+        status: RecorderStatus,
+    ) -> None:
+        """``new_redactor`` is called for each call; None: events are sent as recorded."""
+        self._recordings = recordings
+        self._new_redactor = new_redactor
+        self._status = status
+        self._streams = CallSlots(STREAMS_MAX, "streams of events")
+        self._exports = CallSlots(EXPORTS_MAX, "exports")
+        self._status_thread = ThreadPoolExecutor(1, "status")
+
+    async def get_status(self, message: v1.GetStatusRequest) -> v1.GetStatusResponse:
+        """Answer a call."""
+        with _grpc_errors():
+            return await _run(self._status_thread, self._status.read)
+
+    async def get_events(self, message: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
+        """Answer a call."""
+        with _grpc_errors():
+            query = _query(message)
+        async with self._streams.slot():
+            thread = ThreadPoolExecutor(1, "events")
+            redactor = None if self._new_redactor is None else self._new_redactor()
+            reader = EventReader(self._recordings, query, redactor)
+            try:
+                sent = monotonic()
+                caught_up = False
+                while True:
+                    with _grpc_errors():
+                        responses, is_all = await _run(thread, reader.batch)
+                    for response in responses:
+                        yield response
+                    if not query.follow and is_all:
+                        return
+                    now = monotonic()
+                    if responses:
+                        sent, caught_up = now, False
+                    if is_all and (not caught_up or now >= sent + HEARTBEAT_S):
+                        sent, caught_up = now, True
+                        yield v1.GetEventsResponse(
+                            cursor=reader.cursor(), heartbeat=v1.Heartbeat(at_ns=time_ns())
+                        )
+                    if is_all:
+                        await asyncio.sleep(_POLL_S)
+            finally:
+                reader.interrupt()
+                thread.submit(reader.close)
+                thread.shutdown(wait=False)
+
+    async def get_recording(
+        self, message: v1.GetRecordingRequest
+    ) -> AsyncIterator[v1.GetRecordingResponse]:
+        """Answer a call."""
+        with _grpc_errors():
+            where = parse(message.where) if message.where else None
+            interval(message.since, message.until)
+        async with self._exports.slot():
+            thread = ThreadPoolExecutor(1, "export")
+            exported = False
+            try:
+                with temporary_folder() as folder:
+                    for file in self._recordings.all():
+                        output = folder / f"{file.name}.nriscope.zip"
+                        with _grpc_errors():
+                            export_file = partial(self._export, file.path, output, where, message)
+                            if not await _run(thread, export_file):
+                                continue
+                        exported = True
+                        with output.open("rb") as bundle:
+                            while data := bundle.read(_CHUNK):
+                                yield v1.GetRecordingResponse(recording=file.name, data=data)
+                        output.unlink()
+            finally:
+                thread.shutdown(wait=False)
+            if not exported:
+                raise GRPCError(Status.NOT_FOUND, "no recording of this node has such events")
+
+    def _export(
+        self,
+        path: Path,
+        output: Path,
+        where: Filter | None,
+        message: v1.GetRecordingRequest,
+    ) -> bool:
+        with Recording.open(path) as recording:
+            since_ns, until_ns = interval(message.since, message.until, time_span(recording))
+            selection = Selection(within(recording, where), since_ns, until_ns)
+            try:
+                choose(recording, selection, lambda _: None)
+            except UsageError:
+                return False
+            redactor = None if self._new_redactor is None else self._new_redactor()
+            export(recording, output, selection, redactor=redactor, max_bytes=BUNDLE_MAX, marks=())
+        return True
+
+
+def _query(message: v1.GetEventsRequest) -> EventQuery:
+    if message.last > LAST_MAX:
+        raise UsageError(f"last: more than {LAST_MAX:,}", "give a smaller number")
+    interval(message.since, message.until)
+    return EventQuery(
+        where=parse(message.where) if message.where else None,
+        since=message.since,
+        until=message.until,
+        last=message.last,
+        follow=message.follow,
+        after=parse_cursor(message.after),
+        context=message.context,
+    )
+
+
+async def _run(thread: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
+    return await asyncio.get_running_loop().run_in_executor(thread, work)
+
+
+@contextmanager
+def _grpc_errors() -> Iterator[None]:
+    """Translate errors to gRPC's."""
+    try:
+        yield
+    except UsageError as error:
+        raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
+    except RecordingError as error:
+        raise GRPCError(Status.DATA_LOSS, str(error)) from error
+    except NriScopeError as error:
+        raise GRPCError(Status.INTERNAL, str(error)) from error

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nri-scope agent``: serve the recordings of one node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nri_scope.errors import UsageError
+
+from .params import ANY_PATH, RulesFile, say
+
+if TYPE_CHECKING:
+    from nri_scope.share.redaction.rules import Rules
+
+GRPC_PORT, HTTP_PORT = 9643, 9644
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """Address and port to listen on, from ``HOST:PORT`` or ``[HOST]:PORT``."""
+
+    name = "address"
+
+    def convert(
+        self,
+        value: str | tuple[str, int],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, int]:
+        """Return host and port."""
+        if not isinstance(value, str):
+            return value
+        host, colon, port = value.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+            self.fail(f"{value!r} is not an address; write for example 127.0.0.1:9643", param, ctx)
+        return host, int(port)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=ANY_PATH)
+@click.option(
+    "--grpc",
+    type=Address(),
+    metavar="ADDRESS",
+    default=f"127.0.0.1:{GRPC_PORT}",
+    show_default=True,
+    help="Address of the gRPC service. Other addresses than those of this machine's loopback "
+    "interface need --tls-cert, --tls-key and --tls-client-ca.",
+)
+@click.option(
+    "--http",
+    metavar="ADDRESS",
+    default=f"127.0.0.1:{HTTP_PORT}",
+    show_default=True,
+    help="Address of /metrics, /healthz and /readyz; '' for none.",
+)
+@click.option("--node", metavar="NAME", default="", help="Name of the node, for clients.")
+@click.option(
+    "--recorder",
+    metavar="NAME",
+    default="",
+    help="/readyz: the recorder that must be synchronised with the runtime, by the name of its "
+    "recording without .nriscope.db.  [default: any]",
+)
+@click.option(
+    "--redact",
+    type=RulesFile(),
+    default="",
+    metavar="RULES",
+    help="Rules for redaction of what is sent.  [default: the default rules]",
+)
+@click.option("--unredacted", is_flag=True, help="Send events as they are recorded.")
+@click.option(
+    "--metrics-namespaces",
+    is_flag=True,
+    help="Add the namespace of pods to the metrics of events, up to 1,000 namespaces.",
+)
+@click.option("--tls-cert", type=ANY_PATH, metavar="FILE", help="Certificate of the service.")
+@click.option("--tls-key", type=ANY_PATH, metavar="FILE", help="Its private key.")
+@click.option(
+    "--tls-client-ca",
+    type=ANY_PATH,
+    metavar="FILE",
+    help="Certificates that issue those of clients. Each client needs one.",
+)
+def command(
+    folder: Path,
+    grpc: tuple[str, int],
+    http: str,
+    node: str,
+    recorder: str,
+    redact: Rules,
+    unredacted: bool,
+    metrics_namespaces: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+) -> None:
+    """Serve the recordings in DIR: events over gRPC, metrics for Prometheus over HTTP.
+
+    Recorders may write to the recordings at the same time. Clients get events redacted, but with
+    --unredacted. `kubectl nri-scope` is a client.
+    """
+    from nri_scope.agent.run import AgentOptions, TlsFiles, serve
+
+    tls = None
+    if tls_cert is not None and tls_key is not None and tls_client_ca is not None:
+        tls = TlsFiles(tls_cert, tls_key, tls_client_ca)
+    elif (tls_cert, tls_key, tls_client_ca) != (None, None, None):
+        raise UsageError(
+            "mutual TLS needs --tls-cert, --tls-key and --tls-client-ca", "give all three"
+        )
+    if tls is None and not _is_loopback(grpc[0]):
+        raise UsageError(
+            f"--grpc {grpc[0]}: without TLS, anyone who reaches this address could read the events",
+            "use 127.0.0.1, or give --tls-cert, --tls-key and --tls-client-ca",
+        )
+    serve(
+        AgentOptions(
+            folder=folder,
+            grpc=grpc,
+            http=Address()(http) if http else None,
+            node=node,
+            redact=None if unredacted else redact,
+            recorder=recorder,
+            by_namespace=metrics_namespaces,
+            tls=tls,
+        ),
+        say,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``kubectl nri-scope``: run a command on the recordings of a cluster's nodes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from nri_scope import __version__
+
+from ..main import prepare_streams, run
+
+_VIEWS = ("blame", "diff", "show", "log", "tui", "report")
+"""Commands of nri-scope that work on the recordings of a node as on a file."""
+COMMANDS = ("status", *_VIEWS, "pull")
+"""Commands, ordered for new users."""
+
+
+class ClusterGroup(click.Group):
+    """Command group that imports a command's module on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name; None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name in _VIEWS:
+            from .views import view
+
+            return view(cmd_name)
+        command = importlib.import_module(f"nri_scope.cli.kubectl.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(
+    name="kubectl nri-scope",
+    cls=ClusterGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="nri-scope %(version)s")
+def cli() -> None:
+    """Show what NRI did to the pods of a cluster, from the recordings on its nodes.
+
+    WHAT is NAMESPACE/POD or NAMESPACE/POD/CONTAINER. The commands use the agents of nri-scope's
+    DaemonSet and your kubectl, with your permissions: pods/portforward in the agents' namespace.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its status."""
+    prepare_streams()
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments, cli))

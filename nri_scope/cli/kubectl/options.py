@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that all commands of ``kubectl nri-scope`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from nri_scope.cluster.kubectl import Kubectl
+
+_Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
+
+NAMES = ("kubeconfig", "kube_context", "agent_namespace")
+"""Parameters of the options, for `kubectl_of`."""
+
+
+def cluster_options(command: _Command) -> _Command:
+    """Add the options."""
+    for option in reversed(
+        (
+            click.option("--kubeconfig", metavar="FILE", help="As of kubectl."),
+            click.option("--context", "kube_context", metavar="NAME", help="As of kubectl."),
+            click.option(
+                "--agent-namespace",
+                metavar="NAME",
+                default="nri-scope",
+                show_default=True,
+                help="Namespace of nri-scope's DaemonSet.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def kubectl_of(kubeconfig: str | None, kube_context: str | None) -> Kubectl:
+    """Return kubectl with the user's options."""
+    from nri_scope.cluster.kubectl import Kubectl
+
+    options: list[str] = []
+    if kubeconfig:
+        options.append(f"--kubeconfig={kubeconfig}")
+    if kube_context:
+        options.append(f"--context={kube_context}")
+    return Kubectl(tuple(options))

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``kubectl nri-scope pull``: a local recording of what a node recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri_scope.errors import UsageError
+from nri_scope.process.signals import stop_signals
+from nri_scope.recording.display import many
+
+from ..params import ANY_PATH, say
+from .options import cluster_options
+from .views import client_of
+
+if TYPE_CHECKING:
+    from nri_scope._gen.agent.nri_scope.agent import v1
+
+
+@click.command("pull")
+@click.argument("what", required=False)
+@click.option("--node", metavar="NAME", help="Everything that this node recorded.")
+@click.option(
+    "-o", "--output", type=ANY_PATH, required=True, metavar="FILE", help="Recording to create."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with new events, until ^C.")
+@cluster_options
+def command(what: str | None, node: str | None, output: Path, follow: bool, **cluster: Any) -> None:
+    """Copy the events of a pod or a node to a recording on this machine.
+
+    WHAT is NAMESPACE/POD. With --follow, other commands can show the file while it grows.
+    """
+    from nri_scope._gen.agent.nri_scope.agent import v1
+    from nri_scope.cluster.target import Target
+
+    if bool(what) == bool(node):
+        raise UsageError("name a pod or a node", "write NAMESPACE/POD, or --node NAME")
+    target = Target.parse(what) if what else None
+    where = target.where if target else ""
+    request = v1.GetEventsRequest(where=where, context=True, follow=follow)
+    events = asyncio.run(_pulled(target, node or "", output, request, cluster))
+    say(f"{output}: {many(events, 'event')}")
+
+
+async def _pulled(
+    target: Any, node: str, output: Path, request: v1.GetEventsRequest, cluster: dict[str, Any]
+) -> int:
+    from nri_scope.cluster.pull import pull
+
+    client = await client_of(target, node, cluster)
+    task = asyncio.ensure_future(pull(client, request, output))
+    with stop_signals(lambda number, reason: task.cancel(), loop=asyncio.get_running_loop()):
+        return await task

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of nri-scope on the recordings of a node: they get a copy, which follows them."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri_scope.errors import UsageError
+
+from ..params import say
+from .options import NAMES, cluster_options, kubectl_of
+
+if TYPE_CHECKING:
+    from nri_scope.cluster.agent_client import AgentClient
+    from nri_scope.cluster.target import Target
+
+_OTHER_FILE = frozenset({"file", "what", "arguments", "live"})
+"""Parameters of a command on a file that name the file, or what is shown of it."""
+_HELP = {
+    "blame": "Show which plugin set each line of a container's OCI spec.",
+    "diff": "Show which plugin changed what in the containers of a pod.",
+    "show": "Show a pod or container in full.",
+    "log": "Show the events of a pod or a whole node, newest last.",
+    "tui": "Browse the events of a pod, or of a whole node, in the terminal.",
+    "report": "Write a report of a pod or a whole node, or diagnose problems in it.",
+}
+_WITH_NODE = frozenset({"log", "tui", "report"})
+"""Commands that also show a whole node."""
+
+
+def view(name: str) -> click.Command:
+    """Return the command of this name for pods of a cluster."""
+    local: click.Command = importlib.import_module(f"nri_scope.cli.{name}").command
+    shared = [
+        parameter
+        for parameter in local.params
+        if isinstance(parameter, click.Option) and parameter.name not in _OTHER_FILE
+    ]
+    if name == "tui":
+        from .. import tui
+
+        shared = [option for option in shared if option not in tui.RECORD_OPTIONS]
+
+    def perform(**options: Any) -> object:
+        what = options.pop("what")
+        node = options.pop("node", None)
+        cluster = {key: options.pop(key) for key in NAMES}
+        if bool(what) == bool(node):
+            raise UsageError(
+                "name a pod",
+                "write NAMESPACE/POD[/CONTAINER]"
+                + (", or --node NAME" if name in _WITH_NODE else ""),
+            )
+        return _show(name, local, what or "", node or "", cluster, options)
+
+    command = click.Command(
+        name,
+        callback=perform,
+        params=[
+            click.Argument(["what"], required=name not in _WITH_NODE, metavar="WHAT"),
+            *shared,
+        ],
+        help=_HELP[name],
+        epilog=local.epilog,
+    )
+    if name in _WITH_NODE:
+        command.params.append(
+            click.Option(["--node"], metavar="NAME", help="Show everything on this node.")
+        )
+    return cluster_options(command)
+
+
+def _show(
+    name: str,
+    local: click.Command,
+    what: str,
+    node: str,
+    cluster: dict[str, Any],
+    options: dict[str, Any],
+) -> object:
+    from nri_scope._gen.agent.nri_scope.agent import v1
+    from nri_scope.cluster.pull import Puller, pull
+    from nri_scope.cluster.target import Target
+    from nri_scope.recording.temporary_files import temporary_folder
+
+    target = Target.parse(what) if what else None
+    client = asyncio.run(client_of(target, node, cluster))
+    request = v1.GetEventsRequest(where=target.where if target else "", context=True)
+    arguments = _arguments(name, local, what)
+    with temporary_folder() as folder:
+        file = folder / f"{client.node}.nriscope.db"
+        if name == "tui" or options.get("follow"):
+            request.follow = True
+            with Puller(client, request, file) as puller:
+                _check_found(puller.events, what, client.node)
+                return click.get_current_context().invoke(
+                    local, **arguments(file), **options, **_rest(local, options)
+                )
+        events = asyncio.run(pull(client, request, file))
+        _check_found(events, what, client.node)
+        return click.get_current_context().invoke(
+            local, **arguments(file), **options, **_rest(local, options)
+        )
+
+
+def _rest(local: click.Command, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults of the command's options that this one lacks."""
+    context = click.Context(local)
+    return {
+        option.name: option.get_default(context)
+        for option in local.params
+        if isinstance(option, click.Option) and option.name and option.name not in options
+    }
+
+
+def _arguments(name: str, local: click.Command, what: str) -> Any:
+    names = {one.name for one in local.params if isinstance(one, click.Argument)}
+
+    def arguments(file: Path) -> dict[str, Any]:
+        if name == "diff":
+            return {"arguments": (str(file), what)}
+        return {"file": file, **({"what": what or None} if "what" in names else {})}
+
+    return arguments
+
+
+def _check_found(events: int, what: str, node: str) -> None:
+    if not events:
+        about = f" about {what}" if what else ""
+        raise UsageError(f"the recordings of {node} have no events{about}")
+
+
+async def client_of(target: Target | None, node: str, cluster: dict[str, Any]) -> AgentClient:
+    """Return the client for the node of a pod, or for a node. Raises UsageError."""
+    from nri_scope.cluster.agent_client import AgentClient
+    from nri_scope.cluster.agent_pods import agent_pods
+    from nri_scope.cluster.target import node_of
+
+    kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+    namespace = cluster["agent_namespace"]
+    if target is not None:
+        agent = await node_of(kubectl, namespace, target, say)
+    else:
+        agents = await agent_pods(kubectl, namespace)
+        if node not in agents:
+            raise UsageError(f"no agent runs on node {node}", f"they run on {', '.join(agents)}")
+        agent = agents[node]
+    return AgentClient(kubectl, agent, say)

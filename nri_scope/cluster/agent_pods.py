@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the agents of a cluster, and the nodes of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nri_scope.errors import UsageError
+
+from .kubectl import Kubectl
+
+LABEL = "app.kubernetes.io/name=nri-scope"
+NAMESPACE = "nri-scope"
+"""Namespace of the agents, as installed from deploy/."""
+NODES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPod:
+    """The newest pod with an agent on one node."""
+
+    node: str
+    namespace: str
+    name: str
+    created: str
+    is_running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPod:
+    """A pod that a user names."""
+
+    namespace: str
+    name: str
+    node: str
+    """"" if it does not run on a node yet."""
+
+
+async def agent_pods(kubectl: Kubectl, namespace: str = NAMESPACE) -> dict[str, AgentPod]:
+    """Return the agents by node, sorted by its name. Raises UsageError if there are none."""
+    found = await kubectl.get("pods", f"--namespace={namespace}", f"--selector={LABEL}")
+    pods: dict[str, AgentPod] = {}
+    for item in _items(found):
+        pod = _agent_pod(item)
+        known = pods.get(pod.node)
+        if pod.node and (
+            known is None or (pod.is_running, pod.created) > (known.is_running, known.created)
+        ):
+            pods[pod.node] = pod
+    if not pods:
+        raise UsageError(
+            f"no agent runs in namespace {namespace}",
+            "install nri-scope from deploy/kustomize, or name its namespace with --agent-namespace",
+        )
+    return dict(sorted(pods.items())[:NODES_MAX])
+
+
+async def find_pod(kubectl: Kubectl, namespace: str, name: str) -> NamedPod | None:
+    """Return a pod; None if it does not exist (any more). Raises UsageError."""
+    item = await kubectl.get("pod", name, f"--namespace={namespace}")
+    return None if item is None else _named_pod(item)
+
+
+async def labelled_pods(kubectl: Kubectl, selector: str, namespace: str = "") -> list[NamedPod]:
+    """Return the pods that a label selector matches, in one namespace or in all."""
+    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    found = await kubectl.get("pods", where, f"--selector={selector}")
+    pods = [_named_pod(item) for item in _items(found)]
+    if not pods:
+        raise UsageError(f"no pod matches -l {selector}")
+    return pods
+
+
+def _items(found: Any) -> Iterator[dict[str, Any]]:
+    items = found.get("items") if isinstance(found, dict) else None
+    if not isinstance(items, list):
+        raise UsageError("kubectl get pods: it printed no list")
+    yield from (item for item in items if isinstance(item, dict))
+
+
+def _text(item: Any, *path: str) -> str:
+    for key in path:
+        item = item.get(key) if isinstance(item, dict) else None
+    return item if isinstance(item, str) else ""
+
+
+def _named_pod(item: dict[str, Any]) -> NamedPod:
+    return NamedPod(
+        _text(item, "metadata", "namespace"),
+        _text(item, "metadata", "name"),
+        _text(item, "spec", "nodeName"),
+    )
+
+
+def _agent_pod(item: dict[str, Any]) -> AgentPod:
+    return AgentPod(
+        node=_text(item, "spec", "nodeName"),
+        namespace=_text(item, "metadata", "namespace"),
+        name=_text(item, "metadata", "name"),
+        created=_text(item, "metadata", "creationTimestamp"),
+        is_running=_text(item, "status", "phase") == "Running"
+        and not _text(item, "metadata", "deletionTimestamp"),
+    )

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ask many nodes, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from .agent_client import AgentUnreachable
+from .agent_pods import AgentPod
+
+TOGETHER = 16
+"""Number of nodes that are asked at the same time; each needs a process of kubectl."""
+TIMEOUT_S = 30.0
+"""Default seconds for one node."""
+_T = TypeVar("_T")
+
+
+async def each_node(
+    agents: Mapping[str, AgentPod],
+    ask: Callable[[AgentPod], Awaitable[_T]],
+    *,
+    timeout: float | None = TIMEOUT_S,
+    together: int = TOGETHER,
+) -> AsyncIterator[tuple[str, _T | AgentUnreachable]]:
+    """Yield the answer of each node, or why there is none, in the order in which they arrive.
+
+    Another exception of ``ask`` ends the iteration.
+    """
+    slots = asyncio.Semaphore(together)
+
+    async def asked(agent: AgentPod) -> tuple[str, _T | AgentUnreachable]:
+        async with slots:
+            try:
+                async with asyncio.timeout(timeout):
+                    return agent.node, await ask(agent)
+            except AgentUnreachable as error:
+                return agent.node, error
+            except TimeoutError:
+                problem = f"{agent.node}: no answer within {timeout:g} s"
+                return agent.node, AgentUnreachable(problem)
+
+    tasks = [asyncio.create_task(asked(agent)) for agent in agents.values()]
+    try:
+        for done in asyncio.as_completed(tasks):
+            yield await done
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write what an agent sends as a recording on this machine."""
+
+from __future__ import annotations
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.errors import RemoteProtocolError
+from nri_scope.events import NO_ID, CapturedCall, Role, SessionStart
+from nri_scope.recorder.complete_recording import CompleteRecording
+from nri_scope.recorder.inbox import Begin, End, EventFacts, GapEntry, NoteEntry, PluginLine
+
+_INT_MAX = 2**63 - 1
+_MET_MAX = 100_000
+"""Maximum number of gaps and notes of one copy."""
+_SessionKey = tuple[str, int]
+
+
+class LocalCopy:
+    """Writer of one or more recordings of a node as one recording.
+
+    Numbers of events and sessions are those of the node, if it has one recording; else they are
+    counted on. What is sent again after an interruption is written once.
+    """
+
+    def __init__(self, recording: CompleteRecording) -> None:
+        self._recording = recording
+        self._sessions: dict[_SessionKey, int] = {}
+        self._ended: set[int] = set()
+        self._met: set[object] = set()
+        self._newest: dict[str, int] = {}
+        """Newest event of each recording, by the agent's number."""
+        self._last_event = 0
+        self.events = 0
+        """Number of events written."""
+
+    def add(self, response: v1.GetEventsResponse) -> None:
+        """Write the content of a response.
+
+        Raises RemoteProtocolError for a response that no agent sends, and RecordingError.
+        """
+        if response.event is not None:
+            self._event(response.event)
+        elif response.session is not None:
+            self._session(response.session)
+        elif response.session_end is not None:
+            self._end(response.session_end)
+        elif response.gap is not None:
+            self._gap(response.gap)
+        elif response.note is not None:
+            note = response.note
+            session = self._optional(note.recording, note.session)
+            if self._is_new((note.recording, note.session, note.at_ns, note.text)):
+                self._recording.put(NoteEntry(session, note.at_ns, note.text))
+        elif response.output is not None:
+            line = response.output
+            session = self._known(line.recording, line.session)
+            if self._is_new((line.recording, line.session, line.at_ns, line.stream, line.text)):
+                self._recording.put(PluginLine(session, line.at_ns, line.stream, line.text))
+
+    def flush(self) -> None:
+        """Make everything that was added visible to readers."""
+        self._recording.flush()
+
+    def _is_new(self, item: object) -> bool:
+        if item in self._met:
+            return False
+        if len(self._met) < _MET_MAX:
+            self._met.add(item)
+        return True
+
+    def _known(self, recording: str, session: int) -> int:
+        number = self._sessions.get((recording, session))
+        if number is None:
+            raise RemoteProtocolError(f"session {session} was not described")
+        return number
+
+    def _optional(self, recording: str, session: int | None) -> int | None:
+        return None if session is None else self._sessions.get((recording, session))
+
+    def _session(self, session: v1.Session) -> None:
+        key = session.recording, session.id
+        if key in self._sessions:
+            return
+        if session.role not in list(Role):
+            raise RemoteProtocolError(f"role {session.role[:80]!r} is unknown")
+        taken = set(self._sessions.values())
+        number = session.id if session.id > 0 and not taken else max(taken, default=0) + 1
+        self._sessions[key] = number
+        start = SessionStart(
+            role=Role(session.role),
+            plugin_name=session.plugin_name,
+            plugin_index=session.plugin_index,
+            runtime_name=session.runtime_name,
+            runtime_version=session.runtime_version,
+            nri_version=session.nri_version,
+            nri_version_inferred=session.nri_version_inferred,
+            mask=session.mask,
+            registration_timeout_ms=session.registration_timeout_ms,
+            request_timeout_ms=session.request_timeout_ms,
+            started_ns=session.started_ns,
+        )
+        self._recording.put(Begin(number, start))
+
+    def _end(self, end: v1.SessionEnd) -> None:
+        number = self._optional(end.recording, end.id)
+        if number is not None and number not in self._ended:
+            self._ended.add(number)
+            self._recording.put(End(number, end.reason, end.ended_ns))
+
+    def _gap(self, gap: v1.Gap) -> None:
+        session = self._optional(gap.recording, gap.session)
+        if self._is_new((gap.recording, gap.session, gap.from_ns, gap.to_ns, gap.reason)):
+            self._recording.put(GapEntry(session, gap.from_ns, gap.to_ns, gap.reason, gap.lost))
+
+    def _event(self, event: v1.Event) -> None:
+        session = self._known(event.recording, event.session)
+        if event.id <= self._newest.get(event.recording, 0):
+            return
+        self._newest[event.recording] = event.id
+        number = max(event.id, self._last_event + 1)
+        if number > _INT_MAX:
+            raise RemoteProtocolError(f"event {number} is too high a number")
+        self._last_event = number
+        self.events += 1
+        container_id = "" if event.container_id.startswith(NO_ID) else event.container_id
+        self._recording.put(
+            EventFacts(
+                number,
+                max(0, event.size),
+                event.pod_id,
+                event.namespace,
+                event.pod,
+                container_id,
+                event.container,
+            )
+        )
+        self._recording.capture(
+            session,
+            CapturedCall(
+                wall_ns=event.at_ns,
+                mono_ns=event.mono_ns,
+                method=event.method,
+                request=event.request,
+                reply=event.reply,
+                status_code=event.status_code,
+                status_message=event.status_message,
+                took_ns=event.took_ns,
+                timeout_ns=event.timeout_ns,
+                service=event.service,
+                held_ns=event.held_ns,
+                metadata=tuple((one.key, one.value) for one in event.metadata),
+            ),
+        )

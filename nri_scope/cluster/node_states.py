@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The states of all nodes, as their agents tell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.nri.plain import Plain
+from nri_scope.recording.records import rfc3339
+
+from .agent_client import AgentClient, AgentUnreachable
+from .agent_pods import agent_pods
+from .fan_out import each_node
+from .kubectl import Kubectl
+
+TIMEOUT_S = 5.0
+"""Seconds that a node has to answer, its forwarded port included."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """State of one node."""
+
+    node: str
+    status: v1.GetStatusResponse | None
+    problem: str = ""
+    """Why there is no status."""
+
+    @property
+    def current(self) -> v1.RecordingStatus | None:
+        """The recording that is being written, the newest; None if there is none."""
+        recordings = [] if self.status is None else self.status.recordings
+        active = [one for one in recordings if one.recording_now]
+        return active[-1] if active else None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether a recorder is connected to the runtime, and has its containers."""
+        return self.current is not None and self.current.synchronized
+
+    @property
+    def plugins(self) -> list[str] | None:
+        """Plugins of the runtime, as last named to a validator; None if that never happened."""
+        named = [one for one in (self.status.recordings if self.status else ()) if one.plugins]
+        return max(named, key=lambda one: one.plugins_at_ns).plugins if named else None
+
+    @property
+    def runtime(self) -> v1.Session | None:
+        """The newest session, which describes the runtime."""
+        sessions = [
+            one.session for one in (self.status.recordings if self.status else ()) if one.session
+        ]
+        return max(sessions, key=lambda one: one.started_ns) if sessions else None
+
+    def document(self) -> dict[str, Plain]:
+        """Return the state as JSON."""
+        if self.status is None:
+            return {"node": self.node, "problem": self.problem}
+        session, current, plugins = self.runtime, self.current, self.plugins
+        return {
+            "node": self.node,
+            "problem": "",
+            "agent_version": self.status.version,
+            "redacted": self.status.redacted,
+            "runtime": session.runtime_name if session else None,
+            "runtime_version": session.runtime_version if session else None,
+            "nri_version": session.nri_version if session else None,
+            "connected": current is not None and current.connected,
+            "synchronized": self.is_good,
+            "connected_since": (
+                rfc3339(current.session.started_ns)
+                if current is not None and current.connected and current.session
+                else None
+            ),
+            "plugins": list(plugins) if plugins is not None else None,
+            "gaps": sum(one.gaps for one in self.status.recordings),
+            "lost": sum(one.lost for one in self.status.recordings),
+            "recorded_bytes": self.status.recorded_bytes,
+            "free_bytes": self.status.free_bytes,
+        }
+
+
+async def node_states(kubectl: Kubectl, namespace: str) -> AsyncIterator[NodeState]:
+    """Yield the state of each node, in the order of their answers. Raises UsageError."""
+    agents = await agent_pods(kubectl, namespace)
+
+    async for node, answer in each_node(
+        agents, lambda agent: AgentClient(kubectl, agent).status(), timeout=TIMEOUT_S
+    ):
+        if isinstance(answer, AgentUnreachable):
+            yield NodeState(node, None, str(answer).removeprefix(f"{node}: "))
+        else:
+            yield NodeState(node, answer)

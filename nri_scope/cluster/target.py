@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the node whose recordings have a pod."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.errors import UsageError
+from nri_scope.filter.tree import quote
+
+from .agent_client import AgentClient, AgentUnreachable
+from .agent_pods import AgentPod, agent_pods, find_pod
+from .fan_out import each_node
+from .kubectl import Kubectl
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A pod or container that a user names."""
+
+    namespace: str
+    pod: str
+    container: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Parse ``NAMESPACE/POD`` or ``NAMESPACE/POD/CONTAINER``. Raises UsageError."""
+        parts = text.split("/")
+        if not 2 <= len(parts) <= 3 or not all(parts):
+            raise UsageError(
+                f"{text!r} is not a pod or container", "write NAMESPACE/POD[/CONTAINER]"
+            )
+        return cls(*parts)
+
+    @property
+    def where(self) -> str:
+        """Filter of the pod's events."""
+        return pod_filter(self.namespace, self.pod)
+
+
+def pod_filter(namespace: str, pod: str) -> str:
+    """Return a filter of the events about a pod and its containers."""
+    return f"ns:{quote(namespace)} pod:{quote(pod, is_name=True)}"
+
+
+async def node_of(
+    kubectl: Kubectl, namespace: str, target: Target, say: Callable[[str], None]
+) -> AgentPod:
+    """Return the agent whose node has the pod; or had it, according to its recordings.
+
+    Raises UsageError.
+    """
+    agents, pod = await asyncio.gather(
+        agent_pods(kubectl, namespace), find_pod(kubectl, target.namespace, target.pod)
+    )
+    if pod is not None and pod.node:
+        agent = agents.get(pod.node)
+        if agent is None:
+            raise UsageError(
+                f"{target.namespace}/{target.pod} runs on {pod.node}, which has no agent",
+                f"agents run on {_listed(list(agents))}",
+            )
+        return agent
+    name = f"{target.namespace}/{target.pod}"
+    found, silent = await _recorded_on(kubectl, agents, target)
+    unknown = f"; {_listed(silent)} did not answer" if silent else ""
+    if not found:
+        gone = "is not scheduled yet" if pod is not None else "does not exist"
+        raise UsageError(f"pod {name} {gone}, and no recording has it{unknown}")
+    if len(found) > 1:
+        say(f"pod {name} no longer exists; it was recorded on {_listed(found)}{unknown}")
+    else:
+        say(f"pod {name} no longer exists; reading the recordings of {found[0]}{unknown}")
+    return agents[found[0]]
+
+
+async def _recorded_on(
+    kubectl: Kubectl, agents: dict[str, AgentPod], target: Target
+) -> tuple[list[str], list[str]]:
+    """Return the nodes whose recordings have a pod, the newest first; and those without answer."""
+    request = v1.GetEventsRequest(where=target.where, last=1)
+
+    async def newest(agent: AgentPod) -> int:
+        at_ns = 0
+        async for response in AgentClient(kubectl, agent).events(request):
+            if response.event is not None:
+                at_ns = response.event.at_ns
+        return at_ns
+
+    times: dict[str, int] = {}
+    silent: list[str] = []
+    async for node, result in each_node(agents, newest):
+        if isinstance(result, AgentUnreachable):
+            silent.append(node)
+        elif result:
+            times[node] = result
+    return sorted(times, key=lambda node: -times[node]), sorted(silent)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

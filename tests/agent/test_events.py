@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GetEvents against the recordings that it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.recording.reader import Recording
+from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from tests.agent.agent_process import Agent, agent
+from tests.cli.running import PATIENCE, running
+from tests.cli.test_smoke import create
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+NAMES = ("containerd-2.1", "demo")
+Key = tuple[str, int]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "node"
+    path.mkdir()
+    for name in NAMES:
+        shutil.copy(RECORDINGS / f"{name}.nriscope.db", path)
+    return path
+
+
+def key(response: v1.GetEventsResponse) -> Key | None:
+    event = response.event
+    return None if event is None else (event.recording, event.id)
+
+
+async def test_events_are_those_of_the_recordings(folder: Path) -> None:
+    async with agent(folder, "--unredacted") as running_agent:
+        responses = await running_agent.events(v1.GetEventsRequest())
+
+    sent = [response.event for response in responses if response.event is not None]
+    found = []
+    for name in NAMES:
+        with Recording.open(RECORDINGS / f"{name}.nriscope.db") as recording:
+            found += [(name, *one) for one in recording.exchanges()]
+    assert [(one.recording, one.id, one.request, one.reply) for one in sent] == [
+        (name, event.id, request, reply) for name, event, request, reply in found
+    ]
+    assert [(one.at_ns, one.event, one.pod, one.container, one.status_code) for one in sent] == [
+        (event.at_ns, event.event, event.pod, event.container, event.status_code)
+        for _, event, _, _ in found
+    ]
+    times = [one.at_ns for one in sent]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("where", ["", "pod:shop/web", "event:CreateContainer"])
+async def test_a_call_resumes_after_any_event_without_loss_or_repetition(
+    folder: Path, where: str
+) -> None:
+    async with agent(folder) as running_agent:
+        everything = await running_agent.events(v1.GetEventsRequest(where=where))
+        events = [one for one in everything if one.event is not None]
+        assert len(events) > 5
+        for at in range(0, len(events), 7):
+            request = v1.GetEventsRequest(where=where, after=events[at].cursor)
+            rest = await running_agent.events(request)
+            assert [key(one) for one in rest if key(one)] == [key(one) for one in events[at + 1 :]]
+
+
+async def test_last_counts_the_events_of_all_recordings(folder: Path) -> None:
+    async with agent(folder) as running_agent:
+        every = [key(one) for one in await running_agent.events(v1.GetEventsRequest()) if key(one)]
+        for last in (1, 88, 89, 500):
+            some = await running_agent.events(v1.GetEventsRequest(last=last))
+            assert [key(one) for one in some if key(one)] == every[-last:]
+
+
+async def test_events_are_redacted_unless_the_agent_may_send_them(tmp_path: Path) -> None:
+    secret = "hunter2-correct-horse"
+    folder = tmp_path / "node"
+    folder.mkdir()
+    async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
+        await runtime.listen(tmp_path / "nri.sock")
+        output = folder / "new.nriscope.db"
+        async with running("record", "--socket", tmp_path / "nri.sock", "-o", output) as recorder:
+            await runtime.wait_plugins(1)
+            await create(runtime, f"PASSWORD={secret}")
+            async with agent(folder) as redacting, agent(folder, "--unredacted") as other:
+                request = v1.GetEventsRequest(follow=True)
+                async with asyncio.timeout(PATIENCE):
+                    redacted = await until_stopped(redacting, request, runtime, secret)
+                    plain = await until_stopped(other, request, runtime, secret)
+            await recorder.interrupt()
+    # Recorded before and after the call began.
+    assert sum(secret.encode() in one.request for one in plain) >= 2
+    assert len(redacted) >= 2
+    assert not any(secret.encode() in one.request for one in redacted)
+
+
+async def until_stopped(
+    one: Agent, request: v1.GetEventsRequest, runtime: Runtime, secret: str
+) -> list[v1.Event]:
+    """Return the creations that a client follows, until one that happens meanwhile."""
+    found: list[v1.Event] = []
+    async with one.client() as stub:
+        caught_up = False
+        async for response in stub.get_events(request):
+            if response.heartbeat is not None and not caught_up:
+                caught_up = True
+                before = len(found)
+                await create(runtime, f"TOKEN={secret}")
+            if response.event is not None and response.event.event == "CreateContainer":
+                found.append(response.event)
+                if caught_up and len(found) > before:
+                    return found
+    raise AssertionError("the call ended")
+
+
+@pytest.fixture
+async def served(folder: Path) -> AsyncIterator[Agent]:
+    async with agent(folder) as running_agent:
+        yield running_agent
+
+
+async def test_status_names_the_runtime_and_shows_that_no_recorder_runs(served: Agent) -> None:
+    async with served.client() as stub:
+        status = await stub.get_status(v1.GetStatusRequest())
+    assert [one.recording for one in status.recordings] == list(NAMES)
+    assert [one.events for one in status.recordings] == [32, 88]
+    first = status.recordings[0]
+    assert first.session is not None
+    assert first.session.runtime_version == "2.1.9+unknown"
+    assert not (first.recording_now or first.connected or first.synchronized)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ``kubectl`` for tests: pods from a file, and real forwarding of ports of this machine.
+
+The file named by FAKE_CLUSTER has ``pods`` (Pod objects), ``ports`` (by name of an agent's pod) and
+``forward_s``: seconds after which a forwarded port ends, as real ones do; null: never.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+INSTALLED = f"""#!{sys.executable}
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.cluster.fake_kubectl import main
+main(sys.argv[1:])
+"""
+
+
+def install(folder: Path, cluster: dict[str, Any]) -> dict[str, str]:
+    """Write ``kubectl`` and its cluster to a folder; return the environment that uses it."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "kubectl"
+    program.write_text(INSTALLED)
+    program.chmod(0o755)
+    (folder / "cluster.json").write_text(json.dumps(cluster))
+    path = os.pathsep.join((str(folder), os.environ.get("PATH", os.defpath)))
+    return {"PATH": path, "FAKE_CLUSTER": str(folder / "cluster.json")}
+
+
+def pod(namespace: str, name: str, node: str, **labels: str) -> dict[str, Any]:
+    """Return a running Pod object."""
+    return {
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "labels": labels,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running"},
+    }
+
+
+def agent_pod(node: str) -> dict[str, Any]:
+    """Return the Pod object of a node's agent."""
+    return pod("nri-scope", f"nri-scope-{node}", node, **{"app.kubernetes.io/name": "nri-scope"})
+
+
+def main(arguments: list[str]) -> None:
+    """Run one command line."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+    cluster = json.loads(Path(os.environ["FAKE_CLUSTER"]).read_text())
+    named = dict(one[2:].split("=", 1) for one in arguments if one.startswith("--") and "=" in one)
+    if "get" in arguments:
+        _get(arguments, named, cluster["pods"])
+    else:
+        name = next(one.removeprefix("pod/") for one in arguments if one.startswith("pod/"))
+        _forward(cluster["ports"].get(name), cluster.get("forward_s"))
+
+
+def _get(arguments: list[str], named: dict[str, str], pods: list[dict[str, Any]]) -> None:
+    namespace = named.get("namespace", "")
+    pods = [one for one in pods if namespace in ("", one["metadata"]["namespace"])]
+    if "pod" in arguments:
+        name = arguments[arguments.index("pod") + 1]
+        for one in pods:
+            if one["metadata"]["name"] == name:
+                print(json.dumps(one))
+                return
+        sys.exit(f'Error from server (NotFound): pods "{name}" not found')
+    key, _, value = named["selector"].partition("=")
+    print(json.dumps({"items": [x for x in pods if x["metadata"]["labels"].get(key) == value]}))
+
+
+def _forward(port: int | None, seconds: float | None) -> None:
+    if port is None:
+        sys.exit("error: unable to forward port because pod is not running")
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(f"Forwarding from 127.0.0.1:{listening.getsockname()[1]} -> 9643", flush=True)
+    if seconds is not None:
+        threading.Timer(seconds, os._exit, (1,)).start()
+    while True:
+        client, _ = listening.accept()
+        try:
+            server = socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            client.close()
+            continue
+        for one, other in ((client, server), (server, client)):
+            threading.Thread(target=_pump, args=(one, other), daemon=True).start()
+
+
+def _pump(one: socket.socket, other: socket.socket) -> None:
+    try:
+        while data := one.recv(1 << 16):
+            other.sendall(data)
+    except OSError:
+        pass
+    finally:
+        for each in (one, other):
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass

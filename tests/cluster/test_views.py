@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands on the recordings of a node print what the local commands print."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.agent.agent_process import agent
+from tests.cli.command import NRI_SCOPE
+from tests.cluster.fake_kubectl import agent_pod, install, pod
+
+RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
+KUBECTL = str(Path(sys.executable).parent / "kubectl-nri_scope")
+
+
+class Done(NamedTuple):
+    status: int
+    output: str
+    errors: str
+
+
+async def run(*command: str | Path, environment: dict[str, str] | None = None) -> Done:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=os.environ | (environment or {}),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert process.returncode is not None
+    return Done(process.returncode, output.decode(), errors.decode())
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    """A cluster with one node, which has the recording; the environment that uses it."""
+    folder = tmp_path / "node"
+    folder.mkdir()
+    shutil.copy(RECORDING, folder)
+    async with agent(folder, "--unredacted") as running_agent:
+        pods = [agent_pod("node1"), pod("shop", "web", "node1", app="web")]
+        ports = {"nri-scope-node1": running_agent.port}
+        yield install(tmp_path / "bin", {"pods": pods, "ports": ports})
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("blame", "shop/web/app"),
+        ("diff", "shop/web"),
+        ("show", "shop/web"),
+    ],
+)
+async def test_a_view_of_a_pod_equals_the_local_one(
+    cluster: dict[str, str], command: str, what: str
+) -> None:
+    local = await run(NRI_SCOPE, command, RECORDING, what)
+    remote = await run(KUBECTL, command, what, environment=cluster)
+    assert remote.status == local.status, remote.errors
+    assert without_header(remote.output) == without_header(local.output)
+
+
+def without_header(output: str) -> list[str]:
+    """Return the lines without the name of the file, and that it is a part of a recording."""
+    return [
+        line
+        for line in output.splitlines()
+        if not line.endswith(".nriscope.db") and "part of a recording" not in line
+    ]
+
+
+async def test_a_pulled_recording_equals_that_of_the_node(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.nriscope.db"
+    done = await run(KUBECTL, "pull", "--node", "node1", "-o", copy, environment=cluster)
+    assert done.status == 0, done.errors
+    original, pulled = [
+        await run(NRI_SCOPE, "export", file, "--format", "jsonl", "-o", tmp_path / f"{at}.jsonl")
+        for at, file in enumerate((RECORDING, copy))
+    ]
+    assert original.status == pulled.status == 0
+    assert sorted((tmp_path / "0.jsonl").read_text().splitlines()) == sorted(
+        (tmp_path / "1.jsonl").read_text().splitlines()
+    )
+
+
+async def test_a_pod_that_no_longer_exists_is_found_in_the_recordings(
+    cluster: dict[str, str],
+) -> None:
+    done = await run(KUBECTL, "blame", "shop/api/app", environment=cluster)
+    assert done.status == 0
+    assert done.errors == "pod shop/api no longer exists; reading the recordings of node1\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("blame", "shop"), "'shop' is not a pod or container; write NAMESPACE/POD[/CONTAINER]"),
+        (("blame", "shop/none"), "pod shop/none does not exist, and no recording has it"),
+        (("log", "--node", "none"), "no agent runs on node none; they run on node1"),
+        (("log",), "name a pod; write NAMESPACE/POD[/CONTAINER], or --node NAME"),
+        (("status", "--agent-namespace", "x"), "no agent runs in namespace x; install nri-scope"),
+    ],
+)
+async def test_an_impossible_request_is_one_line(
+    cluster: dict[str, str], arguments: tuple[str, ...], line: str
+) -> None:
+    done = await run(KUBECTL, *arguments, environment=cluster)
+    assert (done.status, done.output) == (2, "")
+    assert line in done.errors and done.errors.count("\n") == 1, done.errors
+
+
+async def test_kubectl_is_missing(tmp_path: Path) -> None:
+    done = await run(KUBECTL, "status", environment={"PATH": str(tmp_path)})
+    assert done == Done(2, "", "nri-scope: kubectl: not found; install it, or add it to PATH\n")
