@@ -37,8 +37,8 @@ STREAMS_MAX = 64
 """Maximum number of concurrent calls of GetEvents, each of which has a thread."""
 EXPORTS_MAX = 4
 """Maximum number of concurrent calls of GetRecording."""
-HEARTBEAT_S = 10.0
-"""Maximum time in seconds between two responses of a call that follows."""
+HEARTBEAT_S = 5.0
+"""Maximum time in seconds between two responses of a stream of events."""
 LAST_MAX = 1_000_000
 """Maximum value of ``last``."""
 BUNDLE_MAX = 1 << 30
@@ -79,23 +79,25 @@ class AgentService(v1.AgentBase):
             redactor = None if self._new_redactor is None else self._new_redactor()
             reader = EventReader(self._recordings, query, redactor)
             try:
-                sent = monotonic()
+                yield _heartbeat(reader, caught_up=False)
                 caught_up = False
+                sent = monotonic()
                 while True:
+                    reading = asyncio.ensure_future(_run(thread, reader.batch))
+                    while not (await asyncio.wait({reading}, timeout=HEARTBEAT_S))[0]:
+                        yield _heartbeat(reader, caught_up=False)
                     with _grpc_errors():
-                        responses, is_all = await _run(thread, reader.batch)
+                        responses, is_all = reading.result()
                     for response in responses:
                         yield response
-                    if not query.follow and is_all:
-                        return
                     now = monotonic()
                     if responses:
                         sent, caught_up = now, False
                     if is_all and (not caught_up or now >= sent + HEARTBEAT_S):
                         sent, caught_up = now, True
-                        yield v1.GetEventsResponse(
-                            cursor=reader.cursor(), heartbeat=v1.Heartbeat(at_ns=time_ns())
-                        )
+                        yield _heartbeat(reader, caught_up=True)
+                    if is_all and not query.follow:
+                        return
                     if is_all:
                         await asyncio.sleep(_POLL_S)
             finally:
@@ -148,6 +150,13 @@ class AgentService(v1.AgentBase):
             redactor = None if self._new_redactor is None else self._new_redactor()
             export(recording, output, selection, redactor=redactor, max_bytes=BUNDLE_MAX, marks=())
         return True
+
+
+def _heartbeat(reader: EventReader, *, caught_up: bool) -> v1.GetEventsResponse:
+    return v1.GetEventsResponse(
+        cursor=reader.cursor() if caught_up else "",
+        heartbeat=v1.Heartbeat(at_ns=time_ns(), caught_up=caught_up),
+    )
 
 
 def _query(message: v1.GetEventsRequest) -> EventQuery:

@@ -21,10 +21,10 @@ from .kubectl import ForwardError, Kubectl
 PORT = 9643
 CALL_TIMEOUT_S = 10.0
 """Seconds for a call, and for the beginning of a stream."""
-SILENCE_S = 30.0
-"""Seconds without a response of a stream, which sends a heartbeat every ten seconds."""
-ATTEMPTS = 5
-"""Number of attempts without any progress."""
+SILENCE_S = 20.0
+"""Seconds without a response of a stream, which sends a heartbeat every five seconds."""
+ATTEMPTS = 10
+"""Number of attempts to go on with a call, without any progress."""
 _PAUSE_S = 1.0
 _RETRIED = frozenset({Status.UNAVAILABLE, Status.UNKNOWN, Status.CANCELLED, Status.ABORTED})
 
@@ -60,15 +60,17 @@ class AgentClient:
     async def events(self, request: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
         """Yield responses. After an interruption, the call goes on without loss or repetition."""
         cursor, attempt = request.after, 0
+        began = False
         while True:
             try:
                 async with self._channel() as stub:
                     responses = stub.get_events(replace(request, after=cursor))
                     while True:
-                        async with asyncio.timeout(SILENCE_S):
+                        async with asyncio.timeout(SILENCE_S if began else CALL_TIMEOUT_S):
                             response = await anext(responses, None)
                         if response is None:
                             return
+                        began = True
                         yield response
                         if response.cursor:
                             cursor, attempt = response.cursor, 0
@@ -80,11 +82,11 @@ class AgentClient:
                 # TimeoutError is an OSError.
                 problem = str(error) or "no answer"
             attempt += 1
-            if attempt >= ATTEMPTS:
+            if not began or attempt >= ATTEMPTS:
                 raise AgentUnreachable(f"{self.node}: {problem}")
-            if attempt > 1 or cursor:
+            if attempt > 1:
                 self._say(f"{self.node}: {problem}; connecting again")
-            await asyncio.sleep(_PAUSE_S * (attempt - 1))
+            await asyncio.sleep(min(_PAUSE_S * (attempt - 1), 10))
 
     async def recordings(
         self, request: v1.GetRecordingRequest

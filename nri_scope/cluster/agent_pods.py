@@ -63,12 +63,17 @@ async def find_pod(kubectl: Kubectl, namespace: str, name: str) -> NamedPod | No
     return None if item is None else _named_pod(item)
 
 
-async def labelled_pods(kubectl: Kubectl, selector: str, namespace: str = "") -> list[NamedPod]:
-    """Return the pods that a label selector matches, in one namespace or in all."""
+async def labelled_pods(
+    kubectl: Kubectl, selector: str, namespace: str = "", *, some: bool = True
+) -> list[NamedPod]:
+    """Return the pods that a label selector matches, in one namespace or in all.
+
+    Raises UsageError if kubectl fails, or with ``some`` if no pod matches.
+    """
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
     found = await kubectl.get("pods", where, f"--selector={selector}")
     pods = [_named_pod(item) for item in _items(found)]
-    if not pods:
+    if some and not pods:
         raise UsageError(f"no pod matches -l {selector}")
     return pods
 

@@ -36,7 +36,7 @@ async def pull(
         with suppress(asyncio.CancelledError):
             async for response in client.events(request):
                 copy.add(response)
-                if response.heartbeat is not None:
+                if response.heartbeat is not None and response.heartbeat.caught_up:
                     copy.flush()
                     on_caught_up(copy.events)
         copy.flush()

@@ -108,7 +108,7 @@ async def until_stopped(
     async with one.client() as stub:
         caught_up = False
         async for response in stub.get_events(request):
-            if response.heartbeat is not None and not caught_up:
+            if response.heartbeat is not None and response.heartbeat.caught_up and not caught_up:
                 caught_up = True
                 before = len(found)
                 await create(runtime, f"TOKEN={secret}")

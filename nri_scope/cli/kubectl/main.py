@@ -15,7 +15,7 @@ from ..main import prepare_streams, run
 
 _VIEWS = ("blame", "diff", "show", "log", "tui", "report")
 """Commands of nri-scope that work on the recordings of a node as on a file."""
-COMMANDS = ("status", *_VIEWS, "pull")
+COMMANDS = ("status", *_VIEWS, "missing", "collect", "pull")
 """Commands, ordered for new users."""
 
 

@@ -25,7 +25,7 @@ _HELP = {
     "blame": "Show which plugin set each line of a container's OCI spec.",
     "diff": "Show which plugin changed what in the containers of a pod.",
     "show": "Show a pod or container in full.",
-    "log": "Show the events of a pod or a whole node, newest last.",
+    "log": "Show the events of a pod, of labelled pods, or of a whole node, newest last.",
     "tui": "Browse the events of a pod, or of a whole node, in the terminal.",
     "report": "Write a report of a pod or a whole node, or diagnose problems in it.",
 }
@@ -49,7 +49,14 @@ def view(name: str) -> click.Command:
     def perform(**options: Any) -> object:
         what = options.pop("what")
         node = options.pop("node", None)
+        selector, namespace = options.pop("selector", None), options.pop("namespace", "")
         cluster = {key: options.pop(key) for key in NAMES}
+        if selector:
+            if what or node:
+                raise UsageError("-l excludes WHAT and --node", "leave one of them out")
+            from .labelled_log import print_labelled
+
+            return print_labelled(selector, namespace, cluster, options)
         if bool(what) == bool(node):
             raise UsageError(
                 "name a pod",
@@ -72,6 +79,17 @@ def view(name: str) -> click.Command:
         command.params.append(
             click.Option(["--node"], metavar="NAME", help="Show everything on this node.")
         )
+    if name == "log":
+        command.params += [
+            click.Option(
+                ["-l", "--selector"],
+                metavar="LABELS",
+                help="Show the events of the pods with these labels, on all nodes.",
+            ),
+            click.Option(
+                ["--namespace"], metavar="NAME", default="", help="-l: only pods of this namespace."
+            ),
+        ]
     return cluster_options(command)
 
 

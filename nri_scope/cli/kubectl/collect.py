@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``kubectl nri-scope collect``: bundles of pods from all their nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nri_scope.errors import UsageError
+from nri_scope.recording.display import many, size
+
+from ..params import ANY_PATH, say
+from .options import cluster_options, kubectl_of
+
+
+@click.command("collect")
+@click.option(
+    "-l",
+    "--selector",
+    required=True,
+    metavar="LABELS",
+    help="Pods with these labels, as of kubectl.",
+)
+@click.option("-n", "--namespace", metavar="NAME", default="", help="Only pods of this namespace.")
+@click.option(
+    "-o", "--output", type=ANY_PATH, required=True, metavar="DIR", help="Folder of the bundles."
+)
+@cluster_options
+def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
+    """Copy the recordings of labelled pods, as bundles, from all nodes on which they run.
+
+    DIR gets a file for each node and recording. They are redacted unless the agents are configured
+    otherwise. Exit status 1 if a node did not answer.
+    """
+    from nri_scope._gen.agent.nri_scope.agent import v1
+    from nri_scope.cluster.agent_client import AgentClient, AgentUnreachable
+    from nri_scope.cluster.agent_pods import AgentPod, agent_pods, labelled_pods
+    from nri_scope.cluster.fan_out import each_node
+    from nri_scope.cluster.gather import (
+        PULL_TIMEOUT_S,
+        TOGETHER,
+        by_node,
+        pods_filter,
+        save_bundles,
+    )
+
+    kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{output}: cannot be created: {(error.strerror or '').lower()}"
+        ) from error
+
+    async def collect() -> bool:
+        agents, pods = await asyncio.gather(
+            agent_pods(kubectl, cluster["agent_namespace"]),
+            labelled_pods(kubectl, selector, namespace),
+        )
+        wanted = by_node(pods)
+        good = True
+        for node in sorted(wanted.keys() - agents.keys()):
+            say(f"{node}: not collected: it has no agent")
+            good = False
+
+        async def save(agent: AgentPod) -> list[Path]:
+            request = v1.GetRecordingRequest(where=pods_filter(wanted[agent.node]))
+            return await save_bundles(AgentClient(kubectl, agent), request, output)
+
+        asked = {node: agent for node, agent in agents.items() if node in wanted}
+        async for node, answer in each_node(asked, save, timeout=PULL_TIMEOUT_S, together=TOGETHER):
+            if isinstance(answer, AgentUnreachable):
+                say(f"{node}: not collected: {str(answer).removeprefix(f'{node}: ')}")
+                good = False
+                continue
+            for path in answer:
+                say(f"{path}: {many(len(wanted[node]), 'pod')}, {size(path.stat().st_size)}")
+        return good
+
+    return 0 if asyncio.run(collect()) else 1

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``kubectl nri-scope missing``: containers created while a plugin was not connected."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri_scope.errors import UsageError
+
+from ..output import Output
+from ..params import format_option, say
+from ..table import table
+from .options import cluster_options, kubectl_of
+
+if TYPE_CHECKING:
+    from nri_scope.nri.plain import Plain
+    from nri_scope.report.missing_plugin import Creation
+
+
+@click.command("missing")
+@click.option(
+    "--plugin", required=True, metavar="NAME", help="Name of the plugin, or its index and name."
+)
+@click.option("--since", metavar="TIME", default="", help="Events from this time, as of `log`.")
+@click.option("--until", metavar="TIME", default="", help="Events before this time, as of `log`.")
+@cluster_options
+@format_option("text|json", "json: one object, with all creations, also those it did not miss.")
+def command(plugin: str, since: str, until: str, output_format: str, **cluster: Any) -> int:
+    """List the containers that were created while a plugin was not connected.
+
+    Each has its evidence. NRI names plugins only to validators: without the overlay `validate`,
+    most answers are "unknown". Exit status 1 if a creation was missed.
+    """
+    from nri_scope._gen.agent.nri_scope.agent import v1
+    from nri_scope.cluster.agent_pods import agent_pods
+    from nri_scope.cluster.gather import Answers, read_nodes
+    from nri_scope.filter.moments import interval
+    from nri_scope.report.missing_plugin import EVENTS, Presence, creations
+
+    interval(since, until)
+    kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+    where = " OR ".join(f"event:{name}" for name in EVENTS)
+    request = v1.GetEventsRequest(where=where, since=since, until=until)
+
+    async def ask() -> Answers[list[Creation]]:
+        agents = await agent_pods(kubectl, cluster["agent_namespace"])
+        return await read_nodes(kubectl, agents, request, lambda one: list(creations(one, plugin)))
+
+    found, silent = asyncio.run(ask())
+    for node, problem in silent.items():
+        say(f"{node}: not asked: {problem}")
+    every = [(node, one) for node, some in sorted(found.items()) for one in some]
+    with Output() as output:
+        if output_format == "json":
+            from nri_scope.recording.records import to_json
+
+            documents: list[Plain] = [_document(node, one) for node, one in every]
+            nodes: dict[str, Plain] = dict(silent)
+            output.line(to_json({"creations": documents, "without_answer": nodes}))
+        else:
+            for line in _lines(every, output.width):
+                output.line(line)
+    if silent and not found:
+        raise UsageError("no node answered", "see the messages above")
+    return int(any(one.presence is Presence.MISSING for _, one in every))
+
+
+def _lines(every: list[tuple[str, Creation]], width: int | None) -> Any:
+    from nri_scope.recording.display import many, moment
+    from nri_scope.report.missing_plugin import Presence
+
+    listed = [(node, one) for node, one in every if one.presence is not Presence.CONNECTED]
+    if listed:
+        yield from table(
+            ("node", "created", "container", "plugin", "evidence"),
+            [
+                (
+                    node,
+                    moment(one.at_ns) if one.at_ns else "unknown",
+                    one.container,
+                    one.presence,
+                    one.evidence,
+                )
+                for node, one in listed
+            ],
+            width,
+        )
+        yield ""
+    counts = {each: sum(one.presence is each for _, one in every) for each in Presence}
+    yield (
+        f"{many(len(every), 'creation')}: {counts[Presence.MISSING]} missing, "
+        f"{counts[Presence.CONNECTED]} connected, {counts[Presence.UNKNOWN]} unknown"
+    )
+
+
+def _document(node: str, one: Creation) -> Plain:
+    from nri_scope.recording.records import rfc3339
+
+    return {
+        "node": node,
+        "created": rfc3339(one.at_ns) if one.at_ns else None,
+        "container": one.container,
+        "container_id": one.container_id,
+        "plugin": one.presence.value,
+        "evidence": one.evidence,
+        "event": one.event,
+    }

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the recordings of many nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.errors import UsageError
+from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.temporary_files import temporary_folder
+
+from .agent_client import AgentClient, AgentUnreachable
+from .agent_pods import AgentPod, NamedPod
+from .fan_out import each_node
+from .kubectl import Kubectl
+from .pull import pull
+from .target import pod_filter
+
+PULL_TIMEOUT_S = 300.0
+"""Seconds for everything that one node sends."""
+TOGETHER = 8
+"""Number of nodes that are read at the same time."""
+_T = TypeVar("_T")
+Answers = tuple[dict[str, _T], dict[str, str]]
+"""Answers by node, and for nodes without one the reason."""
+
+
+async def read_nodes(
+    kubectl: Kubectl,
+    agents: dict[str, AgentPod],
+    request: v1.GetEventsRequest,
+    read: Callable[[Recording], _T],
+) -> Answers[_T]:
+    """Copy the events of each node to a temporary recording, and pass it to ``read``."""
+    with temporary_folder() as folder:
+
+        async def copied(agent: AgentPod) -> _T:
+            path = folder / f"{agent.node}.nriscope.db"
+            await pull(AgentClient(kubectl, agent), request, path)
+            try:
+                with Recording.open(path) as recording:
+                    return read(recording)
+            finally:
+                path.unlink()
+
+        found: dict[str, _T] = {}
+        silent: dict[str, str] = {}
+        async for node, answer in each_node(
+            agents, copied, timeout=PULL_TIMEOUT_S, together=TOGETHER
+        ):
+            if isinstance(answer, AgentUnreachable):
+                silent[node] = str(answer).removeprefix(f"{node}: ")
+            else:
+                found[node] = answer
+        return found, silent
+
+
+async def save_bundles(
+    client: AgentClient, request: v1.GetRecordingRequest, folder: Path
+) -> list[Path]:
+    """Write the bundles of one node as ``NODE-RECORDING.nriscope.zip``; return their paths.
+
+    Raises AgentUnreachable, and UsageError if a file exists or cannot be written.
+    """
+    paths: list[Path] = []
+    name: str | None = None
+    file: BinaryIO | None = None
+    try:
+        async for response in client.recordings(request):
+            if file is None or response.recording != name:
+                if file is not None:
+                    file.close()
+                name = response.recording
+                path = folder / f"{client.node}-{_SPECIAL.sub('-', name)}.nriscope.zip"
+                file = _create(path)
+                paths.append(path)
+            file.write(response.data)
+    except BaseException:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        raise
+    finally:
+        if file is not None:
+            file.close()
+    return paths
+
+
+def by_node(pods: Iterable[NamedPod]) -> dict[str, list[NamedPod]]:
+    """Return the pods that run on a node, by its name."""
+    found: dict[str, list[NamedPod]] = {}
+    for pod in pods:
+        if pod.node:
+            found.setdefault(pod.node, []).append(pod)
+    return found
+
+
+def pods_filter(pods: Iterable[NamedPod]) -> str:
+    """Return a filter of the events about any of these pods."""
+    return " OR ".join(f"({pod_filter(pod.namespace, pod.name)})" for pod in pods)
+
+
+_SPECIAL = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def _create(path: Path) -> BinaryIO:
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except FileExistsError:
+        raise UsageError(f"{path}: file exists", "choose an empty folder") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error_words(error)}") from error

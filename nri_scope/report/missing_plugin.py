@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find containers that were created while a plugin was not connected.
+
+NRI tells plugins of each other only by requests to validators, which list all connected plugins. A
+tap shows that its plugin was connected, but not that it was not. Where nothing was recorded that
+tells, the answer is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from google.protobuf.message import DecodeError
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import Event, Gap, Role, Session, plugin_title
+from nri_scope.filter import parse
+from nri_scope.nri.validation import VALIDATE, consulted_plugins
+from nri_scope.recording.creation_outcomes import CreationFate, Creations
+from nri_scope.recording.display import clock
+from nri_scope.recording.reader import Recording
+
+from .limits import TRACKED_MAX
+
+EVENTS = (
+    "CreateContainer",
+    "PostCreateContainer",
+    "StartContainer",
+    "StopContainer",
+    "RemoveContainer",
+    "Synchronize",
+    VALIDATE,
+)
+"""Events that `creations` needs."""
+_CREATE, _SYNCHRONIZE = "CreateContainer", "Synchronize"
+_EVENTS = parse(" OR ".join(f"event:{name}" for name in EVENTS))
+_NEAR = 1_000
+"""Maximum distance, in event ids, of a creation and its validation."""
+
+
+class Presence(StrEnum):
+    """Whether a plugin was connected."""
+
+    CONNECTED = "connected"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """The creation of a container, as far as a plugin was connected."""
+
+    at_ns: int
+    """Of CreateContainer; for a container that was created unseen, the time that the runtime names;
+    0 if it names none."""
+    container: str
+    """``namespace/pod/container``."""
+    container_id: str
+    presence: Presence
+    evidence: str
+    event: int
+    """Number of the event that is the evidence."""
+
+
+def creations(recording: Recording, plugin: str) -> Iterator[Creation]:
+    """Yield the creations of containers that a recording shows, in its order.
+
+    ``plugin``: ``name`` or ``NN-name``. Creations that failed are left out. Raises RecordingError.
+    """
+    return _Creations(recording, plugin).all()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A creation whose end is not read yet."""
+
+    event: Event
+    validation: Event | None = None
+    plugins: list[tuple[str, str]] | None = None
+    """Of its validation."""
+    tapped: bool = False
+    """Whether a tap of the plugin passed it on."""
+
+
+class _Creations:
+    def __init__(self, recording: Recording, plugin: str) -> None:
+        self._recording = recording
+        self._plugin = plugin
+        self._sessions = {one.id: one for one in recording.sessions()}
+        self._taps = [
+            one
+            for one in self._sessions.values()
+            if one.role == Role.TAP and self._is_plugin(one.plugin_index, one.plugin_name)
+        ]
+        self._gaps = [one for one in recording.gaps() if not one.is_left_out]
+        self._outcomes = Creations(recording)
+        self._open: dict[str, _Attempt] = {}
+        """By id of the container."""
+        self._known: set[str] = set()
+        """Ids of containers whose creation was seen, or that were found by Synchronize."""
+
+    def all(self) -> Iterator[Creation]:
+        for event in self._recording.events(where=_EVENTS):
+            if event.event == _SYNCHRONIZE:
+                yield from self._found(event)
+            elif event.event == _CREATE:
+                known = self._open.get(event.container_id)
+                if known is None or event.id - known.event.id > _NEAR:
+                    yield from self._end(event.container_id)
+                    self._open[event.container_id] = _Attempt(event)
+                    self._remember(event.container_id)
+                self._open[event.container_id].tapped |= self._is_tapped(event.session)
+            elif event.event == VALIDATE and event.container_id in self._open:
+                attempt = self._open[event.container_id]
+                if attempt.plugins is None:
+                    attempt.validation = event
+                    attempt.plugins = consulted_plugins(self._recording.request(event.id))
+            if len(self._open) > TRACKED_MAX:
+                yield from self._end(next(iter(self._open)))
+        for container in list(self._open):
+            yield from self._end(container)
+
+    def _remember(self, container: str) -> None:
+        if len(self._known) < TRACKED_MAX:
+            self._known.add(container)
+
+    def _is_plugin(self, index: str, name: str) -> bool:
+        return self._plugin in (name, plugin_title(index, name))
+
+    def _is_tapped(self, session: int) -> bool:
+        return any(one.id == session for one in self._taps)
+
+    def _end(self, container: str) -> Iterator[Creation]:
+        attempt = self._open.pop(container, None)
+        if attempt is None:
+            return
+        if self._outcomes.outcome(attempt.event).fate is CreationFate.FAILED:
+            return
+        presence, evidence, number = self._presence(attempt)
+        event = attempt.event
+        name = f"{event.namespace}/{event.pod}/{event.container}"
+        yield Creation(event.at_ns, name, event.container_id, presence, evidence, number)
+
+    def _presence(self, attempt: _Attempt) -> tuple[Presence, str, int]:
+        event = attempt.event
+        if attempt.plugins is not None and attempt.validation is not None:
+            number = attempt.validation.id
+            if any(self._is_plugin(*one) for one in attempt.plugins):
+                return Presence.CONNECTED, "named to the validator", number
+            named = ", ".join(plugin_title(*one) for one in attempt.plugins) or "no plugin"
+            return Presence.MISSING, f"the runtime named to the validator: {named}", number
+        if attempt.tapped:
+            return Presence.CONNECTED, "a tap passed the request on", event.id
+        if self._taps:
+            around = _around(self._taps, event.at_ns)
+            if around is not None:
+                why = f"its tap (session {around.id}) passed no CreateContainer on"
+            else:
+                why = f"{_between(self._taps, event.at_ns)}; it may have connected without a tap"
+            return Presence.UNKNOWN, why, event.id
+        return Presence.UNKNOWN, "no validator and no tap was connected", event.id
+
+    def _found(self, event: Event) -> Iterator[Creation]:
+        """Yield the containers that were created before their Synchronize, unseen."""
+        try:
+            request = api.SynchronizeRequest.FromString(self._recording.request(event.id))
+        except DecodeError:
+            return
+        pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}
+        for container in request.containers:
+            if container.id in self._known:
+                continue
+            self._remember(container.id)
+            name = f"{pods.get(container.pod_sandbox_id, '?')}/{container.name}"
+            why = self._unseen(container.created_at, event)
+            yield Creation(
+                container.created_at, name, container.id, Presence.UNKNOWN, why, event.id
+            )
+
+    def _unseen(self, created_ns: int, event: Event) -> str:
+        gap = _gap_at(self._gaps, created_ns) if created_ns else None
+        if gap is not None:
+            return f"created in a gap of the recording: {gap.reason}"
+        return f"created before the recorder connected at {clock(event.at_ns)}"
+
+
+def _gap_at(gaps: list[Gap], at_ns: int) -> Gap | None:
+    return next((gap for gap in gaps if gap.from_ns <= at_ns <= gap.to_ns), None)
+
+
+def _around(sessions: list[Session], at_ns: int) -> Session | None:
+    """Return the session that was open at a time; one without a known end counts as open."""
+    for one in sessions:
+        if one.started_ns <= at_ns and (one.ended_ns is None or at_ns <= one.ended_ns):
+            return one
+    return None
+
+
+def _between(taps: list[Session], at_ns: int) -> str:
+    before = [one for one in taps if one.ended_ns is not None and one.ended_ns < at_ns]
+    if before:
+        last = max(before, key=lambda one: one.ended_ns or 0)
+        return f"its tap's session {last.id} had ended at {clock(last.ended_ns or 0)}"
+    first = min(taps, key=lambda one: one.started_ns)
+    return f"its tap's first session {first.id} began later, at {clock(first.started_ns)}"

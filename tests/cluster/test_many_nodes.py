@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that read several nodes, one of which does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from nri_scope.recording.reader import Recording
+from tests.agent.agent_process import agent
+from tests.cli.command import NRI_SCOPE
+from tests.cluster.fake_kubectl import agent_pod, install, pod
+from tests.cluster.test_views import KUBECTL, run
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    """Two nodes with recordings, one whose agent is dead, one whose agent hangs, one without."""
+    async with AsyncExitStack() as stack:
+        ports: dict[str, int] = {}
+        for node, name in (("node1", "demo"), ("node2", "containerd-2.1")):
+            folder = tmp_path / node
+            folder.mkdir()
+            shutil.copy(RECORDINGS / f"{name}.nriscope.db", folder)
+            served = await stack.enter_async_context(agent(folder, "--unredacted"))
+            ports[f"nri-scope-{node}"] = served.port
+        with socket.create_server(("127.0.0.1", 0)) as hanging:
+            ports["nri-scope-hanging"] = hanging.getsockname()[1]
+            pods = [agent_pod(node) for node in ("node1", "node2", "dead", "hanging")]
+            pods += [
+                pod("shop", "web", "node1", app="web"),
+                pod("jobs", "batch", "node2", app="web"),
+                pod("shop", "other", "without-agent", app="web"),
+            ]
+            yield install(tmp_path / "bin", {"pods": pods, "ports": ports})
+
+
+async def test_status_shows_every_node(cluster: dict[str, str]) -> None:
+    done = await run(KUBECTL, "status", "--format", "json", environment=cluster)
+    nodes = {one["node"]: one for one in json.loads(done.output)["nodes"]}
+    assert done.status == 1
+    assert list(nodes) == sorted(nodes)
+    assert nodes["node2"]["runtime_version"] == "2.1.9+unknown"
+    assert nodes["node2"]["plugins"] is None
+    assert (nodes["node1"]["connected"], nodes["node1"]["gaps"]) == (False, 0)
+    assert "pod is not running" in nodes["dead"]["problem"]
+    assert nodes["hanging"]["problem"] == "no answer within 5 s"
+
+
+async def test_log_shows_the_events_of_all_nodes(cluster: dict[str, str]) -> None:
+    options = ("-l", "app=web", "--format", "jsonl", "--where", "event:CreateContainer")
+    done = await run(KUBECTL, "log", *options, environment=cluster)
+    shown = [json.loads(line) for line in done.output.splitlines()]
+    expected: list[tuple[str, int]] = []
+    for node, name, where in (
+        ("node1", "demo", "pod:shop/web event:CreateContainer"),
+        ("node2", "containerd-2.1", "pod:jobs/batch event:CreateContainer"),
+    ):
+        local = await run(
+            NRI_SCOPE,
+            *("log", RECORDINGS / f"{name}.nriscope.db", "--format", "jsonl", "--where", where),
+        )
+        expected += [(node, json.loads(line)["id"]) for line in local.output.splitlines()]
+    events = [(one["node"], one["id"]) for one in shown if "event" in one]
+    assert sorted(events) == sorted(expected)
+    assert "without-agent: has no agent; the events of its pods are missing" in done.errors
+    assert done.status == 1
+
+
+async def test_collect_writes_a_bundle_of_each_node(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    output = tmp_path / "collected"
+    done = await run(KUBECTL, "collect", "-l", "app=web", "-o", output, environment=cluster)
+    assert done.status == 1
+    assert "without-agent: not collected: it has no agent" in done.errors
+    names = ["node1-demo.nriscope.zip", "node2-containerd-2.1.nriscope.zip"]
+    assert sorted(path.name for path in output.iterdir()) == names
+    for name, pod_name in zip(names, ("shop/web", "jobs/batch"), strict=True):
+        with Recording.open(output / name) as recording:
+            pods = {f"{one.namespace}/{one.pod}" for one in recording.events() if one.pod}
+        assert pod_name in pods
+
+    again = await run(KUBECTL, "collect", "-l", "app=web", "-o", output, environment=cluster)
+    assert again.status == 2 and "file exists; choose an empty folder" in again.errors
+
+
+async def test_missing_names_nodes_without_answer(cluster: dict[str, str]) -> None:
+    async with asyncio.timeout(120):
+        done = await run(
+            KUBECTL, "missing", "--plugin", "cpu-policy", "--format", "json", environment=cluster
+        )
+    found = json.loads(done.output)
+    assert sorted(found["without_answer"]) == ["dead", "hanging"]
+    by_node = {
+        node: [one for one in found["creations"] if one["node"] == node]
+        for node in ("node1", "node2")
+    }
+    assert {one["plugin"] for one in by_node["node2"]} == {"unknown"}
+    assert "connected" in {one["plugin"] for one in by_node["node1"]}
+    assert done.status == 0
