@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import main
 from nri_scope.errors import UsageError
 from nri_scope.nri.request_subject import container_of, pod_of
@@ -20,11 +21,12 @@ from nri_scope.replay.load import LoadScript, LoadShape, parse_load
 from nri_scope.replay.load_measurement import AnswerTimes, LoadBudget, LoadObserver, parse_budget
 from nri_scope.replay.report.load import plot
 from nri_scope.replay.run import replay
-from nri_scope.replay.script import ReplaySelection, ReplayStep, Script
+from nri_scope.replay.script import RecordingPlace, ReplaySelection, ReplayStep, Script
+from nri_scope.scenario.playable import playable
 from nri_scope.transport.loop import run
 
 from .plays import job_of
-from .recordings import BUNDLED, RECORDING
+from .recordings import BUNDLED, RECORDING, ROOT
 from .test_step_control import Recorder
 
 SLOW_PLUGIN = """
@@ -37,9 +39,11 @@ run(Slow(), name="slow")
 """
 
 
-def steps_of(path: Path, shape: LoadShape) -> list[ReplayStep]:
+def steps_of(
+    path: Path, shape: LoadShape, selection: ReplaySelection | None = None
+) -> list[ReplayStep]:
     with Recording.open(path) as recording:
-        return list(LoadScript(recording, ReplaySelection(), shape).steps())
+        return list(LoadScript(recording, selection or ReplaySelection(), shape).steps())
 
 
 @pytest.mark.parametrize("path", BUNDLED.values(), ids=BUNDLED)
@@ -63,6 +67,35 @@ def test_every_pod_and_container_is_another_one(path: Path) -> None:
         if container is not None:
             assert container.id == step.recorded.container_id
             assert container.pod_sandbox_id == step.recorded.pod_id
+
+
+@pytest.mark.parametrize("manifest", ["qos", "init-and-sidecar"])
+def test_pods_of_a_manifest_are_stopped_and_removed(manifest: str) -> None:
+    path = ROOT / "tests" / "kubernetes" / "manifests" / f"{manifest}.yaml"
+    with playable(path) as recording:
+        found = [step.recorded for step in steps_of(recording, LoadShape(pods=4))]
+    lives: dict[str, list[str]] = {}
+    for one in found:
+        lives.setdefault(one.container_id or one.pod_id, []).append(one.event)
+    ends = {tuple(events[-2:]) for events in lives.values()}
+    assert ends == {("StopContainer", "RemoveContainer"), ("StopPodSandbox", "RemovePodSandbox")}
+    newest = {one.pod_id: one.event for one in found}
+    assert set(newest.values()) == {"RemovePodSandbox"}
+
+
+def test_added_ends_are_those_that_the_runtime_sends() -> None:
+    """Compare with a recording: leave out its ends, and what is added must equal them."""
+    recorded = steps_of(RECORDING, LoadShape(pods=1))
+    cut = ReplaySelection(end=RecordingPlace(event_id=22))
+    added = steps_of(RECORDING, LoadShape(pods=1), cut)
+    assert [step.recorded.event for step in added] == [step.recorded.event for step in recorded]
+    for one, other in zip(added, recorded, strict=True):
+        assert (one.event, one.subject) == (other.event, other.subject)
+        for message in (one.message, other.message):
+            if isinstance(message, api.RemoveContainerRequest):
+                # One recorded container was removed when its pod had no process any more.
+                message.pod.ClearField("pid")
+        assert str(one.message) == str(other.message), one.recorded.event
 
 
 def test_a_copy_differs_from_its_model_in_ids_and_names_only() -> None:
