@@ -198,6 +198,8 @@ def test_a_restart_of_the_runtime_is_replayed(capsys: pytest.CaptureFixture[str]
     names = [event["event"] for event in replayed["events"]]
     assert names.count("Synchronize") == 2
     assert names[-2:] == ["StartContainer", "PostStartContainer"]
+    assert "the runtime restarts" in [event["note"] for event in replayed["events"]]
+    assert not any(event["fault"] for event in replayed["events"])
     assert replayed["containers"]["shop/web/app"]
 
 
