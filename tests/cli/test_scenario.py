@@ -164,6 +164,13 @@ def test_replay_plays_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path
     assert leftovers(tmp_path) == []
 
 
+def test_quiet_prints_no_remarks_on_a_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", "pod.yaml", "--", "./plugin"]) == 0
+    assert capsys.readouterr().err.startswith("pod.yaml: ")
+    assert run(["replay", "pod.yaml", "--quiet", "--", "./plugin"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_replay_reads_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
