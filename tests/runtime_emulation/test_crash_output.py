@@ -223,6 +223,10 @@ def end_of_python(script: str) -> tuple[CrashOutput, int]:
         ("os.kill(os.getpid(), signal.SIGINT)", "KeyboardInterrupt"),
         # Caught, and the reason of the exit.
         ("create()\nsys.exit(3)", "KeyError: 'cpu\\n3'"),
+        (
+            "async def late():\n    pass\ncoroutine = late()\ncreate()\nsys.exit(3)",
+            "KeyError: 'cpu\\n3'",
+        ),
         # Handled: the end has another reason.
         ("create()\nlogging.warning('trying again')\nos._exit(3)", ""),
         ("create()\nsys.exit('no configuration')", ""),
