@@ -69,6 +69,8 @@ class CrashOutput:
         self._lines: list[str] = []
         self._began_ns = 0
         self._later = 0
+        self._indent = ""
+        """Indentation of the whole traceback, as in a log."""
         self._is_ignored = False
         """Whether the next lines belong to an ignored exception."""
 
@@ -108,7 +110,10 @@ class CrashOutput:
             self._is_ignored = is_inside or not self._is_ignored
         elif _is_new_crash(text, lines):
             self._lines, self._began_ns, self._later = [text], at_ns, 0
+            indent, traceback, _ = text.partition("Traceback (")
+            self._indent = indent if traceback and indent.isspace() else ""
         elif lines:
+            text = text.removeprefix(self._indent)
             if len(lines) < LINES_MAX:
                 lines.append(text)
             is_other = bool(text[:1].strip()) and not _PYTHON_EXIT.match(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 
 import pytest
@@ -238,6 +239,14 @@ def test_only_the_traceback_that_ended_python_counts(script: str, words: str) ->
     output, status = end_of_python(f"{HANDLED}{script}\n")
     crash = output.crash(status)
     assert (crash.message if crash is not None else "") == words
+
+
+@pytest.mark.parametrize("indent", ["", "  "])
+def test_an_indented_traceback_is_read_like_any_other(indent: str) -> None:
+    traceback = python_traceback("KeyError: 3", "create 33")
+    logged = "error: create fails\n" + textwrap.indent(traceback, indent)
+    assert crash_of(logged) == "KeyError: 3 (in create /opt/plugin.py:33)"
+    assert not crash_of(logged, "error: giving up\n")
 
 
 def test_a_traceback_long_before_the_end_was_handled() -> None:
