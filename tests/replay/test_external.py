@@ -123,8 +123,8 @@ def test_a_message_says_early_that_a_plugin_has_not_connected(
     with pytest.raises(UsageError, match="failed to start: it did not connect"):
         run(replay(job_of(one_life, waits), listener))
     assert listener.notices == [
-        "external plugin has not connected to its socket yet, the replay waits; write {socket} in its "
-        "arguments where they name its socket, unless that is /var/run/nri/nri.sock"
+        "external plugin has not connected to its socket yet, the replay waits; write {socket} "
+        "in its arguments where they name its socket, unless that is /var/run/nri/nri.sock"
     ]
 
 
