@@ -105,6 +105,11 @@ class RpcError(NriScopeError):
         return f"rpc error: code {self.code}: {self.message}"
 
 
+def limit_words(seconds: float) -> str:
+    """Return a limit of time in all digits: ``2 s``, ``0.6 s``, ``1.5 ms``."""
+    return f"{seconds:g} s" if seconds >= 0.1 else f"{seconds * 1000:g} ms"
+
+
 class DeadlineExceeded(NriScopeError):
     """No reply to a call within ``timeout`` seconds."""
 
@@ -114,7 +119,7 @@ class DeadlineExceeded(NriScopeError):
         self.timeout = timeout
 
     def __str__(self) -> str:
-        return f"{self.method}: no answer within {self.timeout:g} s"
+        return f"{self.method}: no answer within {limit_words(self.timeout)}"
 
 
 class RecordingError(NriScopeError):

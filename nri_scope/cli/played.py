@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def played(options: ChainOptions) -> Iterator[None]:
+def played(options: ChainOptions, *, quiet: bool = False) -> Iterator[None]:
     """Replace FILE by a recording of it, with the changes of ``--set``, inside the block.
 
-    Raises UsageError and RecordingError.
+    Unless ``quiet``, print remarks on a manifest. Raises UsageError and RecordingError.
     """
     from nri_scope.scenario.playable import is_text, playable
 
@@ -27,7 +27,7 @@ def played(options: ChainOptions) -> Iterator[None]:
         changes=options["changes"],
         session=options["session"],
         profile=options["profile"],
-        on_note=say,
+        on_note=(lambda _: None) if quiet else say,
     ) as recording:
         options["file"] = recording
         if recording != given and not is_text(given):

@@ -185,7 +185,7 @@ def command(context: click.Context, /, **options: Unpack[Options]) -> None:
         raise UsageError("--on-this-host is only valid with --v01", "add --v01, or leave it out")
     from .played import played
 
-    with played(options):
+    with played(options, quiet=options["quiet"]):
         if not _perform(options, given_options(context)):
             context.exit(EXIT_DIFFERS)
 

@@ -123,8 +123,8 @@ def _verdict(played: PlayedEvent) -> tuple[str, Style]:
         return "fails", Style.BAD
     count = len(played.changes)
     changes = f"{count} change{'s' if count > 1 else ''}" if count else ""
-    edited = "edited, " if EDITED in played.fault else ""
-    if ANSWERED in played.fault:
+    edited = "edited, " if EDITED in played.note else ""
+    if ANSWERED in played.note:
         edited = "by hand, "
     if changes:
         return f"{edited}{changes}", Style.WARN

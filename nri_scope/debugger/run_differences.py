@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from nri_scope.replay.golden import Key, Mismatch, MismatchKind, entries_of
+from nri_scope.replay.golden import Key, Mismatch, MismatchKind
+from nri_scope.replay.golden.entries import entries_in_order
 from nri_scope.replay.golden.matchers import Expected
 from nri_scope.replay.golden.mismatch import compare_entries
 from nri_scope.replay.golden.reply_values import NameOf
@@ -26,9 +27,18 @@ _VALUE_MAX = 200
 def run_differences(
     before: Iterable[Reply], now: Iterable[Reply], name_of: NameOf
 ) -> Iterator[str]:
-    """Yield a line for each reply that differs, and for each path in it; safe for a terminal."""
-    expected = cast("dict[Key, Expected]", entries_of(before, name_of))
-    found = compare_entries(expected, entries_of(now, name_of), {})
+    """Yield a line for each reply that differs, and for each path in it; safe for a terminal.
+
+    They are in the order of the replies; one that is missing now follows its predecessor.
+    """
+    expected = cast("dict[Key, Expected]", entries_in_order(before, name_of))
+    got = entries_in_order(now, name_of)
+    places = {key: (place, 0) for place, key in enumerate(got)}
+    last = -1, 0
+    for key in expected:
+        last = places.setdefault(key, (last[0], last[1] + 1))
+    found = compare_entries(expected, got, {})
+    found.sort(key=lambda mismatch: places[mismatch.key])
     for mismatch in found[:REPLIES_SHOWN]:
         yield from _lines(mismatch)
     if len(found) > REPLIES_SHOWN:

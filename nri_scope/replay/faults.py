@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, limit_words
 from nri_scope.filter.quantity import parse_duration
 from nri_scope.nri.events import Event
 from nri_scope.nri.identity import check_index
@@ -164,9 +164,9 @@ class InjectedFaults:
     def delays(self) -> str:
         """Describe the delays of replies to this event; "" if there are none."""
         return ", ".join(
-            f"the reply of {plugin} is delayed by {one.seconds:g} s"
+            f"the reply of {plugin} is delayed by {limit_words(one.seconds)}"
             if one.plugin
-            else f"each reply is delayed by {one.seconds:g} s"
+            else f"each reply to this event is delayed by {limit_words(one.seconds)}"
             for one, plugin in self._delays.items()
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import monotonic_ns
 
 from google.protobuf.message import Message
@@ -19,7 +19,9 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.recording.reader import Recording
+from nri_scope.scenario.from_recording import runtime_of
 
+from .load_model import PodModel
 from .pace import Wait, no_wait
 from .script import ReplaySelection, ReplayStep, Script
 
@@ -27,14 +29,12 @@ FORM = "pods=500,rate=50/s,containers=3"
 PODS_MAX, CONTAINERS_MAX, RATE_MAX = 100_000, 100, 10_000.0
 EVENTS_MAX = 2_000_000
 """Maximum number of events of one load: about an hour."""
-MODELS_MAX, MODEL_EVENTS_MAX = 100, 1_000
-"""Maximum number of recorded pods that serve as models, and of their events."""
+MODELS_MAX = 100
+"""Maximum number of recorded pods that serve as models."""
 _UNIQUE_LENGTH = 16
 """Minimum length of an id that is replaced wherever it occurs; a shorter one may be a word."""
 _POD_NAME_KEYS = ("io.kubernetes.pod.name", "io.kubernetes.cri.sandbox-name")
 """Labels and annotations with the name of the pod."""
-_ENDS = frozenset({Event.StopContainer, Event.RemoveContainer})
-_POD_ENDS = frozenset({Event.StopPodSandbox, Event.RemovePodSandbox})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,52 +78,23 @@ def parse_load(text: str) -> LoadShape:
     return shape
 
 
-@dataclass(slots=True)
-class _ContainerModel:
-    """Recorded events of one container: of its life, and of its end."""
-
-    life: list[ReplayStep] = field(default_factory=list[ReplayStep])
-    end: list[ReplayStep] = field(default_factory=list[ReplayStep])
-
-
-@dataclass(slots=True)
-class _PodModel:
-    """Recorded events of one pod, in the order in which they are sent for each copy."""
-
-    start: list[ReplayStep] = field(default_factory=list[ReplayStep])
-    containers: dict[str, _ContainerModel] = field(default_factory=dict[str, _ContainerModel])
-    end: list[ReplayStep] = field(default_factory=list[ReplayStep])
-    count: int = 0
-
-    def add(self, step: ReplayStep) -> None:
-        """Add an event, if the pod was started in the session and its model is not full."""
-        if self.count >= MODEL_EVENTS_MAX:
-            return
-        self.count += 1
-        container = step.recorded.container_id
-        if not container:
-            (self.end if step.event in _POD_ENDS else self.start).append(step)
-        elif step.event is Event.CreateContainer:
-            self.containers.setdefault(container, _ContainerModel()).life.append(step)
-        elif container in self.containers:
-            model = self.containers[container]
-            (model.end if step.event in _ENDS else model.life).append(step)
-
-
 class LoadScript(Script):
-    """Script of a load; the events that the recording has from its models' ends on are not sent."""
+    """Script of a load: copies of the pods that a session starts, from their start to their end.
+
+    A pod that does not end in the session ends as this runtime ends one.
+    """
 
     def __init__(self, recording: Recording, selection: ReplaySelection, shape: LoadShape) -> None:
         """Read the models. Raises UsageError if no selected event starts a pod."""
         super().__init__(recording, selection)
         self._shape = shape
-        models: dict[str, _PodModel] = {}
+        models: dict[str, PodModel] = {}
         for step in super().steps():
             pod = step.recorded.pod_id
             if not step.selected or step.message is None or not pod:
                 continue
             if step.event is Event.RunPodSandbox and len(models) < MODELS_MAX:
-                models.setdefault(pod, _PodModel())
+                models.setdefault(pod, PodModel())
             if pod in models:
                 models[pod].add(step)
         self._models = [one for one in models.values() if one.containers] or [*models.values()]
@@ -133,6 +104,9 @@ class LoadScript(Script):
                 "for --load",
                 "use a recording or scenario with RunPodSandbox",
             )
+        profile = runtime_of(self.session).profile()
+        for model in self._models:
+            model.add_ends(profile)
         self._check_size()
 
     def _check_size(self) -> None:
@@ -161,7 +135,7 @@ class LoadScript(Script):
                     )
 
     def _of_pod(
-        self, model: _PodModel, number: int, *, ending: bool
+        self, model: PodModel, number: int, *, ending: bool
     ) -> Iterator[tuple[int, ReplayStep]]:
         """Yield the events of one copy of a pod, each with the number of its container's copy."""
         if not ending:

@@ -14,6 +14,8 @@ from time import monotonic_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.filter.quantity import parse_duration, parse_size
+from nri_scope.recording.display import duration, size
+from nri_scope.recording.stats import ResponseTimes
 
 from .progress import ReplayListener
 from .replies import Verdict
@@ -62,7 +64,7 @@ def parse_budget(text: str) -> LoadBudget:
 
 @dataclass(frozen=True, slots=True)
 class AnswerTimes:
-    """Answer times of one event, in ns; percentiles by nearest rank."""
+    """Number and statistics of the answer times of one event, in ns."""
 
     count: int
     p50_ns: int
@@ -70,14 +72,11 @@ class AnswerTimes:
     max_ns: int
 
     @classmethod
-    def of(cls, times: Sequence[int]) -> AnswerTimes:
-        """Return the figures of at least one time."""
-        ordered = sorted(times)
-
-        def rank(share: float) -> int:
-            return ordered[max(1, math.ceil(len(ordered) * share)) - 1]
-
-        return cls(len(ordered), rank(0.5), rank(0.99), ordered[-1])
+    def of(cls, *times: array[int]) -> AnswerTimes:
+        """Return the figures of all times, at least one, whose order is changed."""
+        took = ResponseTimes.of(*times)
+        assert took is not None
+        return cls(sum(map(len, times)), took.p50, took.p99, took.max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class LoadResult:
             if value is None:
                 lines.append(f"--budget {budget.text}: not measured")
             elif value > budget.limit:
-                lines.append(f"--budget {budget.text}: exceeded")
+                lines.append(f"--budget {budget.text}: exceeded: {_words(budget.name, value)}")
         return lines
 
     def _value(self, name: str) -> float | None:
@@ -141,6 +140,18 @@ class LoadResult:
             (after.busy_ns - before.busy_ns) / max(1, after.at_ns - before.at_ns)
             for before, after in pairwise(self.samples[plugin])
         ]
+
+
+def _words(name: str, value: float) -> str:
+    """Format the value of a budget."""
+    match name:
+        case "missed":
+            return f"{value:g}"
+        case "rss":
+            return size(round(value))
+        case "cpu":
+            return f"{value:.1%}"
+    return duration(round(value))
 
 
 class LoadObserver(ReplayListener):
@@ -183,8 +194,7 @@ class LoadObserver(ReplayListener):
 
     def result(self) -> LoadResult:
         """Return the measurements."""
-        every = [took for times in self._times.values() for took in times]
-        times = {"": AnswerTimes.of(every)} if every else {}
+        times = {"": AnswerTimes.of(*self._times.values())} if self._times else {}
         for name, values in self._times.items():
             times[name] = AnswerTimes.of(values)
         return LoadResult(

@@ -35,6 +35,8 @@ from .step_control import (
 )
 from .world import World
 
+_RESTARTS = "the runtime restarts"
+
 
 @dataclass(frozen=True, slots=True)
 class PlaybackOptions:
@@ -117,6 +119,7 @@ class Player:
             clock.pass_to(step.recorded.at_ns)
             if step.restarts and step.selected:
                 self._progress.settle()
+                self._progress.note("restart-runtime", note=_RESTARTS)
                 await self._restart()
             if not step.selected or step.restarts:
                 self._follow(step)
@@ -228,10 +231,10 @@ class Player:
             request = shown.request if decision.request is None else decision.request
             assert request is not None
             if decision.request is not None:
-                into.fault = ", ".join(filter(None, (into.fault, EDITED)))
+                into.note = ", ".join(filter(None, (into.note, EDITED)))
             if decision.answers:
                 by_hand = f"{ANSWERED} {', '.join(decision.answers)}"
-                into.fault = ", ".join(filter(None, (into.fault, by_hand)))
+                into.note = ", ".join(filter(None, (into.note, by_hand)))
             plugins = self._parts.runtime.plugins
             for plugin in plugins:
                 answer = decision.answers.get(plugin.id)
@@ -246,7 +249,7 @@ class Player:
 
         async def send_again(decision: StepDecision) -> None:
             repeated = PlayedEvent(
-                played.event_id, played.event, played.subject, played.at_ns, fault=SENT_AGAIN
+                played.event_id, played.event, played.subject, played.at_ns, note=SENT_AGAIN
             )
             await send(decision, repeated)
 
@@ -407,10 +410,10 @@ class Player:
                 "closed by the runtime because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
+            self._progress.note("restart-runtime", _RESTARTS)
             await self._restart()
 
     async def _restart(self) -> None:
-        self._progress.note("restart-runtime", "the runtime restarts")
         await self._parts.restart()
         self._course = LifecycleState(self._parts.runtime.profile)
         self._course.note_containers(self._world.state()[1])

@@ -32,6 +32,8 @@ _NOT_REGISTERED = "RegisterPlugin: no answer"
 """Start of the reason if a connected plugin did not register."""
 CONNECT_TIMEOUT_S = 30.0
 """Seconds for external plugins to connect."""
+REMIND_S = 3.0
+"""Seconds after which a message says that an external plugin has not connected yet."""
 RECONNECT_TIMEOUT_S = 10.0
 """Seconds for external plugins to reconnect after their connections were closed."""
 
@@ -270,8 +272,7 @@ class ReplayPlugins:
         try:
             if plugin.external:
                 external = ExternalPlugin(plugin.argv, environment, on_output=printed)
-                connected = await runtime.launch_external(external, _connect_timeout_s(runtime))
-                name = connected.id
+                name = (await self._start_external(runtime, external, name)).id
                 self._add_external(name, plugin)
             else:
                 self._add(plugin.id, str(plugin))
@@ -302,6 +303,18 @@ class ReplayPlugins:
         )
         self._plugin_set.own_index.add(plugin)
         await self._launch(runtime, plugin)
+
+    async def _start_external(self, runtime: Runtime, one: ExternalPlugin, title: str) -> Plugin:
+        def remind() -> None:
+            if not one.has_connected:
+                waiting = f"{title} has not connected to its socket yet, the replay waits"
+                self._on_notice(f"{waiting}; {one.socket_hint}")
+
+        reminder = asyncio.get_running_loop().call_later(REMIND_S, remind)
+        try:
+            return await runtime.launch_external(one, _connect_timeout_s(runtime))
+        finally:
+            reminder.cancel()
 
     def _add_external(self, name: str, plugin: Command) -> None:
         if name in self._started:

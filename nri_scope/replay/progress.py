@@ -92,9 +92,9 @@ class ReplayProgress:
         self._add(played)
         self._tell(played)
 
-    def note(self, event: str, fault: str = "") -> None:
+    def note(self, event: str, fault: str = "", *, note: str = "") -> None:
         """Report an action that is not an event; later output is attributed to it."""
-        self.begin(PlayedEvent(0, event, "", 0, fault=fault))
+        self.begin(PlayedEvent(0, event, "", 0, fault=fault, note=note))
         self.end()
 
     def printed(self, line: PrintedLine) -> None:

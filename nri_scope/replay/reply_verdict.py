@@ -7,7 +7,13 @@ from collections import Counter
 
 from google.protobuf.message import Message
 
-from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
+from nri_scope.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    NriScopeError,
+    RpcError,
+    limit_words,
+)
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.runtime import Answer
 
@@ -47,7 +53,7 @@ class Judge:
         if found is Verdict.OK and refused:
             found, problem = Verdict.CONFLICT, refused
         elif found is Verdict.LATE:
-            problem = f"no reply within {answer.timeout_ns / 1e9:.3g} s"
+            problem = f"no reply within {limit_words(answer.timeout_ns / 1e9)}"
         elif found is Verdict.CRASH:
             problem = lost or problem
         return Reply(

@@ -66,7 +66,8 @@ class PlayedEvent:
     fault: str = ""
     """Description of the injected fault; "" if none."""
     note: str = ""
-    """Description of an action that is not an event, such as a timer; "" if it is an event."""
+    """Description of an action that is not an event, such as a timer, or of how this event differs
+    from the recorded one without a fault, for example because its request was edited; else ""."""
     output: list[PrintedLine] = field(default_factory=list)
     """Lines that plugins printed from this event to the next."""
     output_left_out: int = 0
@@ -127,7 +128,9 @@ class Tally:
     """Number of recorded events that were not sent."""
     verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])
     slow: int = 0
+    """Number of valid replies that took over half of the deadline."""
     too_slow: int = 0
+    """Number of valid replies that took longer than the user accepts."""
     failures: list[str] = field(default_factory=list)
     more_failures: int = 0
 
@@ -139,13 +142,21 @@ class Tally:
         where = f"{played.event} {played.subject}".strip()
         for reply in played.replies:
             self.verdicts[reply.verdict] += 1
-            self.slow += reply.slow
+            self.slow += reply.slow and not reply.too_slow
             if reply.verdict is not Verdict.OK:
                 self.fail(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
             elif reply.too_slow:
                 self.too_slow += 1
                 limit = duration(reply.max_took_ns)
                 self.fail(f"{where}: {reply.plugin}: too slow: took more than {limit}")
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of replies by what is said about them: a verdict, or that a valid one is slow."""
+        slow = {"slow": self.slow, "too slow": self.too_slow}
+        found = {str(verdict): count for verdict, count in self.verdicts.items()}
+        found["ok"] = found.get("ok", 0) - sum(slow.values())
+        return {words: count for words, count in {**found, **slow}.items() if count}
 
     def fail(self, text: str) -> None:
         """Record a failure."""

@@ -166,7 +166,7 @@ class ReplayRun:
 
     async def _again(self, number: int) -> None:
         self._prepare()
-        self._progress.note("restart-runtime", f"round {number} begins")
+        self._progress.note("restart-runtime", note=f"round {number} begins")
         await self._plugins.restart(self._runtime, graceful=True)
 
     def _compare_rounds(self, number: int) -> None:
@@ -225,7 +225,12 @@ class ReplayRun:
             return
         played = PlayedEvent(0, "Synchronize", "", 0)
         if self._parts > 1:
-            played.fault = f"the state is sent in {self._parts} parts"
+            words = f"the state is sent in {self._parts} parts"
+            faults = self._playback.faults
+            if faults.split_sync or faults.huge_sync:
+                played.fault = words
+            else:
+                played.note = words
         self._parts = 0
         answer = Answer(
             plugin.id,

@@ -13,11 +13,11 @@ from .result import PlayedEvent
 from .script import ReplayStep
 
 SENT_AGAIN = "sent again"
-"""`PlayedEvent.fault` of an event that was sent again, with the same or another request."""
+"""`PlayedEvent.note` of an event that was sent again, with the same or another request."""
 EDITED = "the request was edited"
-"""`PlayedEvent.fault` of an event whose request was edited."""
+"""`PlayedEvent.note` of an event whose request was edited."""
 ANSWERED = "answered by hand in place of"
-"""Start of `PlayedEvent.fault` of an event that a decision answered; the plugins follow."""
+"""Start of `PlayedEvent.note` of an event that a decision answered; the plugins follow."""
 SKIPPED = "skipped in the debugger"
 """`PlayedEvent.skipped` of an event that a decision skipped."""
 

@@ -9,6 +9,7 @@ frame in the plugin's own code.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -19,6 +20,8 @@ LATER_LINES_MAX = 12
 """Number of other lines after which a Python traceback or a Rust panic was not the program's end.
 
 Both are printed by programs that continue, while a Go panic always ends the program."""
+CAUGHT_MAX_NS = 1_000_000_000
+"""Maximum time between the traceback of a caught exception and the end that it caused."""
 _HEAD_LINES = 20
 _LINE_MAX = 2_000
 """Maximum number of characters of a line."""
@@ -33,6 +36,12 @@ _GO_LIBRARY = re.compile(r"github\.com/containerd/(nri/pkg|ttrpc)\b")
 _PYTHON = re.compile(r"(.*\bTraceback \(most recent call last\):|Fatal Python error: .*)$")
 _PYTHON_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,)? in (?P<name>.+)$')
 _PYTHON_LIBRARY = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/nri_scope/")
+_PYTHON_TOP = re.compile(r'\s*(\| +)?File ("<frozen runpy>"|".*", line \d+, in <module>$)')
+"""First frame of an exception that ends Python: a caught one begins where it was caught."""
+_PYTHON_IGNORED = "Exception ignored "
+"""Start of the line above a traceback of an exception that cannot be raised, often at the exit."""
+_PYTHON_EXIT = re.compile(r"(sys|<sys>|<frozen .*>):\d+: \w+Warning: ")
+"""Other output of the interpreter at the exit."""
 _IN_GROUP = re.compile(r"^ *[|+] ?")
 """Prefix of the lines of an exception group."""
 _RUST = re.compile(r"thread '[^']*' (?:\(\d+\) )?panicked at (?P<place>.*)$")
@@ -60,22 +69,55 @@ class CrashOutput:
         self._lines: list[str] = []
         self._began_ns = 0
         self._later = 0
+        self._indent = ""
+        """Indentation of the whole traceback, as in a log."""
+        self._is_ignored = False
+        """Whether the next lines belong to an ignored exception."""
 
-    @property
-    def crash(self) -> Crash | None:
-        """The crash; None if the program printed none."""
-        return crash_in(self._lines) if self._lines else None
+    def crash(self, exit_code: int | None = None, ended_ns: int = 0) -> Crash | None:
+        """Return the crash that ended the program; None if it printed none.
+
+        ``exit_code``: as of `os.waitstatus_to_exitcode`; None if it is unknown. ``ended_ns``: the
+        monotonic time of the end, in ns.
+        """
+        if not self._lines or not self._is_end(exit_code, ended_ns):
+            return None
+        return crash_in(self._lines)
+
+    def _is_end(self, exit_code: int | None, ended_ns: int) -> bool:
+        first = self._lines[0]
+        if _GO.match(first) or first.startswith("Fatal"):
+            return True
+        if exit_code == 0:
+            return False
+        if not _PYTHON.match(first):
+            return True
+        if exit_code is not None and exit_code < 0 and exit_code != -signal.SIGINT:
+            # Of all exceptions, only KeyboardInterrupt ends Python by a signal.
+            return False
+        if any(map(_PYTHON_TOP.match, self._lines[1:2])):
+            return True
+        # It was caught, and is the reason of the end if the program did nothing else after it.
+        return self._later <= 1 and ended_ns - self._began_ns <= CAUGHT_MAX_NS
 
     def add(self, line: str, at_ns: int) -> None:
         """Process a line, which was printed at a monotonic time in ns."""
         text = line[:_LINE_MAX]
         lines = self._lines
-        if _is_new_crash(text, lines):
+        if self._is_ignored or text.startswith(_PYTHON_IGNORED):
+            # Its last line is the first one that is not indented.
+            is_inside = not text.strip() or text[0].isspace() or "Traceback (" in text
+            self._is_ignored = is_inside or not self._is_ignored
+        elif _is_new_crash(text, lines):
             self._lines, self._began_ns, self._later = [text], at_ns, 0
+            indent, traceback, _ = text.partition("Traceback (")
+            self._indent = indent if traceback and indent.isspace() else ""
         elif lines:
+            text = text.removeprefix(self._indent)
             if len(lines) < LINES_MAX:
                 lines.append(text)
-            if text[:1].strip() and not _GO.match(lines[0]) and not lines[0].startswith("Fatal"):
+            is_other = bool(text[:1].strip()) and not _PYTHON_EXIT.match(text)
+            if is_other and not _GO.match(lines[0]) and not lines[0].startswith("Fatal"):
                 self._later += 1
                 if self._later > LATER_LINES_MAX:
                     lines.clear()

@@ -110,13 +110,23 @@ class ExternalPlugin:
 
     def not_connected(self, seconds: float) -> UsageError:
         """Return an error for a plugin that is running and has not connected."""
-        named = f"{SOCKET} in its arguments"
         return UsageError(
             f"{self._command.argv[0]} did not connect to its socket within {seconds:g} s",
-            f"write {named} where they name its socket, unless that is {DEFAULT_SOCKET}"
-            if self._command.folders
-            else f"{named} must be where they name its socket",
+            self.socket_hint,
         )
+
+    @property
+    def has_connected(self) -> bool:
+        """Whether the plugin has connected at least once."""
+        return self._has_connected.is_set()
+
+    @property
+    def socket_hint(self) -> str:
+        """What to do if the plugin does not find its socket."""
+        named = f"{SOCKET} in its arguments"
+        if self._command.folders:
+            return f"write {named} where they name its socket, unless that is {DEFAULT_SOCKET}"
+        return f"{named} must be where they name its socket"
 
     async def remove(self) -> None:
         """Kill the plugin if it is running, and remove the socket's folder."""

@@ -84,6 +84,7 @@ class Process:
         self._command = command
         self._keeper = keeper
         self._pipes = dict(pipes)
+        self._ended_ns = 0
         self._terminated = False
         self._clean = False
         self._exited = asyncio.Event()
@@ -192,7 +193,7 @@ class Process:
         """
         if self.running or self.ended_by_us:
             return reason
-        crash = self.output.crash_output.crash
+        crash = self.output.crash_output.crash(self.exit_code, self._ended_ns)
         if crash is not None:
             return f"{reason}{_ENDED}{self.exit_words}{_CRASH}{_printable(str(crash))}"
         # Skip lines with which Python underlines a part of the line above.
@@ -276,6 +277,7 @@ class Process:
 
     def _exit(self, words: str) -> None:
         self.exit_words = words
+        self._ended_ns = monotonic_ns()
         self._exited.set()
 
     def _kill_plugin(self) -> None:

@@ -164,6 +164,13 @@ def test_replay_plays_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path
     assert leftovers(tmp_path) == []
 
 
+def test_quiet_prints_no_remarks_on_a_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", "pod.yaml", "--", "./plugin"]) == 0
+    assert capsys.readouterr().err.startswith("pod.yaml: ")
+    assert run(["replay", "pod.yaml", "--quiet", "--", "./plugin"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_replay_reads_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +205,8 @@ def test_a_restart_of_the_runtime_is_replayed(capsys: pytest.CaptureFixture[str]
     names = [event["event"] for event in replayed["events"]]
     assert names.count("Synchronize") == 2
     assert names[-2:] == ["StartContainer", "PostStartContainer"]
+    assert "the runtime restarts" in [event["note"] for event in replayed["events"]]
+    assert not any(event["fault"] for event in replayed["events"])
     assert replayed["containers"]["shop/web/app"]
 
 

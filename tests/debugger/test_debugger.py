@@ -90,7 +90,7 @@ async def test_an_edited_request_is_sent(tmp_path: Path) -> None:
         edited = text.replace("name: app", "name: app\n  env: {EDITED: 1}")
         await driver.after(lambda: debugger.send_text(edited))
         assert plugin.created[0].env == ["EDITED=1"]
-        assert last(driver).fault == "the request was edited"
+        assert last(driver).note == "the request was edited"
         request = debugger.sent[-1].request
         assert request is not None
         assert "EDITED=1" in str(request)

@@ -51,6 +51,17 @@ def test_replies_of_one_run_only_are_listed(tmp_path: Path) -> None:
     assert new[1] == "  got {adjust: {env: {CALL: '1'}}}"
 
 
+def test_differences_are_in_the_order_of_the_events() -> None:
+    path = BUNDLED["containerd-2.1"]
+    before, now = replies(path, "1"), replies(path, "2")
+    is_of_sidecar = [one.subject == "shop/web/sidecar" for one in now]
+    now = [one for one, is_gone in zip(now, is_of_sidecar, strict=True) if not is_gone]
+    found = [line for line in run_differences(before, now, str) if not line.startswith(" ")]
+    creations = [line.split()[1] for line in found if " CreateContainer" in line]
+    assert creations == [one.subject for one in before if one.event == "CreateContainer"]
+    assert creations != sorted(creations)
+
+
 def test_hostile_values_are_escaped_and_long_ones_cut(tmp_path: Path) -> None:
     path = two_lives(tmp_path)
     lines = list(run_differences(replies(path, "1"), replies(path, "\x1b[2J" + "x" * 9_000), str))

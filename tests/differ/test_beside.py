@@ -137,7 +137,7 @@ def test_any_plugin_may_change_resources_until_post_create() -> None:
         )
     # Meanwhile a plugin at 50 connected and replied to Synchronize with an update.
     after = container(NEW)
-    after.annotations["by"] = "somebody at the end of the chain"
+    after.annotations["by"] = "the last plugin of the chain"
     created = api.StateChangeEvent(event=api.POST_CREATE_CONTAINER, pod=POD, container=after)
     chain.send("00-a", "StateChange", created, event="PostCreateContainer")
     owners = {step.change.path: str(step.owner) for one in chain.end() for step in one.steps}

@@ -59,7 +59,7 @@ def test_an_open_reader_continues_during_an_interrupted_write(tmp_path: Path) ->
 def test_a_journal_that_names_another_file_is_not_used(path: Path, tmp_path: Path) -> None:
     # SQLite would delete that file, which a stranger may have chosen.
     other = tmp_path / "other"
-    other.write_bytes(b"of somebody\0")
+    other.write_bytes(b"another file\0")
     name = os.fsencode(other)
     checksum = sum(name)
     with _journal(path).open("ab") as journal:

@@ -106,6 +106,28 @@ def test_launched_and_external_plugins_form_one_chain(one_life: Path) -> None:
     assert len(listener.notices) == 1
 
 
+def test_a_message_says_early_that_a_plugin_has_not_connected(
+    one_life: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.replay.plugins.REMIND_S", 0.01)
+    noticed = tmp_path / "noticed"
+
+    class Marking(Notices):
+        def notice(self, text: str) -> None:
+            super().notice(text)
+            noticed.touch()
+
+    listener = Marking()
+    # It connects to no socket, and ends after the message.
+    waits = of(["sh", "-c", f"until test -e {noticed}; do sleep 0.01; done"], is_external=True)
+    with pytest.raises(UsageError, match="failed to start: it did not connect"):
+        run(replay(job_of(one_life, waits), listener))
+    assert listener.notices == [
+        "external plugin has not connected to its socket yet, the replay waits; write {socket} "
+        "in its arguments where they name its socket, unless that is /var/run/nri/nri.sock"
+    ]
+
+
 @pytest.mark.parametrize("fault", ["restart-runtime:after=3", "drop-connection:after=3"])
 def test_an_external_plugin_is_started_again_after_a_disconnect(fault: str, one_life: Path) -> None:
     printing = external(registered="print(os.getpid(), flush=True)")

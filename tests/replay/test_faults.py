@@ -384,6 +384,8 @@ def test_modifiers_restrict_the_affected_events(
     replayed = with_fault("slow:StartContainer:20ms")
     delayed = [one for one in replayed.events if "is delayed by" in one.fault]
     assert [one.subject for one in delayed] == affected
+    words = "each reply to this event is delayed by 20 ms"
+    assert {one.fault for one in delayed} <= {words}
     assert all(reply.took_ns >= 10**7 for one in delayed for reply in one.replies)
     unmatched = [one.fault for one in replayed.events if one.event == "fault"]
     assert unmatched == (
@@ -476,6 +478,7 @@ def test_a_huge_state_is_split(one_life: Path) -> None:
     assert replayed.ok
     (sync,) = [event for event in replayed.events if event.event == "Synchronize"]
     assert sync.fault == f"the state is sent in {len(parts)} parts"
+    assert not sync.note
 
 
 def test_a_restarted_runtime_sends_the_current_state(one_life: Path) -> None:

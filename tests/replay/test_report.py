@@ -20,7 +20,7 @@ from nri_scope.recording.records import to_json
 from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.replies import Reply, Verdict
 from nri_scope.replay.report import Report, document, junit
-from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed
+from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed, Tally
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
 
@@ -101,10 +101,28 @@ def test_reply_over_the_accepted_time_is_a_failure_but_valid() -> None:
     assert "CreateContainer shop/web/app: 10-a: too slow: took more than 1ns" in slow.tally.failures
     text = lines(slow)
     assert "changes env A, annotations[x/y]  too slow: took more than 1ns\n" in text
-    assert "5 too slow in" in text
+    assert "5 replies: 5 too slow in" in text
     failures = ElementTree.fromstring(junit(slow, {})).findall(".//failure")
     assert [one.get("message") for one in failures] == ["took more than 1ns"] * 5
     assert "too slow" not in lines(quick) + junit(quick, {})
+
+
+def test_each_reply_is_counted_once() -> None:
+    tally = Tally()
+    for took_ns in (1, 60, 60, 90, 90):
+        reply = Reply(1, "X", "10-a", "", 1, None, Verdict.OK, "", took_ns, 100, max_took_ns=70)
+        tally.count(PlayedEvent(1, "X", "", 0, [reply]))
+    tally.count(PlayedEvent(2, "X", "", 0, [replace(reply, verdict=Verdict.LATE)]))
+    assert tally.counts == {"ok": 1, "slow": 2, "too slow": 2, "late": 1}
+
+
+def test_only_requested_faults_are_called_faults() -> None:
+    events = played(RECORDING, {"10-a": Adding()}).events
+    by_hand = next(one for one in events if one.event_id and one.replies)
+    by_hand.note = "the request was edited"
+    assert next(Report().event(by_hand)) == "        the request was edited"
+    restart = PlayedEvent(0, "restart-runtime", "", 0, note="the runtime restarts")
+    assert list(Report().event(restart)) == [f"     +  {restart.event:<49}  the runtime restarts"]
 
 
 HOSTILE = st.text(st.characters(), min_size=1, max_size=20)

@@ -111,7 +111,7 @@ def test_an_edited_request_is_sent_and_takes_effect(one_life: Path) -> None:
     assert "EDITED=1" in plugin.created[0].env
     (only,) = result.containers.values()
     assert {"EDITED=1", "CALL=1"} <= set(only.spec["process"]["env"])  # type: ignore[index, call-overload, arg-type]
-    assert [one.fault for one in control.played if one.fault] == [EDITED]
+    assert [one.note for one in control.played if one.note] == [EDITED]
 
 
 def test_a_skipped_event_takes_effect_without_being_sent(one_life: Path) -> None:
@@ -142,8 +142,8 @@ def test_an_event_is_sent_again_before_the_next_one(one_life: Path) -> None:
     seen = _decisions(one_life, "CreateContainer", SEND, AGAIN, AGAIN)
     controlled(one_life, seen, plugin)
     assert plugin.calls == ["CreateContainer"] * 3 + ["StopContainer"]
-    faults = [one.fault for one in seen.played if one.event == "CreateContainer"]
-    assert faults == ["", SENT_AGAIN, SENT_AGAIN]
+    notes = [one.note for one in seen.played if one.event == "CreateContainer"]
+    assert notes == ["", SENT_AGAIN, SENT_AGAIN]
 
 
 def test_the_last_event_is_sent_again_at_the_end(one_life: Path) -> None:
@@ -151,5 +151,5 @@ def test_the_last_event_is_sent_again_at_the_end(one_life: Path) -> None:
     controlled(one_life, seen, Recorder())
     control = Script([SEND] * (len(seen.pending) - 1) + [AGAIN])
     controlled(one_life, control, Recorder())
-    assert control.played[-1].fault == SENT_AGAIN
+    assert control.played[-1].note == SENT_AGAIN
     assert control.played[-1].event == control.played[-2].event

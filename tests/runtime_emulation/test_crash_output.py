@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.runtime.crash_output import LATER_LINES_MAX, LINES_MAX, CrashOutput, signature
+from nri_scope.runtime.crash_output import (
+    CAUGHT_MAX_NS,
+    LATER_LINES_MAX,
+    LINES_MAX,
+    CrashOutput,
+    signature,
+)
 
 LIBRARY = """github.com/containerd/nri/pkg/stub.(*stub).CreateContainer(0xc000, {0x1, 0x2})
 	/root/go/pkg/mod/github.com/containerd/nri@v0.12.0/pkg/stub/stub.go:700 +0x1b
@@ -80,7 +89,7 @@ def crash_of(*texts: str) -> str:
     for text in texts:
         for number, line in enumerate(text.splitlines()):
             output.add(line, number)
-    return "" if output.crash is None else str(output.crash)
+    return str(output.crash() or "")
 
 
 def signature_of(*texts: str) -> str:
@@ -170,14 +179,87 @@ def test_crash_is_forgotten_if_the_program_continues() -> None:
     output = CrashOutput()
     output.add("panic: only quoted", 5)
     output.forget_before(5)
-    assert output.crash is not None
+    assert output.crash() is not None
     output.forget_before(6)
-    assert output.crash is None
+    assert output.crash() is None
+
+
+HANDLED = """
+import atexit, logging, os, signal, sys, warnings
+def lookup():
+    raise KeyError("cpu\\n3")
+def create():
+    try:
+        lookup()
+    except KeyError:
+        logging.exception("no cpu")
+"""
+CLEANUP = """
+class Cleanup:
+    def __del__(self):
+        raise ValueError("in a finalizer")
+cleanup = Cleanup()
+atexit.register(print, "over", file=sys.stderr)
+async def late():
+    pass
+"""
+
+
+def end_of_python(script: str) -> tuple[CrashOutput, int]:
+    """Run a script in Python; return its output, printed at 0, and its exit status."""
+    done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, check=False)
+    output = CrashOutput()
+    for line in done.stderr.decode().splitlines():
+        output.add(line, 0)
+    return output, done.returncode
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        # Uncaught, whatever the interpreter prints while it ends.
+        (f"{CLEANUP}lookup()", "KeyError: 'cpu\\n3'"),
+        (f"{CLEANUP}create()\nraise OSError('one\\ntwo\\nthree')", "OSError: one"),
+        (f"{CLEANUP}coroutine = late()\nlookup()", "KeyError: 'cpu\\n3'"),
+        ("os.kill(os.getpid(), signal.SIGINT)", "KeyboardInterrupt"),
+        # Caught, and the reason of the exit.
+        ("create()\nsys.exit(3)", "KeyError: 'cpu\\n3'"),
+        (
+            "async def late():\n    pass\ncoroutine = late()\ncreate()\nsys.exit(3)",
+            "KeyError: 'cpu\\n3'",
+        ),
+        # Handled: the end has another reason.
+        ("create()\nlogging.warning('trying again')\nos._exit(3)", ""),
+        ("create()\nsys.exit('no configuration')", ""),
+        ("create()\nos.kill(os.getpid(), signal.SIGKILL)", ""),
+        ("create()", ""),
+    ],
+)
+def test_only_the_traceback_that_ended_python_counts(script: str, words: str) -> None:
+    output, status = end_of_python(f"{HANDLED}{script}\n")
+    crash = output.crash(status)
+    assert (crash.message if crash is not None else "") == words
+
+
+@pytest.mark.parametrize("indent", ["", "  "])
+def test_an_indented_traceback_is_read_like_any_other(indent: str) -> None:
+    traceback = python_traceback("KeyError: 3", "create 33")
+    logged = "error: create fails\n" + textwrap.indent(traceback, indent)
+    assert crash_of(logged) == "KeyError: 3 (in create /opt/plugin.py:33)"
+    assert not crash_of(logged, "error: giving up\n")
+
+
+def test_a_traceback_long_before_the_end_was_handled() -> None:
+    output, status = end_of_python(f"{HANDLED}create()\nsys.exit(3)\n")
+    assert output.crash(status, CAUGHT_MAX_NS)
+    assert not output.crash(status, CAUGHT_MAX_NS + 1)
+    output, status = end_of_python(f"{HANDLED}lookup()\n")
+    assert output.crash(status, CAUGHT_MAX_NS + 1)
 
 
 @pytest.mark.parametrize("crash", [python_traceback, rust_panic])
 def test_crash_is_not_the_end_if_other_output_follows(crash: Callable[[str, str], str]) -> None:
-    logged = crash("ValueError: handled", "create 33")
+    logged = crash("ValueError: handled", "<module> 33")
     assert crash_of(logged, "a line\n" * (LATER_LINES_MAX - 5)) == crash_of(logged)
     assert not crash_of(logged, "a line\n" * (LATER_LINES_MAX + 5))
     assert crash_of(logged, "a line\n" * 30, crash("KeyError: 3", "x 2")) == crash_of(

@@ -60,13 +60,19 @@ def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str,
     A failure has its verdict as key: ``error: TEXT``, ``conflict: TEXT``. ``late: true`` and
     ``crash: true`` have no text, as delays and reasons of disconnects vary.
     """
+    found = entries_in_order(replies, name_of)
+    return dict(sorted(found.items(), key=lambda entry: entry[0].place))
+
+
+def entries_in_order(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
+    """Return the content of each reply as `entries_of` does, but in the order of the replies."""
     found: dict[Key, dict[str, Plain]] = {}
     for reply in replies:
         times = max(1, reply.occurrence)
         while (key := _key(reply, times)) in found:
             times += 1
         found[key] = _content(reply, name_of)
-    return dict(sorted(found.items(), key=lambda entry: entry[0].place))
+    return found
 
 
 def is_quiet(entry: object) -> bool:

@@ -7,6 +7,7 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from nri_scope.errors import limit_words
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.oci import Change, Json, Spec, changes, label, sort_mounts
 from nri_scope.recording.display import duration
@@ -67,7 +68,9 @@ class Report:
             yield styled(Style.WARN, safe(f"        fault: {event.fault}", self._width))
         if event.skipped:
             yield from self._wrapped(start, f"not sent: {event.skipped}", Style.DIM)
-        if event.note:
+        if event.note and event.replies:
+            yield styled(Style.WARN, safe(f"{_INDENT}{event.note}", self._width))
+        elif event.note:
             yield from self._wrapped(start, event.note)
         for reply in event.replies:
             yield from self._reply(start, event, reply)
@@ -110,7 +113,8 @@ class Report:
         took = f"{duration(reply.took_ns):>6}"
         is_ok = reply.verdict is Verdict.OK
         words = _summary(event, reply) if is_ok else f"{reply.verdict}: {reply.problem}"
-        slow = f"  over half of the deadline, {reply.deadline_ns / 1e9:.3g} s" if reply.slow else ""
+        deadline = limit_words(reply.deadline_ns / 1e9)
+        slow = f"  over half of the deadline, {deadline}" if reply.slow else ""
         style = Style.PLAIN if is_ok and not slow else Style.WARN if is_ok else Style.BAD
         if reply.too_slow:
             words = "" if words == _OK else f"{words}  "
@@ -167,9 +171,7 @@ class Report:
     def summary(self, replayed: Replayed) -> Iterator[str]:
         """Yield how the plugins ended, and the number of replies by verdict."""
         tally = replayed.tally
-        counts = [f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items())]
-        counts += [f"{tally.slow} slow"] if tally.slow else []
-        counts += [f"{tally.too_slow} too slow"] if tally.too_slow else []
+        counts = [f"{count} {verdict}" for verdict, count in sorted(tally.counts.items())]
         yield ""
         for plugin in replayed.plugins:
             if plugin.gone:

@@ -120,7 +120,7 @@ def test_hostile_text_is_one_code_span_in_one_cell(hostile: str) -> None:
 
 @given(_HOSTILE)
 @example("see www.example.com")
-@example("by @somebody in #12")
+@example("by @maintainer in #12")
 @example("1. <b>")
 def test_hostile_prose_is_text_or_code(hostile: str) -> None:
     text = f"- {prose(hostile)} end"

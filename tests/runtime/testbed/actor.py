@@ -51,7 +51,7 @@ async def _limits(container: Container) -> Adjustment:
 
 async def _also_labels(container: Container) -> Adjustment:
     """Set the same variable as `_labels`, which is a conflict."""
-    return Adjustment().add_env("OWNER", "somebody-else")
+    return Adjustment().add_env("OWNER", "another-plugin")
 
 
 async def _slow(container: Container) -> Adjustment:

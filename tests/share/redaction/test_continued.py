@@ -31,7 +31,7 @@ def record(path: Path, *notes: str) -> None:
 
 @pytest.mark.parametrize("redacts", [True, False])
 def test_redacted_and_unredacted_recordings_are_not_mixed(path: Path, redacts: bool) -> None:
-    record(path, "a word of somebody", *([] if redacts else [REDACTED]))
+    record(path, "an ordinary word", *([] if redacts else [REDACTED]))
     check_continued(path, redacts=not redacts)
     words = "recorded without --redact" if redacts else "is redacted; add --redact"
     with pytest.raises(UsageError, match=words):
