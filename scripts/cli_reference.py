@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from nri_scope.cli.kubectl.main import cli as cluster
 from nri_scope.cli.main import COMMANDS, cli
 
 INTRODUCTION = """\
@@ -34,20 +35,24 @@ def render() -> str:
     for name in COMMANDS:
         if (command := cli.get_command(root, name)) is not None:
             rows.append(f"| [`{name}`](#{name}) | {command.get_short_help_str(limit=200)} |")
+    purpose = cluster.get_short_help_str(limit=200)
+    rows.append(f"| [`kubectl nri-scope`](#kubectl-nri-scope) | {purpose} |")
     parts.append("\n".join(rows) + "\n")
     for name in COMMANDS:
         command = cli.get_command(root, name)
         if command is None:
             raise SystemExit(f"no command {name}")
         parts += _sections(command, root, name, 2)
+    parts += _sections(cluster, None, "kubectl nri-scope", 2)
     return "\n".join(parts)
 
 
 def _sections(
-    command: click.Command, parent: click.Context, name: str, level: int
+    command: click.Command, parent: click.Context | None, name: str, level: int
 ) -> Iterator[str]:
     """Yield the help of a command and of the commands below it."""
-    context = click.Context(command, parent=parent, info_name=name, max_content_width=88)
+    settings = {**command.context_settings, "max_content_width": 88}
+    context = click.Context(command, parent=parent, info_name=name, **settings)
     context.terminal_width = 88
     title = context.command_path.removeprefix("nri-scope ")
     yield f"{'#' * level} {title}\n\n```\n{command.get_help(context).rstrip()}\n```\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from nri_scope.cluster.agent_client import AgentClient
     from nri_scope.cluster.target import Target
 
-_OTHER_FILE = frozenset({"file", "what", "arguments", "live"})
-"""Parameters of a command on a file that name the file, or what is shown of it."""
+_OTHER_FILE = frozenset({"file", "what", "arguments", "live", "keys"})
+"""Parameters of a command on a file that name the file, or replace it."""
 _HELP = {
     "blame": "Show which plugin set each line of a container's OCI spec.",
     "diff": "Show which plugin changed what in the containers of a pod.",
@@ -45,6 +46,7 @@ def view(name: str) -> click.Command:
         from .. import tui
 
         shared = [option for option in shared if option not in tui.RECORD_OPTIONS]
+        shared = [_without_live(option) for option in shared]
 
     def perform(**options: Any) -> object:
         what = options.pop("what")
@@ -69,7 +71,11 @@ def view(name: str) -> click.Command:
         name,
         callback=perform,
         params=[
-            click.Argument(["what"], required=name not in _WITH_NODE, metavar="WHAT"),
+            click.Argument(
+                ["what"],
+                required=name not in _WITH_NODE,
+                metavar="[WHAT]" if name in _WITH_NODE else "WHAT",
+            ),
             *shared,
         ],
         help=_HELP[name],
@@ -91,6 +97,13 @@ def view(name: str) -> click.Command:
             ),
         ]
     return cluster_options(command)
+
+
+def _without_live(option: click.Option) -> click.Option:
+    """Return an option whose help does not mention --live."""
+    option = copy(option)
+    option.help = (option.help or "").partition(" With --live")[0]
+    return option
 
 
 def _show(
