@@ -15,7 +15,7 @@ from nri_scope.events import Event
 from nri_scope.nri.invocation import is_invocation
 from nri_scope.nri.plain import MALFORMED, RAW, Plain
 from nri_scope.recording import lookup
-from nri_scope.recording.display import mark_words
+from nri_scope.recording.display import many, mark_words
 from nri_scope.recording.plain_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
@@ -30,6 +30,7 @@ from . import summary
 
 if TYPE_CHECKING:
     from nri_scope.differ import blame
+    from nri_scope.differ.attribution.history import History
 
 
 class Tab(StrEnum):
@@ -176,6 +177,7 @@ def _blame(
         return
     stop.check()
     lines = blame.lines(history)
+    yield from _note(_as_of(history, tab_request.row))
     yield from map(spans_of, blame.head(history, lines, tab_request.width))
     stop.check()
     rows = blame.view(lines, "full" if tab_request.full else "usual")
@@ -184,6 +186,15 @@ def _blame(
     yield from map(spans_of, blame.legend(legend, tab_request.width))
     yield ()
     yield from map(spans_of, body)
+
+
+def _as_of(history: History, row: Row) -> str:
+    shown = (row.event, *row.events)
+    newest = max(event.id for event in shown if event is not None)
+    later = sum(step.event > newest for step in history.steps)
+    changes = many(later, "change") if later else "no change"
+    what = "operation" if row.events else "event"
+    return f"As of the end of the recording, with {changes} after this {what}:"
 
 
 def _raw(

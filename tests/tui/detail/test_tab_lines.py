@@ -141,6 +141,20 @@ class TestBlameTab:
         lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.BLAME)
         assert any("CRI request" in one and "shares: 512" in one for one in lines)
 
+    @pytest.mark.parametrize(
+        ("name", "changes"), [("CreateContainer", "3 changes"), ("StopContainer", "no change")]
+    )
+    def test_says_as_of_when(self, recording: Recording, name: str, changes: str) -> None:
+        lines = _lines(recording, a_row(_event(recording, name)), Tab.BLAME)
+        assert lines[0] == f"As of the end of the recording, with {changes} after this event:"
+
+    def test_changes_within_an_operation_are_not_later(self) -> None:
+        with Recording.open(RECORDING.with_name("demo.nriscope.db")) as demo:
+            events = tuple(demo.events(among=range(43, 48)))
+            row = replace(a_row(events[0]), events=events)
+            first = _lines(demo, row, Tab.BLAME)[0]
+            assert first == "As of the end of the recording, with no change after this operation:"
+
     def test_folds_unchanged_lines_unless_full(self, recording: Recording) -> None:
         row = a_row(_event(recording, "StartContainer"))
         some = _lines(recording, row, Tab.BLAME)
