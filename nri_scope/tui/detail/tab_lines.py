@@ -19,11 +19,12 @@ from nri_scope.recording.display import many, mark_words
 from nri_scope.recording.plain_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.text.escape import columns
 from nri_scope.text.styled_text import spans_of
 
 from ..store.reader_thread import CancelFlag
 from ..store.rows import Row
-from ..text.styled_line import Style, StyledLine, line
+from ..text.styled_line import Span, Style, StyledLine, line, text_of
 from ..text.wrapping import folded
 from ..text.yaml_lines import MAX_TEXT, clipped, clipped_text, yaml_lines
 from . import summary
@@ -177,8 +178,13 @@ def _blame(
         return
     stop.check()
     lines = blame.lines(history)
-    yield from _note(_as_of(history, tab_request.row))
-    yield from map(spans_of, blame.head(history, lines, tab_request.width))
+    first, *others = map(spans_of, blame.head(history, lines, tab_request.width))
+    as_of = line(_as_of(history, tab_request.row), Style.DIM)
+    if columns(text_of(first) + text_of(as_of)) + 2 <= tab_request.width:
+        yield (*first, Span("  "), *as_of)
+    else:
+        yield from (as_of, first)
+    yield from others
     stop.check()
     rows = blame.view(lines, "full" if tab_request.full else "usual")
     short = [_truncated(row) if isinstance(row, blame.OwnedLine) else row for row in rows]
@@ -193,8 +199,7 @@ def _as_of(history: History, row: Row) -> str:
     newest = max(event.id for event in shown if event is not None)
     later = sum(step.event > newest for step in history.steps)
     changes = many(later, "change") if later else "no change"
-    what = "operation" if row.events else "event"
-    return f"As of the end of the recording, with {changes} after this {what}:"
+    return f"as of the recording's end, {changes} later"
 
 
 def _raw(
