@@ -26,15 +26,18 @@ says so until it grows again. On exit it prints the path of the recording. The r
 is a separate process: a stalled screen loses no events.
 
 The first line shows the runtime, whether the view is live, and how many events were lost. Gaps,
-intervals that were not observed, are rows of the list. While a recording grows, the list is in one
-of three states: *following* scrolls to new events; *scrolled* keeps the position and counts new
-events; *paused* does not change. Recording continues in all of them.
+intervals that were not observed, are rows of the list, and so are events that were left out of a
+part of a recording. There, `running?` is the state of a pod before events that were left out. While
+a recording grows, the list is in one of three states: *following* scrolls to new events; *scrolled*
+keeps the position and counts new events; *paused* does not change. Recording continues in all of
+them.
 
 A separate process with low priority reads the whole recording, and the first line shows its
-progress, then the number of findings of `report --diagnose`, which the view *Findings* lists. The
-same pass finds changes and problems that only several events show: the changes between two probes,
-the time that plugins between two connections took, and failed operations. When it is complete, all
-views, filters and searches include them, but not before. While a recording grows, it is repeated.
+progress, then the number of findings of `report --diagnose`, which the view *Findings* lists,
+whatever the filter. The same pass finds changes and problems that only several events show: the
+changes between two probes, the time that plugins between two connections took, and failed
+operations. When it is complete, all views, filters and searches include them, but not before. While
+a recording grows, it is repeated.
 
 {heads}
 With several connections, such as probes or taps, each event is recorded several times. So the list
@@ -54,8 +57,9 @@ filters all views by the time range that it shows, and `:` goes to an event's nu
 A search finds text in names, ids, changes and comments, and hides no events.
 
 Details of the selected row are beside the list or below it, in tabs: a summary, the container as of
-this event, the changes by plugins in this event, the plugin behind each line of the container, and
-the messages. Two marked events, or a marked one and the selected one, can be compared side by side.
+this event, the changes by plugins in this event, the plugin behind each line of the container as of
+the end of the recording, and the messages. Two marked events, or a marked one and the selected one,
+can be compared side by side.
 
 The details of a plugin, or of the plugins between two connections, are its five slowest calls, a
 plot of all its times, which marks the deadline, and the paths that it changed with the number of
@@ -70,8 +74,9 @@ comments are redacted like all others.
 
 The keys `S`, `E` and `r` use the shown events, `y` and `w` the selected one, or all of them the
 marked events. If events are marked, but others are shown, a question with both counts comes first:
-`m` means the marked ones, `s` the shown or selected ones. `U` removes all marks, and asks first if
-there are comments.
+`m` means the marked ones, `s` the shown or selected ones, and Enter the marked ones, or the shown
+ones if a filter, pod or container hides others. `U` removes all marks, and asks first if there are
+comments.
 
 `S` saves a recording, with the earlier events without which changes would be attributed to the
 wrong plugin, and `E` exports a bundle. Both first show the name of the file, the redaction (the
@@ -98,7 +103,8 @@ HEADS = {
     "Delta": "time since the event before in the list, as filtered",
     "Elapsed": "time since the first event of the recording",
     "Changed, Δ": "changes by plugins in this event; in a narrow column their number: `Δ4`",
-    "Status": "ok, or what went wrong; `↑slow`: plugins before this connection were slow",
+    "Status": "ok, or what went wrong; `↑slow`: plugins before this connection were slow; "
+    "`↓failed`: the operation failed after this reply",
     "Plugin, Pl": "plugin that received the event; in a narrow column its index; of an operation, "
     "its slowest plugin",
     "Took, Took/of": "time until the reply, and the deadline",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -213,36 +213,24 @@ timeout_option = click.option(
 )
 
 
-def chain_options(command: _Command) -> _Command:
-    """Add FILE, COMMAND and the options of the plugins to launch."""
-    for option in reversed(_CHAIN):
-        command = option(command)
-    return command
+def _adding(options: Sequence[Callable[[_Command], _Command]]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds options to a command, in the order of its help."""
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
-def emulation_options(command: _Command) -> _Command:
-    """Add the options of the session and of the emulated runtime."""
-    for option in reversed(_EMULATION):
-        command = option(command)
-    return command
-
-
-def listen_options(command: _Command) -> _Command:
-    """Add the options of external plugins."""
-    for option in reversed(_LISTEN):
-        command = option(command)
-    return command
-
-
-def selection_options(command: _Command) -> _Command:
-    """Add the options that select the events to play."""
-    for option in reversed(_SELECTION):
-        command = option(command)
-    return command
-
-
-def watch_options(command: _Command) -> _Command:
-    """Add --watch and --build."""
-    for option in reversed(_WATCH):
-        command = option(command)
-    return command
+chain_options = _adding(_CHAIN)
+"""Add FILE, COMMAND and the options of the plugins to launch."""
+emulation_options = _adding(_EMULATION)
+"""Add the options of the session and of the emulated runtime."""
+listen_options = _adding(_LISTEN)
+"""Add the options of external plugins."""
+selection_options = _adding(_SELECTION)
+"""Add the options that select the events to play."""
+watch_options = _adding(_WATCH)
+"""Add --watch and --build."""

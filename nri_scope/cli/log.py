@@ -71,6 +71,7 @@ def command(
     """
     from nri_scope.differ.operations import Operation
     from nri_scope.events import Event
+    from nri_scope.recording.attribution_file import delay_of
     from nri_scope.recording.event_times import range_words, within
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
@@ -96,7 +97,12 @@ def command(
             last=None if operations else last,
             printed=printed,
         )
-        printer = LogPrinter(output, jsonl=output_format == "jsonl", operations=operations)
+        printer = LogPrinter(
+            output,
+            jsonl=output_format == "jsonl",
+            operations=operations,
+            delay_of=partial(delay_of, recording),
+        )
         merger = None
         # A survey reads all messages. For a few operations, those of their containers are enough.
         few = last is not None and last <= _FEW_OPERATIONS

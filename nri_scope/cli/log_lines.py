@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from nri_scope.differ.operations import Operation
 from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session, Status
@@ -36,12 +36,20 @@ _MAX_DETAIL = 300
 class Lines:
     """Formatter of log items, with an extra line for each new day.
 
-    ``width``: maximum number of columns; None: no limit.
+    ``width``: maximum number of columns; None: no limit. ``delay_of``: returns what delayed an
+    event before it was sent, or "".
     """
 
-    def __init__(self, *, colour: bool = False, width: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        colour: bool = False,
+        width: int | None = None,
+        delay_of: Callable[[int], str] = lambda event: "",
+    ) -> None:
         self._colour = colour
         self._width = width
+        self._delay_of = delay_of
         self._with_session = False
         self._plugin_width = 0
         self._plugins: dict[int, str] = {}
@@ -64,7 +72,8 @@ class Lines:
         """Return the lines of an item, without line ends."""
         match item:
             case Event():
-                return [*self._new_day(item.at_ns), self._event(item, _detail(item))]
+                delay = self._delay_of(item.id) if item.problem == Problem.SLOW else ""
+                return [*self._new_day(item.at_ns), self._event(item, _detail(item, delay))]
             case Operation():
                 event = item.summary()
                 return [*self._new_day(event.at_ns), self._event(event, _operation_detail(item))]
@@ -118,7 +127,7 @@ class Lines:
         lost = "unknown" if gap.lost is None else str(gap.lost)
         length = duration(max(0, gap.to_ns - gap.from_ns))
         if gap.is_left_out:
-            text = f"   gap {clock(gap.from_ns)} {length:>6}   events not in this part: {lost}"
+            text = f"     … {clock(gap.from_ns)} {length:>6}   events left out of this part: {lost}"
             return safe(text, self._width)
         text = (
             f"   gap {clock(gap.from_ns)} {length:>6} ! events lost: {lost}{session}"
@@ -146,11 +155,18 @@ class Lines:
 class LogPrinter:
     """Printer of log items: lines for people, or one JSON object per line."""
 
-    def __init__(self, output: Output, *, jsonl: bool, operations: bool = False) -> None:
+    def __init__(
+        self,
+        output: Output,
+        *,
+        jsonl: bool,
+        operations: bool = False,
+        delay_of: Callable[[int], str] = lambda event: "",
+    ) -> None:
         self._output = output
         self._lines = None
         if not jsonl:
-            self._lines = Lines(colour=output.colour, width=output.width)
+            self._lines = Lines(colour=output.colour, width=output.width, delay_of=delay_of)
             self._lines.has_plugins = not operations
 
     def add_columns(self, sessions: Iterable[Session]) -> None:
@@ -177,9 +193,14 @@ class LogPrinter:
                 pass
 
 
-def _detail(event: Event) -> str:
-    """Return errors, changes and other details of an event."""
+def _detail(event: Event, delay: str = "") -> str:
+    """Return errors, changes and other details of an event. ``delay``: what delayed it, or ""."""
     parts: list[str] = []
+    is_failed_later = event.problem == Problem.FAILED and event.status == Status.OK
+    if is_failed_later:
+        parts.append("the operation failed")
+    if delay:
+        parts.append(f"slow before it: {safe(delay, _MAX_DETAIL)}")
     if event.mark:
         parts.append(safe(mark_words(event.mark), _MAX_DETAIL))
     if event.status == "timeout":
@@ -200,7 +221,8 @@ def _detail(event: Event) -> str:
         by = f" by {safe(owners, _MAX_DETAIL)}" if owners else ""
         first, more = label(event.changed[0]), len(event.changed) - 1
         others = f" and {more} more" if more else ""
-        parts.append(f"changed {safe(first, _MAX_DETAIL)}{others}{by}")
+        verb = "not applied:" if is_failed_later else "changed"
+        parts.append(f"{verb} {safe(first, _MAX_DETAIL)}{others}{by}")
     return f"  {'; '.join(parts)}" if parts else ""
 
 
@@ -208,8 +230,6 @@ def _operation_detail(one: Operation) -> str:
     """Return the result, changes, connections and slowest plugin of an operation."""
     event = one.summary()
     parts = [part for part in (_detail(event).strip(),) if part]
-    if event.problem == Problem.FAILED and event.status == Status.OK:
-        parts.insert(0, "failed")
     if len(one.events) > 1:
         parts.append(f"events {one.first.id} to {one.events[-1].id}")
     if one.slowest_words:

@@ -137,6 +137,12 @@ class Grouper:
         return Grouped(rest, firsts, newest)
 
 
+def span_words(span: Span) -> str:
+    """Return a time and its plugin: ``1.2ms 30-x``, or between connections ``1.2ms ↕ 01–29``."""
+    owner = f"↕ {span.owner.place}" if span.after else str(span.owner)
+    return f"{duration(max(0, span.ns))} {owner}"
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation."""
@@ -186,14 +192,8 @@ class Operation:
 
     @property
     def slowest_words(self) -> str:
-        """The slowest time and its plugin: ``1.2ms 30-x``, or between two connections
-        ``1.2ms ↕ 01–29``; "" for none.
-        """
-        span = self.slowest
-        if span is None:
-            return ""
-        owner = f"↕ {span.owner.place}" if span.after else str(span.owner)
-        return f"{duration(max(0, span.ns))} {owner}"
+        """The slowest time and its plugin, see `span_words`; "" for none."""
+        return "" if self.slowest is None else span_words(self.slowest)
 
     def record(self) -> dict[str, Plain]:
         """Return the operation as plain values for JSON."""

@@ -32,7 +32,8 @@ _CACHED = 10_000
 _TABLES = """
 CREATE TABLE change (id INTEGER PRIMARY KEY, changed TEXT NOT NULL, owners TEXT NOT NULL,
     owned TEXT NOT NULL, UNIQUE (changed, owners, owned)) STRICT;
-CREATE TABLE event (id INTEGER PRIMARY KEY, change INTEGER, problem TEXT NOT NULL) STRICT;
+CREATE TABLE event (id INTEGER PRIMARY KEY, change INTEGER, problem TEXT NOT NULL,
+    delay TEXT NOT NULL) STRICT;
 CREATE TABLE progress (until INTEGER NOT NULL) STRICT;
 INSERT INTO progress VALUES (0);
 """
@@ -49,12 +50,18 @@ class AttributionFile:
         self._known: RecentlyUsed[tuple[str, str, str], int] = RecentlyUsed(_CACHED)
         self._left = MAX_BYTES
 
-    def add(self, event: int, changed: Mapping[str, Iterable[str]], problem: str = "") -> bool:
-        """Add an event: its changed paths by owner, and a `Problem` or "".
+    def add(
+        self,
+        event: int,
+        changed: Mapping[str, Iterable[str]],
+        problem: str = "",
+        delay: str = "",
+    ) -> bool:
+        """Add an event: its changed paths by owner, a `Problem` or "", and what delayed it, or "".
 
         Returns False, and adds nothing, if the file is full.
         """
-        self._left -= _EVENT_BYTES
+        self._left -= _EVENT_BYTES + len(delay)
         if self._left < 0:
             return False
         owned = {owner: [*paths] for owner, paths in changed.items()}
@@ -64,7 +71,8 @@ class AttributionFile:
         with _errors():
             change = self._change(texts) if paths else None
             self._connection.execute(
-                "INSERT OR REPLACE INTO event VALUES (?, ?, ?)", (event, change, problem)
+                "INSERT OR REPLACE INTO event VALUES (?, ?, ?, ?)",
+                (event, change, problem, delay),
             )
         return True
 
@@ -132,6 +140,14 @@ JOIN json_each(iif(c.owned <> '', c.owned,
 JOIN json_each(owner.value) AS path
 WHERE owner.key = ? GROUP BY path.value ORDER BY 2 DESC, 3 DESC LIMIT ?
 """
+
+
+def delay_of(recording: Recording, event: int) -> str:
+    """Return what delayed an event before it was sent, or "". Raises RecordingError."""
+    if not recording.attached:
+        return ""
+    rows = query_rows(recording, f"SELECT delay FROM {ATTRIBUTION}.event WHERE id = ?", event)
+    return rows[0][0] if rows else ""
 
 
 def paths_changed_by(

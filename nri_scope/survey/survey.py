@@ -14,6 +14,7 @@ from typing import NamedTuple
 from nri_scope.differ import excerpt
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.owner import OwnerKind
+from nri_scope.differ.operations import span_words
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import Event, Problem
@@ -183,15 +184,17 @@ class _Writer:
                 if sum(map(len, by_owner.values())) < _PATHS_MAX:
                     paths = by_owner.setdefault(str(step.owner), {})
                     paths[clipped(step.change.path, _PATH_MAX)] = None
-        problems = {
-            diff.events[diff.seen_by.index(span.before)]: Problem.SLOW
+        delays = {
+            diff.events[diff.seen_by.index(span.before)]: clipped(span_words(span), _PATH_MAX)
             for span in diff.spans
             if span.before and wording.slow(span)
         }
+        problems = dict.fromkeys(delays, Problem.SLOW)
         if diff.failure:
             problems[diff.event] = Problem.FAILED
         for event in {*found, *problems}:
-            if not self.file.add(event, found.get(event, {}), problems.get(event, "")):
+            problem, delay = problems.get(event, ""), delays.get(event, "")
+            if not self.file.add(event, found.get(event, {}), problem, delay):
                 self.is_full = True
 
     def commit(self, *, now: bool = False) -> None:

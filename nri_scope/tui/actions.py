@@ -167,7 +167,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("clear_filter", ("x",), "clear the filter, the container and the search", _APP),
     Action("view_errors", ("e",), "only failed events (toggle)", _APP),
     Action("view_changed", ("c",), "only events with changes (toggle)", _APP),
-    Action("view_slow", ("s",), "only slow events (toggle)", _APP),
+    Action("view_slow", ("s",), "only slow events: >1 ms or >50% of the deadline (toggle)", _APP),
     Action("view_marked", ("*",), "only marked events (toggle)", _APP),
     Action("stop", ("escape",), "stop running work; leave the details", _APP, False),
     Action("search", ("/",), "search", _APP),

@@ -181,7 +181,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.jobs, self.marker = jobs, marker
         self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
         jumper = self.jumper = Jumper(self, frame, views, store)
-        chooser = Chooser(views, marker, self._ask)
+        chooser = Chooser(views, marker, self._ask, context)
         copier = Copier(self, frame, views, store, keymap, context, marker, self.path, chooser)
         saver = Saver(self, frame, views, marker, jobs, chooser, context, self._fill)
         open_input = partial(self._open_bar, Purpose.PLUGIN, "")

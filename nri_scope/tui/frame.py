@@ -127,9 +127,15 @@ def status_words(
 
 def _matches(view: View) -> str:
     matches = f"{view.events:,} match{'' if view.events == 1 else 'es'}"
-    gaps = sum(isinstance(one, GapMarker) for one in view.between)
     # Gaps are rows, too, and count in the cursor's position.
-    return f"{matches}, {many(gaps, 'gap')}" if gaps else matches
+    gaps = [one.gap.is_left_out for one in view.between if isinstance(one, GapMarker)]
+    left_out, lost = sum(gaps), len(gaps) - sum(gaps)
+    parts = [
+        matches,
+        many(lost, "gap") if lost else "",
+        f"{left_out:,} left out" if left_out else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def error_text(error: Exception) -> str:

@@ -27,6 +27,7 @@ from tests.recording.recordings import PLUGIN, a_start, captured, record
 
 CONFLICT = Path(__file__).parents[2] / "recordings/containerd-2.1-conflict.nriscope.zip"
 DEMO = CONFLICT.with_name("demo.nriscope.db")
+SLOW = CONFLICT.with_name("containerd-2.1-slow-plugin.nriscope.zip")
 ALONE = CONFLICT.with_name("containerd-2.1.nriscope.db")
 """Of one connection."""
 ITEMS = [item for plugin, item in captured() if plugin == PLUGIN]
@@ -190,13 +191,36 @@ def test_operations_are_one_line_each() -> None:
     (failed,) = (line for line in lines if line.split()[0] == "39")
     assert failed.split()[3:6] == ["!", "CreateContainer", "shop/web/app"]
     assert failed.endswith(
-        "failed; changed annotations[labels.example.com/owner] and 2 more by one of 01–29; "
+        "the operation failed; not applied: annotations[labels.example.com/owner] and 2 more "
+        "by one of 01–29; "
         "events 39 to 40; slowest: 668µs ↕ 01–29"
     )
     records = [json.loads(line) for line in log(CONFLICT, "--operations", "--format", "jsonl")]
     events = [number for one in records for number in one["events"]]
     assert sorted(events) == list(range(1, 66))
     assert [one["id"] for one in records if len(one["events"]) == 1] == [*range(1, 9), 49]
+
+
+def test_a_slow_event_names_what_delayed_it_as_operations_and_the_diagnosis_do() -> None:
+    where = ("--where", "problem:slow")
+    (event,) = (line for line in log(SLOW, *where) if "CreateContainer" in line)
+    assert event.split()[0] == "15" and event.endswith("  slow before it: 2.00s ↕ 31–49")
+    (operation,) = (line for line in log(SLOW, *where, "--operations") if "CreateCont" in line)
+    assert operation.endswith("slowest: 2.00s ↕ 31–49")
+    diagnosis = CliRunner().invoke(cli, ["report", str(SLOW), "--diagnose"]).output
+    assert "Plugins at 31–49" in diagnosis and "took 2.00s of" in diagnosis
+    assert "see event 15" in diagnosis
+
+
+def test_a_slow_event_of_an_observed_plugin_delays_itself() -> None:
+    (event,) = (line for line in log(DEMO, "--where", "problem:slow") if "CreateCont" in line)
+    assert " 1.20s   40-image-check " in event and "slow before" not in event
+
+
+def test_an_event_of_an_operation_that_failed_later_says_so() -> None:
+    lines = [one for one in log(CONFLICT, "--where", "problem:failed") if "CreateCont" in one]
+    assert [one.split()[0] for one in lines] == ["29", "39"]
+    assert all(one.endswith("  the operation failed") for one in lines)
 
 
 def test_operations_are_selected_by_any_of_their_events() -> None:

@@ -290,6 +290,8 @@ def test_a_conflict_names_both_plugins_and_the_field(tmp_path: Path) -> None:
     (conflict,) = found(problem_recordings.conflict(tmp_path))
     for word in ("10-one", "20-two", "MODE"):
         assert word in conflict.title
+    # They are listed elsewhere, so they exist.
+    assert conflict.detail.endswith("the changes that plugins made in it are not applied.")
 
 
 def test_a_dropped_field_has_the_reason(tmp_path: Path) -> None:

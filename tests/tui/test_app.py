@@ -301,7 +301,7 @@ async def test_palette_runs_an_action_by_name() -> None:
     async with showing(size=(100, 40)) as screen:
         await screen.press("ctrl+p")
         await screen.type("slow events")
-        await screen.shows("only slow events (toggle)")
+        await screen.shows("only slow events: >1 ms or >50% of the deadline (toggle)")
         await screen.press("enter")
         await screen.until(lambda: screen.app.context.where_text == "problem:slow OR took:>1ms")
 

@@ -81,6 +81,24 @@ async def test_a_command_asks_which_events_are_meant(
         await screen.shows(result)
 
 
+async def test_a_narrowed_view_is_the_first_choice_so_that_enter_exports_it(path: Path) -> None:
+    """The README's keys lead to the pod, whether or not a mark is left over."""
+    async with showing(path, WIDE) as screen:
+        await mark(screen, 2)
+        await screen.press("2", "down", "down", "I")
+        await screen.shows("> pod shop/web")
+        await screen.press("E")
+        await screen.shows("1 marked event, or ")
+        await screen.press("enter")
+        await screen.shows("shown events")
+        await screen.press("enter")
+        await screen.shows("Esc closes")
+    (bundle,) = Path.cwd().glob("*.nriscope.zip")
+    with Recording.open(bundle) as part:
+        pods = {event.pod for event in part.events() if event.pod}
+    assert pods == {"web"}
+
+
 async def test_nothing_is_asked_if_the_marked_events_are_shown_alone(path: Path) -> None:
     async with showing(path, WIDE) as screen:
         await mark(screen, 5, 7)

@@ -44,8 +44,26 @@ async def test_a_recording_without_findings_says_so() -> None:
     path = RECORDINGS / "containerd-2.1-normal-life.nriscope.zip"
     async with showing(path, WIDE, surveyed=True) as screen:
         await screen.pilot.press("6")
-        await screen.shows("no findings")
+        await screen.shows("no findings in the whole recording")
         assert "problem" not in screen.text().splitlines()[0]
+
+
+async def test_findings_are_of_the_whole_recording_whatever_the_filter() -> None:
+    async with showing(SLOW, WIDE, surveyed=True) as screen:
+        await screen.shows("1 problem, 1 warning")
+        await screen.press("f", *"event:RunPodSandbox", "enter", "6")
+        await screen.shows("1 match", "Finding in the whole recording")
+        await screen.shows("took longer than one plugin's", "was probably disconnected")
+
+
+@pytest.mark.parametrize("size", [(80, 24), WIDE])
+async def test_the_thresholds_of_slow_events_are_shown(size: tuple[int, int]) -> None:
+    async with showing(SLOW, size) as screen:
+        await screen.press("s")
+        await screen.shows("matches: problem:slow OR took:>1ms (slow: >50% of the deadline)")
+        await screen.press("f", "ctrl+u", *"took:>1ms", "enter")
+        await screen.shows("matches: took:>1ms")
+        assert "deadline)" not in screen.text()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from nri_scope.tui.widgets.board import Board
 from tests.share.bundle.bundles import a_bundle
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
 from tests.tui.screen import Shown, copy_recording, showing
+from tests.tui.snapshot import wait_until_still
 
 
 @pytest.fixture
@@ -483,3 +484,20 @@ async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
         await screen.press("d")
         await screen.shows("differences")
         assert_harmless(screen.text())
+
+
+@pytest.mark.parametrize("view", ["2", "3"])
+async def test_marking_in_another_view_keeps_the_details_of_its_selected_event(
+    view: str, path: Path
+) -> None:
+    async with showing(path, size=(120, 40)) as screen:
+        await screen.press(view, "G")
+        await screen.until(lambda: screen.app.views.current.selected_event_id is not None)
+        number = screen.app.views.current.selected_event_id
+        await screen.shows(f"[Summary] Container  Changes  Blame  Raw  #{number} ")
+        await screen.press("m")
+        await screen.shows("is marked")
+        await wait_until_still(screen, 0.3)
+        await screen.shows(f"[Summary] Container  Changes  Blame  Raw  #{number} ")
+        await screen.press("1")
+        await screen.shows("[Summary] Container  Changes  Blame  Raw  session 1: ")

@@ -97,6 +97,18 @@ async def test_enter_shows_what_each_connection_saw() -> None:
         assert screen.app.views.events.view.length == rows
 
 
+async def test_a_connection_that_answered_is_not_shown_as_failing() -> None:
+    async with showing(CONFLICT, WIDE, surveyed=True) as screen:
+        await screen.shows("1 problem")
+        await screen.go_to(39)
+        await screen.press("enter")
+        await screen.shows("  00-nri-scope", "  30-nri-scope")
+        assert screen.line(">  39").split()[-1] == "failed"
+        assert screen.line("00-nri-scope ").split()[-1] == "ok"
+        await screen.press("v")
+        await screen.until(lambda: screen.line(">  39").split()[-1:] == ["↓failed"])
+
+
 async def test_a_key_switches_between_operations_and_events() -> None:
     async with showing(CONFLICT, WIDE) as screen:
         operations = event_rows(screen)

@@ -140,7 +140,10 @@ def _finding(one: _Refused) -> Finding:
     if _CONFLICT in one.words:
         kind, advice = FindingKind.CONFLICT, _CONFLICT_ADVICE
         title = f"Conflict: {one.words}"
-        detail = f"{one.name} fails when two plugins set one field, and no plugin's changes apply."
+        detail = (
+            f"{one.name} fails when two plugins set one field, and the changes that plugins made "
+            "in it are not applied."
+        )
     elif BY_POLICY in one.words:
         advice = _POLICY_ADVICE
     elif one.words.endswith(UNVALIDATED):

@@ -100,7 +100,7 @@ def _runtime(runtime: Runtime) -> str:
 def _more(manifest: Manifest) -> str:
     counts = manifest.counts
     more = [f"and {counts.context:,} for context"] if counts.context else []
-    more += [f"{counts.left_out:,} of the original omitted"] if counts.left_out else []
+    more += [f"{counts.left_out:,} of the original left out"] if counts.left_out else []
     return f" ({'; '.join(more)})" if more else ""
 
 

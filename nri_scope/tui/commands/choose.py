@@ -9,6 +9,7 @@ from functools import partial
 
 from nri_scope.recording.display import many
 
+from ..store.context import Context
 from ..views import Views
 from ..widgets.filter_bar import Choice
 from .mark import Marker
@@ -24,9 +25,10 @@ class Chooser:
     views: Views
     marker: Marker
     ask: Callable[[str, Mapping[str, Choice]], None]
+    context: Context
 
     async def marked_or_shown(self, chosen: Chosen) -> None:
-        """Choose the marked events or all shown ones."""
+        """Choose the marked events or all shown ones, which are the default if some are hidden."""
         count = await self.marker.count()
         if not count or self._are_all_shown():
             chosen(bool(count))
@@ -34,7 +36,7 @@ class Chooser:
         view = self.views.events.view
         shown = f"{view.events:,} shown{'' if view.complete else ' so far'}"
         words = f"{many(count, 'marked event')}, or {shown}?"
-        self._ask(words, "shown", chosen)
+        self._ask(words, "shown", chosen, marked_first=not self.context.is_narrowed)
 
     async def marked_or_selected(self, chosen: Chosen) -> None:
         """Choose the marked events or the selected one."""
@@ -48,9 +50,12 @@ class Chooser:
         words = f"{many(count, 'marked event')}, or the selected event {selected}?"
         self._ask(words, "selected", chosen)
 
-    def _ask(self, words: str, other: str, chosen: Chosen) -> None:
-        marked = Choice("marked", partial(chosen, True))
-        self.ask(words, {"m": marked, "s": Choice(other, partial(chosen, False))})
+    def _ask(self, words: str, other: str, chosen: Chosen, *, marked_first: bool = True) -> None:
+        choices = [
+            ("m", Choice("marked", partial(chosen, True))),
+            ("s", Choice(other, partial(chosen, False))),
+        ]
+        self.ask(words, dict(choices if marked_first else reversed(choices)))
 
     def _are_all_shown(self) -> bool:
         """Return whether exactly the marked events are shown."""

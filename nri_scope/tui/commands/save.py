@@ -244,32 +244,22 @@ class Saver:
         marks = await self.marker.all()
 
         def work(recording: Recording, progress: Progress) -> Extracted:
+            from nri_scope.share.bundle import redactor_for
             from nri_scope.share.extract import extraction
+            from nri_scope.share.redacted_copy import redact
+            from nri_scope.share.redaction import Rules
 
+            write = extraction.extract
             if file.is_redacted:
-                from nri_scope.share.bundle import redactor_for
-                from nri_scope.share.redacted_copy import redact
-                from nri_scope.share.redaction import Rules
-
-                redactor = redactor_for(recording, Rules.DEFAULT)
-                made = redact(
-                    recording,
-                    path,
-                    redactor,
-                    shown.selection(),
-                    marks=marks,
-                    note=file.note,
-                    on_progress=progress,
-                )
-            else:
-                made = extraction.extract(
-                    recording,
-                    path,
-                    shown.selection(),
-                    marks=marks,
-                    note=file.note,
-                    on_progress=progress,
-                )
+                write = partial(redact, redactor=redactor_for(recording, Rules.DEFAULT))
+            made = write(
+                recording,
+                path,
+                selection=shown.selection(),
+                marks=marks,
+                note=file.note,
+                on_progress=progress,
+            )
             self.jobs.made.append(path)
             return made
 

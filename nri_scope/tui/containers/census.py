@@ -99,6 +99,17 @@ class Life(NamedTuple):
     """Number of events that show a change."""
     listed: int = 0
     """Key of the object by which Synchronize listed it; 0 if not listed."""
+    left_out_ns: int = 0
+    """End of the last events that were left out of this part of a recording; 0 if none were."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether its state is unknown since its newest event: later ones may be left out."""
+        return not self.removed_ns and self.last_ns < self.left_out_ns
+
+    def known_until_ns(self, now_ns: int) -> int:
+        """Return the time until which its state is known, at most ``now_ns``."""
+        return min(max(self.first_ns, self.last_ns), now_ns) if self.is_unknown else now_ns
 
     @property
     def stage(self) -> Stage:
@@ -112,7 +123,8 @@ class Life(NamedTuple):
 
     def age_ns(self, now_ns: int) -> int:
         """Return the time from its beginning, or first event, to its end, or ``now_ns``."""
-        return max(0, (self.removed_ns or now_ns) - (self.began_ns or self.first_ns))
+        ended_ns = self.removed_ns or self.known_until_ns(now_ns)
+        return max(0, ended_ns - (self.began_ns or self.first_ns))
 
     def reached_ns(self, stage: Stage) -> int:
         """Return the time at which it reached a stage; 0 if not observed or `Stage.LISTED`."""
@@ -134,8 +146,10 @@ class Lives:
 
     def __init__(self) -> None:
         self.keys = array("q")
-        self._columns = {name: array("I" if name in _COUNTS else "q") for name in Life._fields}
-        """Values of each field, in the order of keys."""
+        self.left_out_ns = 0
+        """`Life.left_out_ns` of all lives."""
+        self._columns = {name: array("I" if name in _COUNTS else "q") for name in Life._fields[:-1]}
+        """Values of each other field, in the order of keys."""
         self._counted = tuple(self._columns[name] for name in Life._fields[5:11])
         """The columns of the fields from ``first_ns`` to ``changed``."""
         self._reached = {
@@ -146,7 +160,10 @@ class Lives:
         return len(self.keys)
 
     def __iter__(self) -> Iterator[Life]:
-        return map(Life._make, zip(*self._columns.values(), strict=True))
+        left_out_ns = self.left_out_ns
+        return (
+            Life._make((*row, left_out_ns)) for row in zip(*self._columns.values(), strict=True)
+        )
 
     def __contains__(self, key: int) -> bool:
         return self._find(key) is not None
@@ -168,7 +185,8 @@ class Lives:
         slot = self._find(key)
         if slot is None:
             return _UNKNOWN
-        return Life(*(column[slot] for column in self._columns.values()))
+        row = (column[slot] for column in self._columns.values())
+        return Life._make((*row, self.left_out_ns))
 
     def span(self, key: int) -> tuple[int, int]:
         """Return ``first_ns`` and ``end_ns`` of a life; zeros if the key is unknown."""
@@ -221,6 +239,7 @@ def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
 
     ``until_ns``: end of the observation.
     """
+    until_ns = life.known_until_ns(until_ns)
     began = life.first_ns or until_ns
     stage, since = Stage.LISTED, began
     for after in Stage:
@@ -243,6 +262,8 @@ def life_words(life: Life, until_ns: int) -> str:
     ]
     if life.end_ns != NEVER_ENDS:
         parts.append("removed")
+    if life.is_unknown:
+        parts.append("then unknown (later events left out)")
     return ", ".join(parts)
 
 
@@ -302,6 +323,9 @@ class Census:
         if self.outdated:
             self.beginnings += 1
             self._begin()
+        if not self.newest:
+            left_out = (gap.to_ns for gap in recording.gaps() if gap.is_left_out)
+            self.pods.left_out_ns = self.containers.left_out_ns = max(left_out, default=0)
         pods, containers, of_pods = self._scan.subjects(
             recording, self.pods.newest, self.containers.newest
         )

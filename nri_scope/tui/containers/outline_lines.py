@@ -34,6 +34,10 @@ _LISTED_STATES = {
 }
 
 
+_PAST = (STATES[Stage.LISTED], STATES[Stage.CREATING])
+"""States that do not say what is true now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """Details of one line in addition to the census, not escaped."""
@@ -64,9 +68,10 @@ class Subject:
         return f"{Subject(pod=self.container.pod).name}/{self.name}"
 
     def state(self, life: Life) -> str:
-        """Return the state as one word."""
+        """Return the state as one word, with ``?`` if it was the state before events left out."""
         listed_state = self.listed_state if life.stage is Stage.LISTED else ""
-        return listed_state or STATES[life.stage]
+        state = listed_state or STATES[life.stage]
+        return f"{state}?" if life.is_unknown and state not in _PAST else state
 
 
 def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[Node, Subject]:
@@ -114,11 +119,11 @@ def _listed_state(recording: Recording, life: Life) -> str:
 
 FIELDS = (
     TableField("Pod / container / event", 34, grows=True, most=70),
-    TableField("State", 7),
-    TableField("Age", 6, right=True),
+    TableField("State", 8),
+    TableField("Age", 7, right=True),
     TableField("Events", 7, right=True),
     TableField("Errors", 6, right=True, rank=2),
-    TableField("Changed by", 12, grows=True, rank=1),
+    TableField("Changed by", 10, grows=True, rank=1),
 )
 _NAME, _STATE, _CHANGED_BY = 0, 1, 5
 _STATE_ORDER = ("existed", "creating", "created", "running", "paused", "stopped", "removed")
@@ -252,11 +257,11 @@ def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
 
 
 def _age(life: Life, now_ns: int) -> str:
-    """Format the age, with ``>`` if its creation was not observed."""
+    """Format the age, with ``>`` if its creation, or the time until now, was not observed."""
     if not life.first_ns:
         return ""
     age = duration(life.age_ns(now_ns))
-    return age if life.began_ns else f">{age}"
+    return age if life.began_ns and not life.is_unknown else f">{age}"
 
 
 def _changed(life: Life, subject: Subject) -> str:

@@ -110,14 +110,15 @@ def of_operation(
 
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
     """Yield the facts of a gap. Raises RecordingError."""
-    yield fact("gap", ("not or only partly observed", Style.STRONG))
+    lost = "an unknown number" if gap.lost is None else f"{gap.lost:,}"
+    if gap.is_left_out:
+        yield fact("events", (f"{lost} left out of this part of the recording", Style.STRONG))
+    else:
+        yield fact("gap", ("not or only partly observed", Style.STRONG))
     yield fact("from", _moment(gap.from_ns))
     yield fact("to", _moment(gap.to_ns), f"  ({duration(max(0, gap.to_ns - gap.from_ns))})")
     yield fact("reason", (gap.reason or "unknown", Style.WARN))
-    lost = "an unknown number" if gap.lost is None else f"{gap.lost:,}"
-    if gap.is_left_out:
-        yield fact("events", lost)
-    else:
+    if not gap.is_left_out:
         yield fact("events lost", (lost, Style.BAD if gap.lost else Style.PLAIN))
     session = None if gap.session is None else _session(recording, gap.session)
     if session is not None:

@@ -15,21 +15,23 @@ from nri_scope.events import Event
 from nri_scope.nri.invocation import is_invocation
 from nri_scope.nri.plain import MALFORMED, RAW, Plain
 from nri_scope.recording import lookup
-from nri_scope.recording.display import mark_words
+from nri_scope.recording.display import many, mark_words
 from nri_scope.recording.plain_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.text.escape import columns
 from nri_scope.text.styled_text import spans_of
 
 from ..store.reader_thread import CancelFlag
 from ..store.rows import Row
-from ..text.styled_line import Style, StyledLine, line
+from ..text.styled_line import Span, Style, StyledLine, line, text_of
 from ..text.wrapping import folded
 from ..text.yaml_lines import MAX_TEXT, clipped, clipped_text, yaml_lines
 from . import summary
 
 if TYPE_CHECKING:
     from nri_scope.differ import blame
+    from nri_scope.differ.attribution.history import History
 
 
 class Tab(StrEnum):
@@ -176,7 +178,13 @@ def _blame(
         return
     stop.check()
     lines = blame.lines(history)
-    yield from map(spans_of, blame.head(history, lines, tab_request.width))
+    first, *others = map(spans_of, blame.head(history, lines, tab_request.width))
+    as_of = line(_as_of(history, tab_request.row), Style.DIM)
+    if columns(text_of(first) + text_of(as_of)) + 2 <= tab_request.width:
+        yield (*first, Span("  "), *as_of)
+    else:
+        yield from (as_of, first)
+    yield from others
     stop.check()
     rows = blame.view(lines, "full" if tab_request.full else "usual")
     short = [_truncated(row) if isinstance(row, blame.OwnedLine) else row for row in rows]
@@ -184,6 +192,14 @@ def _blame(
     yield from map(spans_of, blame.legend(legend, tab_request.width))
     yield ()
     yield from map(spans_of, body)
+
+
+def _as_of(history: History, row: Row) -> str:
+    shown = (row.event, *row.events)
+    newest = max(event.id for event in shown if event is not None)
+    later = sum(step.event > newest for step in history.steps)
+    changes = many(later, "change") if later else "no change"
+    return f"as of the recording's end, {changes} later"
 
 
 def _raw(

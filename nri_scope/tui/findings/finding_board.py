@@ -20,7 +20,7 @@ from ..widgets.table_board import TableBoard
 
 FIELDS = (
     TableField("Level", 8),
-    TableField("Finding", 50, grows=True),
+    TableField("Finding in the whole recording", 50, grows=True),
     TableField("Events", 7, right=True, rank=1),
     TableField("First", 8, right=True, rank=3),
     TableField("Time", 8, rank=2),
@@ -76,7 +76,7 @@ class FindingBoard(TableBoard[Finding]):
             return "the recording is not analysed"
         if not analysis.passes:
             return f"analysing the recording: {analysis.share:.0%}"
-        return "no findings"
+        return "no findings in the whole recording"
 
     @property
     def selected_event_id(self) -> int | None:

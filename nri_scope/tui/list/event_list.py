@@ -297,7 +297,9 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.refresh(*regions)
 
     def _report_row(self) -> None:
-        """Report the row under the cursor if it has been read."""
+        """Report the row under the cursor if it has been read, and this view is shown."""
+        if not all(node.display for node in self.ancestors_with_self):
+            return
         key = self.listing.selected
         row = self._rows.get(key) if key is not None else None
         if key is not None and row is None:

@@ -107,7 +107,8 @@ def entry_line(entry: Entry, grid: TableGrid, now_ns: int, *, growing: bool) -> 
             return cut((Span(text, Style.STRONG), Span(f"  {day_of_it}", Style.DIM)), grid.width)
         case Gap():
             lasted = duration(max(0, entry.to_ns - entry.from_ns))
-            text = f"        ░ gap {clock(entry.from_ns)[:8]} for {lasted}: {gap_words(entry)}"
+            name = "left out" if entry.is_left_out else "gap"
+            text = f"        ░ {name} {clock(entry.from_ns)[:8]} for {lasted}: {gap_words(entry)}"
             return cut((Span(text, Style.WARN),), grid.width)
         case Connection(session, counts, _):
             ended_ns = now_ns if session.ended_ns is None else session.ended_ns

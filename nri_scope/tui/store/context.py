@@ -14,6 +14,7 @@ from nri_scope.text.escape import safe
 
 _MAX_COLUMNS = 60
 """Maximum columns of a name or filter."""
+_SLOW = " (slow: >50% of the deadline)"
 _MAX_HISTORY = 100
 """Maximum number of steps back."""
 
@@ -124,7 +125,8 @@ class Context:
 
     def description(self) -> str:
         """Describe the restriction, including filter and marks; "" if there is none."""
-        parts = [self.limits(), safe(self.where_text, _MAX_COLUMNS)]
+        threshold = _SLOW if "problem:slow" in self.where_text else ""
+        parts = [self.limits(), f"{safe(self.where_text, _MAX_COLUMNS)}{threshold}"]
         return " · ".join(part for part in parts if part)
 
     def limits(self) -> str:

@@ -134,6 +134,8 @@ class Row:
 
 SLOW_BEFORE = "↑slow"
 """Status of an event that arrived late: plugins before this connection were slow."""
+FAILED_AFTER = "↓failed"
+"""Status of an event that was answered, and whose operation failed later."""
 OPEN, CLOSED = "▾", "▸"
 """Signs of operations, with and without rows for their events."""
 _WIDTH = 200
@@ -173,14 +175,15 @@ def operation_row(
     row = event_row(one.summary(), first_ns, before_ns)
     slowest = _cut(one.slowest_words, 64)
     names = {"event": f"{OPEN if is_open else CLOSED} {row.cell('event')}", "plugin": slowest}
-    if row.cell("status") == SLOW_BEFORE:
-        names["status"] = Problem.SLOW
+    if row.cell("status") in (SLOW_BEFORE, FAILED_AFTER):
+        names["status"] = one.summary().problem
     return replace(row, cells=_with(row, names), events=one.events, slowest=slowest)
 
 
 def connection_row(event: Event, first_ns: int) -> Row:
     """Return the row of what one connection saw of an operation, below the operation's row."""
-    row = event_row(event, first_ns)
+    shown = replace(event, problem="") if _is_failed_later(event) else event
+    row = replace(event_row(shown, first_ns), event=event)
     names = {"event": f"  {row.cell('plugin')}", "subject": "", "plugin": ""}
     if event.event == "ValidateContainerAdjustment":
         names["event"] += " validates"
@@ -219,7 +222,7 @@ def marker_text(one: RowMarker) -> str:
             lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
             length = display.duration(max(0, gap.to_ns - gap.from_ns))
             if gap.is_left_out:
-                return f"gap of {length}, events left out of this part of the recording: {lost}"
+                return f"events left out of this part of the recording, in {length}: {lost}"
             return f"gap of {length}, events lost: {lost}{session} ({_words(gap.reason)})"
         case SessionBegan(session=session):
             who = _cut(session.plugin, _WIDTH)
@@ -302,10 +305,16 @@ def _style(event: Event) -> RowStyle:
 def _status(event: Event) -> str:
     if event.mark and event.status == Status.OK:
         return "unknown call" if event.mark == "unknown" else _cut(event.mark, 16)
+    if _is_failed_later(event):
+        return FAILED_AFTER
     if event.status == Status.OK and event.problem:
         is_own = event.timeout_ns > 0 and 2 * event.took_ns > event.timeout_ns
         return SLOW_BEFORE if event.problem == Problem.SLOW and not is_own else event.problem
     return _cut(event.status, 16)
+
+
+def _is_failed_later(event: Event) -> bool:
+    return event.status == Status.OK and event.problem == Problem.FAILED
 
 
 def _deadline(timeout_ns: int) -> str:

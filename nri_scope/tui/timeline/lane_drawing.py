@@ -257,6 +257,8 @@ def lane_cells(
         if stage is not Stage.REMOVED:
             _fill(cells, window, from_ns, to_ns, Span(*LINES[stage]))
     end_ns = min(life.end_ns, until_ns)
+    if life.is_unknown:
+        blind = (*blind, TimeInterval(life.known_until_ns(until_ns), until_ns))
     for from_ns, to_ns in blind:
         begin, end = max(from_ns, life.first_ns or from_ns), min(to_ns, end_ns)
         if begin < end:

@@ -43,7 +43,7 @@ def test_page_lists_the_facts_of_the_manifest() -> None:
         "It fails here",
         "| runtime | `containerd 2.1.9, NRI 0.8.0 (inferred)` |",
         "| plugins | `00-a`, `10-b` |",
-        "| events | 1,234 (and 5 for context; 6 of the original omitted) |",
+        "| events | 1,234 (and 5 for context; 6 of the original left out) |",
         "| scope | 1 session, 2 pods, 3 containers |",
         "| gaps | 4 |",
         "| selected with | `--where` `ns:shop` |",

@@ -42,7 +42,7 @@ def gap(part: Recording) -> Gap:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("log", "events not in this part: 7\n"),
+        ("log", "events left out of this part: 7\n"),
         ("stats", "13 events omitted from this part of a recording\n"),
         ("diff", "part of a recording: 13 events were left out\n"),
     ],
@@ -63,7 +63,7 @@ def test_statistics_count_left_out_events_separately(part: Recording) -> None:
 
 def test_screens_and_reports_mention_left_out_events(part: Recording, gap: Gap) -> None:
     row = marker_text(GapMarker(Key(1, 0), gap))
-    assert row.endswith("events left out of this part of the recording: 7")
+    assert row == "events left out of this part of the recording, in 361ms: 7"
     assert "were recorded, and are not in it: 7" in gap_words(gap)
     assert wording.lost(gap) == "none; 7 left out"
     summary_text = " ".join(one.text for line in summary.of_gap(part, gap) for one in line)

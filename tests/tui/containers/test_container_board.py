@@ -10,6 +10,8 @@ import pytest
 
 from nri_scope.events import Container
 from nri_scope.filter import parse
+from nri_scope.recording.reader import Recording
+from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, StatusText
@@ -302,3 +304,17 @@ async def test_containers_are_sorted_by_the_plugins_that_changed_them(path: Path
                 pods[-1].append(line[at:].strip())
         assert max(map(len, map(set, pods))) > 1
         assert pods == [sorted(each, reverse=True) for each in pods]
+
+
+async def test_state_in_a_part_is_unknown_after_the_last_event_before_others_left_out(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "part.db"
+    with Recording.open(RECORDING.with_name("demo.nriscope.db")) as whole:
+        extract(whole, path, Selection(pod="shop/web"))
+    async with showing(path, ContainerBoard) as shown:
+        state = {line[2:36].strip(" ▾▸"): line[37:46].split()[0] for line in shown.screen[1:7]}
+        # The other pod is there only as context. In the whole recording it was removed.
+        assert state["shop/web"] == "removed" and state["shop/api"] == "running?"
+        await shown.press(*["down"] * 3)
+        assert "shop/api  running 2.18s, then unknown (later events left out)" in shown.screen[-1]

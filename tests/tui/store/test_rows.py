@@ -73,7 +73,7 @@ def test_deadline_is_abbreviated(timeout_ns: int, shown: str) -> None:
         (an_event(1, changed=("/process/env/FOO",)), RowStyle.CHANGED, "ok"),
         (an_event(1, problem="slow"), RowStyle.SLOW, "↑slow"),
         (an_event(1, problem="slow", took_ns=2, timeout_ns=3), RowStyle.SLOW, "slow"),
-        (an_event(1, problem="failed"), RowStyle.ERROR, "failed"),
+        (an_event(1, problem="failed"), RowStyle.ERROR, "↓failed"),
         (an_event(1, took_ns=2 * SECOND, timeout_ns=0), RowStyle.PLAIN, "ok"),
         (an_event(1, status="timeout", status_code=4), RowStyle.TIMEOUT, "timeout"),
         (an_event(1, status="error", problem="failed"), RowStyle.ERROR, "error"),

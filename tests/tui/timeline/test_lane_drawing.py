@@ -303,3 +303,17 @@ def test_life_is_described_in_words() -> None:
     )
     assert life_words(life(0, 3), NOW + 7 * SECOND) == "running 4.00s"
     assert life_words(life(), NOW + 7 * SECOND) == "existed 7.00s"
+
+
+def test_life_is_unknown_after_its_last_event_if_later_ones_were_left_out() -> None:
+    running = life(1, 2)._replace(last_ns=NOW + 5 * SECOND)
+    part, until_ns = running._replace(left_out_ns=NOW + 6 * SECOND), NOW + 8 * SECOND
+    words = "created 1.00s, running 3.00s, then unknown (later events left out)"
+    assert life_words(part, until_ns) == words
+    assert part.age_ns(until_ns) == 4 * SECOND
+    assert drawn(part, until=8) == " ─━━━░░░  "
+    for known in (
+        running._replace(left_out_ns=NOW + 5 * SECOND),
+        part._replace(removed_ns=NOW + 5 * SECOND),
+    ):
+        assert "unknown" not in life_words(known, until_ns)
