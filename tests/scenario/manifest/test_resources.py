@@ -147,6 +147,12 @@ def test_score_depends_on_the_share_of_the_nodes_memory(memory: str, score: int)
     assert linux(pod_with(resources, node=node)).oom_score_adj.value == score
 
 
+def test_sums_of_limits_do_not_overflow() -> None:
+    pod = pod_with(*["{limits: {memory: 5E}}"] * 2)
+    assert pod.pod.linux.pod_resources.memory.limit.value == 2**63 - 1
+    assert linux(pod).resources.memory.limit.value == 5 * 10**18
+
+
 def test_a_note_says_that_the_memory_is_assumed_where_it_decides() -> None:
     note = (
         "oom_score_adj: a node with 16 GiB of memory is assumed; "
