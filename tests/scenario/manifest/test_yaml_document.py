@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from nri_scope.scenario.manifest.yaml_document import (
     MAX_DEPTH,
-    MAX_VALUES,
     ManifestValue,
     parse_documents,
 )
-from nri_scope.text.yaml_reader import MalformedYaml
+from nri_scope.text.yaml_reader import MAX_VALUES, MalformedYaml
 
 # Keys in YAML have 1,024 characters at most, escapes included.
 TEXT = st.text(
