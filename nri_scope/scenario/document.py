@@ -25,7 +25,7 @@ from .model import (
     ScenarioContainer,
     ScenarioPod,
 )
-from .place import Place, shown
+from .place import Place, meant, shown
 from .shapes import (
     Choice,
     Definitions,
@@ -250,7 +250,11 @@ def read_document(root: Node, place: Place) -> Scenario:
     top = mapping_of(root, place)
     version = top.get("scenario")
     if version is None:
-        raise place.error("not a scenario: the key scenario is missing", "add scenario: 1")
+        for key, node in top.items():
+            if meant(key, ["scenario"]):
+                raise place.key(key, node.line).error("unknown key", "did you mean scenario?")
+        hint = "add scenario: 1; a manifest has the keys apiVersion and kind"
+        raise place.error("not a scenario: the key scenario is missing", hint)
     is_number = isinstance(version.value, int) and not isinstance(version.value, bool)
     if is_number and cast("int", version.value) > VERSION:
         raise place.key("scenario", version.line).error(
