@@ -184,7 +184,7 @@ class TreeBuilder(ABC, Generic[_Scalar]):
         self._values += values
         self._deepest = max(self._deepest, depth)
         if self._values > MAX_VALUES:
-            raise MalformedYaml(line, f"more than {MAX_VALUES} values")
+            raise MalformedYaml(line, f"more than {MAX_VALUES:,} values")
         if depth > self.max_depth:
             raise MalformedYaml(line, f"nested deeper than {self.max_depth} levels")
 

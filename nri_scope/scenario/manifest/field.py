@@ -143,7 +143,9 @@ class Field:
         text = str(value) if isinstance(value, str | int) else self.node.text
         quantity = parse_quantity(text)
         if quantity is None:
-            raise self.error(f"{safe(text, 80)!r} is not a quantity", "such as 500m, 2 or 1Gi")
+            raise self.error(
+                f"{safe(text, 80)!r} is not a quantity", "write for example 500m, 2 or 1Gi"
+            )
         if quantity < 0:
             raise self.error("a quantity must not be negative")
         return quantity

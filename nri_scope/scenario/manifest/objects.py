@@ -37,6 +37,12 @@ _TEMPLATES = {
     "Job": "spec.template",
     "CronJob": "spec.jobTemplate.spec.template",
 }
+_VERSIONS = {
+    **dict.fromkeys(("Pod", "PodTemplate", "ReplicationController"), "v1"),
+    **dict.fromkeys(("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet"), "apps/v1"),
+    **dict.fromkeys(("Job", "CronJob"), "batch/v1"),
+}
+"""API versions by kind; others of these groups are no longer served."""
 _LISTS = re.compile(r"(?:\w*)List", re.ASCII)
 KINDS = "Pod, Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, CronJob"
 
@@ -102,7 +108,12 @@ class _Reader:
 
     def read(self, document: Field) -> None:
         kind = document["kind"].required_text()
-        if kind in _TEMPLATES:
+        version = document["apiVersion"].text()
+        # Other groups, whose names have dots, may have kinds of the same name.
+        if kind in _TEMPLATES and "." not in version:
+            if version not in ("", _VERSIONS[kind]):
+                problem = f"{safe(version, 80)!r} is not an API version of {kind}"
+                raise document["apiVersion"].error(problem, f"write {_VERSIONS[kind]}")
             pod = self._pod(kind, document)
             if (pod.namespace, pod.name) in self.names:
                 raise document["metadata"].error(f"there are two pods {pod.namespace}/{pod.name}")
@@ -110,7 +121,7 @@ class _Reader:
             self.pods.append(pod)
             if len(self.pods) > MAX_PODS:
                 raise document["kind"].error(f"more than {MAX_PODS} pods")
-        elif kind.lower() in map(str.lower, _TEMPLATES):
+        elif kind not in _TEMPLATES and kind.lower() in map(str.lower, _TEMPLATES):
             raise _no_kind(document["kind"])
         elif _LISTS.fullmatch(kind):
             if document["items"].node is None:
@@ -130,7 +141,7 @@ class _Reader:
             hint = f"kinds with pods are {KINDS}, and lists of them"
             if self.first_other is not None:
                 kind = safe(self.first_other.text(), 80)
-                if meant(kind, _TEMPLATES):
+                if kind not in _TEMPLATES and meant(kind, _TEMPLATES):
                     raise _no_kind(self.first_other)
                 raise self.first_other.error(f"a {kind} has no pods", hint)
             raise UsageError(f"{safe(self.source)}: there are no pods in it", hint)

@@ -34,6 +34,14 @@ def converted(text: str) -> list[ManifestPod]:
     [
         ("", "pod.yaml: there are no pods in it"),
         (POD.replace("Pod", "Pdo"), "pod.yaml:2: kind: there is no kind Pdo; did you mean Pod?"),
+        (
+            POD.replace("v1", "v2"),
+            "pod.yaml:1: apiVersion: 'v2' is not an API version of Pod; write v1",
+        ),
+        (
+            "apiVersion: batch.example.com/v1\nkind: Job\nmetadata: {name: a}",
+            "pod.yaml:2: kind: a Job has no pods; kinds with pods are Pod,",
+        ),
         ("[1]", "pod.yaml:1: the document: a mapping is needed, not a list"),
         ("a: b", "pod.yaml:1: kind: is missing"),
         ("kind: Pod\n\tb: c", "pod.yaml:2: not YAML"),
