@@ -25,7 +25,7 @@ class ChainPlaceKind(StrEnum):
     """A plugin whose traffic was observed."""
     PASSIVE = "passive"
     """A passive connection of nri-scope: times are its own reply times."""
-    SCENARIO = "scenario"
+    SCENARIO = "made"
     """A session made from a scenario: nothing was observed."""
     BETWEEN = "between"
     """The plugins between two observed connections, and the runtime."""
