@@ -50,7 +50,7 @@ def compare(folder: Path, profile: str) -> Comparison:
     facts = json.loads((folder / "node.json").read_text())
     facts["cgroup_root"] = tuple(facts["cgroup_root"])
     facts["huge_page_sizes"] = tuple(facts["huge_page_sizes"])
-    node = NodeFacts(is_memory_known=True, **facts)
+    node = NodeFacts(**facts)
     observed = _observed(folder / "recording.nriscope.zip")
     manifests = [path.read_text() for path in sorted(MANIFESTS.glob("*.yaml"))]
     cluster = [gzip.decompress((folder / "pods.yaml.gz").read_bytes()).decode()]
