@@ -9,7 +9,15 @@ from nri_scope.differ.operations import Operation
 from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session, Status
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.oci import label
-from nri_scope.recording.display import Days, clock, duration, mark_words, runtime, subject
+from nri_scope.recording.display import (
+    Days,
+    clock,
+    duration,
+    mark_words,
+    response_time,
+    runtime,
+    subject,
+)
 from nri_scope.recording.records import (
     deadline_ms,
     event_record,
@@ -99,7 +107,7 @@ class Lines:
         is_failed = event.status != Status.OK or event.problem == Problem.FAILED
         mark = "!" if is_failed or event.mark else " "
         first = f"{event.id:>6}{session} "
-        took = f"{duration(event.took_ns):>6}"
+        took = f"{response_time(event.took_ns):>6}"
         plugin = self._plugin(event.plugin)
         rest = f" {mark} {plugin}{safe(event.event):<{_EVENT_WIDTH}} {subject(event)}{detail}"
         at = clock(event.at_ns)

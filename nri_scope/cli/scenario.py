@@ -12,7 +12,7 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .params import ANY_PATH, FilePath, NewRecording, say, set_option, where_option
+from .params import ANY_PATH, FilePath, NewRecording, Size, say, set_option, where_option
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -137,6 +137,12 @@ def from_recording_command(
     show_default=True,
     help="Namespace of objects without one.",
 )
+@click.option(
+    "--node-memory",
+    type=Size(),
+    metavar="SIZE",
+    help="Memory of the node, such as 64GiB, for oom_score_adj.  [default: 16GiB]",
+)
 @set_option
 @_force
 def from_pod_command(
@@ -145,6 +151,7 @@ def from_pod_command(
     profile: str | None,
     cgroup_driver: str,
     namespace: str,
+    node_memory: int | None,
     changes: tuple[str, ...],
     force: bool,
 ) -> None:
@@ -166,6 +173,7 @@ def from_pod_command(
         RuntimeChoice(profile or DEFAULT_PROFILE),
         cgroup_driver=driver,
         namespace=namespace,
+        node_memory=node_memory,
     )
     heading = [f"Made from a manifest: {file.name}"] if file != Path("-") else []
     _write(scenario, changes, heading, notes, output, force=force)

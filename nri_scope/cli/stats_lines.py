@@ -11,7 +11,7 @@ from nri_scope.events import PASSIVE_ROLES, Role
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import clock, duration, many, moment, runtime, size
 from nri_scope.recording.plugin_calls import MeasuredTimes, by_plugin
-from nri_scope.recording.stats import GapStats, Stats
+from nri_scope.recording.stats import GapStats, ResponseTimes, Stats
 from nri_scope.recording.summary import Summary
 from nri_scope.text.escape import safe
 
@@ -33,7 +33,8 @@ def summary_lines(
     """Yield the lines for a recording's statistics."""
     stats = found.stats
     yield safe(f"file      {file} (recording version {found.version})", width)
-    yield f"events    {_events(stats)}"
+    made = ", made from a scenario: no runtime sent them" if found.is_scenario else ""
+    yield f"events    {_events(stats)}{made}"
     if stats.took is not None:
         yield f"replies   {_statuses(stats)}; {_responder(found)} took {_took(stats)}"
     yield f"gaps      {_gaps(found)}"
@@ -65,7 +66,7 @@ def summary_lines(
                     f"{entry.event}{_direction(entry.event)}",
                     f"{entry.count:,}",
                     f"{entry.not_ok:,}",
-                    *(duration(took) for took in (entry.took.p50, entry.took.p99, entry.took.max)),
+                    *_percentiles(entry.took),
                     size(entry.wire_bytes),
                 )
                 for entry in stats.by_event
@@ -179,6 +180,10 @@ def _responder(found: Summary) -> str:
 
 def _direction(event: str) -> str:
     return ", by plugins" if is_plugins_call(event, "") else ""
+
+
+def _percentiles(took: ResponseTimes | None) -> tuple[str, ...]:
+    return ("-",) * 3 if took is None else tuple(map(duration, (took.p50, took.p99, took.max)))
 
 
 def _took(stats: Stats) -> str:

@@ -13,7 +13,7 @@ from nri_scope.nri.changes import evictions_in
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.oci import runtime_rules_of
-from nri_scope.recording.display import Days, clock, duration, mark_words, subject
+from nri_scope.recording.display import Days, clock, duration, mark_words, response_time, subject
 from nri_scope.recording.records import deadline_ms, event_record
 from nri_scope.replay.golden.one_line import NOTHING, reply_words, request_words, synchronized_names
 from nri_scope.replay.golden.reply_values import plain_reply
@@ -73,7 +73,7 @@ class TraceLines:
         is_bad = event.status != "ok" or bool(event.mark)
         plugin = f"{safe(event.plugin)} " if self._with_plugin else ""
         start = f"{event.id:>6} {clock(event.at_ns)} "
-        took = duration(event.took_ns)
+        took = response_time(event.took_ns)
         if exchange.captured is not None and exchange.captured.held_ns is not None:
             took += f"+{duration(exchange.captured.held_ns)}"
         rest = f"{took:>{self._took_width}} {'!' if is_bad else ' '} {plugin}{self._call(exchange)}"

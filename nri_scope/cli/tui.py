@@ -139,7 +139,8 @@ def _browse(file: Path, where: Filter | None, config: Config, theme: str | None)
     from nri_scope.scenario.playable import playable
 
     with playable(file, on_note=say) as recording:
-        _run(recording, where, config, theme, None)
+        source = None if recording == file else file
+        _run(recording, where, config, theme, None, source)
     if recording == file:
         say(f"recording: {file}")
 
@@ -187,6 +188,7 @@ def _run(
     config: Config,
     theme: str | None,
     recorder: RecorderProcess | None,
+    source: Path | None = None,
 ) -> None:
     import asyncio
 
@@ -200,7 +202,14 @@ def _run(
         # Errors in the file are reported before the interface takes over the screen.
         store = await Store.open(file, live=live)
         app = make_app(
-            file, config, theme=theme, where=where, live=live, recorder=recorder, store=store
+            file,
+            config,
+            theme=theme,
+            where=where,
+            live=live,
+            recorder=recorder,
+            store=store,
+            source=source,
         )
         # A screen has thousands of short-lived objects. With Python's defaults, cycle collection
         # took a fifth of the drawing time; with the intervals used elsewhere, 8 MiB stay allocated.
@@ -237,6 +246,7 @@ def make_app(
     recorder: RecorderStatus | None = None,
     badge: str = "",
     store: Store | None = None,
+    source: Path | None = None,
 ) -> ScopeApp:
     """Return the interface for ``file``, with the user's keys and theme; see `ScopeApp`."""
     from nri_scope.tui.app import ScopeApp
@@ -254,6 +264,7 @@ def make_app(
         badge=badge,
         store=store,
         warning=config.warning,
+        source=source,
     )
 
 

@@ -26,7 +26,7 @@ SIZE_UNITS: dict[str, int] = {
     "g": 2**30,
     "t": 2**40,
 }
-"""Bytes by unit in lower case. ``k``, ``kB`` and ``KiB`` are all 1024, as with ``ls -h``."""
+"""Bytes by unit in lower case. ``k``, ``kB``, ``Ki`` and ``KiB`` are all 1024."""
 
 LARGEST = 2**63 - 1
 """The largest integer in SQLite."""
@@ -57,7 +57,7 @@ def size_unit(unit: str) -> int | None:
     """Return the number of bytes in ``unit``, or None if there is no such unit."""
     short = unit.lower()
     if short != "b":
-        short = short.removesuffix("ib") if short.endswith("ib") else short.removesuffix("b")
+        short = short.removesuffix("b").removesuffix("i")
     return SIZE_UNITS.get(short)
 
 

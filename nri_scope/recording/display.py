@@ -36,6 +36,11 @@ def duration(ns: int) -> str:
     return f"{days}d{hours:02d}h" if days else f"{hours}h{minutes:02d}m"
 
 
+def response_time(took_ns: int) -> str:
+    """Format a response time; ``-`` for 0, which means that it was not measured."""
+    return duration(took_ns) if took_ns else "-"
+
+
 def _first_three(ns: int, unit: int) -> str:
     whole, rest = divmod(ns, unit)
     if whole >= 100:
@@ -148,6 +153,10 @@ _MARKS = {
 }
 
 
+OF_SCENARIO = " (a scenario, not observed)"
+"""Remark on the runtime of a scenario."""
+
+
 def runtime(session: Session) -> str:
     """Return a session's runtime: ``containerd 1.7.24, NRI 0.6.1 (inferred)``; without the NRI
     version for a CRI session. An unknown runtime has a remark, unless its plugins are of NRI 0.1;
@@ -160,6 +169,6 @@ def runtime(session: Session) -> str:
         return f"{text}, NRI unknown{runtime_remark(session.runtime_name)}"
     inferred = " (inferred)" if session.nri_version_inferred else ""
     if session.role == Role.SCENARIO:
-        inferred = " (a scenario, not observed)"
+        inferred = OF_SCENARIO
     remark = "" if session.role == Role.V01 else runtime_remark(session.runtime_name)
     return f"{text}, NRI {safe(session.nri_version)}{inferred}{remark}"

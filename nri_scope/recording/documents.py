@@ -14,7 +14,7 @@ from nri_scope.text.yaml_text import FlowMapping
 from . import lookup
 from .plain_messages import reply_of, request_of
 from .reader import Recording
-from .records import event_record, rfc3339
+from .records import event_record, rfc3339, took_us
 from .tap_tables import printed_by, tapped
 
 PRINTED_MAX = 200
@@ -125,6 +125,6 @@ def _step(event: Event, *, with_container: bool) -> FlowMapping[Plain]:
     step["event"] = event.event
     if with_container:
         step["container"] = event.container
-    step["took_us"] = event.took_ns // 1000
+    step["took_us"] = took_us(event.took_ns)
     step["status"] = event.status
     return step

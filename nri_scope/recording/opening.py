@@ -21,7 +21,14 @@ from .hot_journal import is_interrupted, undo
 from .long_names import bound_names
 from .migrations import upgraded_copy
 from .schema import ATTRIBUTED_VIEWS, ATTRIBUTION, CHANGES_VIEW, EVENTS_VIEW, LOG_VIEW, VERSION
-from .schema_check import GIVE_A_RECORDING, check, check_schema, repair_hint
+from .schema_check import (
+    GIVE_A_RECORDING,
+    MAKE_A_RECORDING,
+    SCENARIO_SUFFIXES,
+    check,
+    check_schema,
+    repair_hint,
+)
 from .temporary_files import ELSEWHERE
 from .trusted_location import opening_by_name
 from .writable_file import is_recorded_by_this_process
@@ -257,7 +264,8 @@ def to_recording_error(path: Path, error: sqlite3.Error | UnicodeError) -> Recor
         return RecordingError(path, "damaged: text in it is not UTF-8", repair_hint(path))
     code = code_of(error)
     if code == sqlite3.SQLITE_NOTADB:
-        return RecordingError(path, "not an nri-scope recording", GIVE_A_RECORDING)
+        hint = MAKE_A_RECORDING if path.suffix.lower() in SCENARIO_SUFFIXES else GIVE_A_RECORDING
+        return RecordingError(path, "not an nri-scope recording", hint)
     if is_interrupted(error):
         return RecordingError(
             path,

@@ -64,11 +64,16 @@ def event_record(event: Event) -> dict[str, Plain]:
         "container": event.container,
         "container_id": event.container_id,
         "pod_id": event.pod_id,
-        "took_us": event.took_ns // 1000,
+        "took_us": took_us(event.took_ns),
         "deadline_ms": deadline_ms(event.timeout_ns),
         "size": event.size,
         "status": event.status,
     }
+
+
+def took_us(took_ns: int) -> int | None:
+    """Return a response time in µs; None for 0, which means that it was not measured."""
+    return took_ns // 1000 if took_ns else None
 
 
 def deadline_ms(timeout_ns: int) -> int | None:

@@ -106,7 +106,11 @@ TABLES = (
                 "status_code", _INT, "google.rpc.Code of the reply; 0: OK, 4: deadline exceeded"
             ),
             Column("status_message", "TEXT", "error message; NULL: none"),
-            Column("took_ns", _INT, "from the request's last byte until the reply was sent"),
+            Column(
+                "took_ns",
+                _INT,
+                "from the request's last byte until the reply was sent; 0 if not measured",
+            ),
             Column("timeout_ns", _INT, "deadline sent with the request; 0: none"),
             Column("size", _INT, "bytes of the request on the wire"),
             Column("mark", "TEXT", "malformed, unknown or oversized: stored as received"),

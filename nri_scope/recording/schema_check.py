@@ -24,6 +24,11 @@ _KNOWN_VIEWS = frozenset(
 )
 
 GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
+MAKE_A_RECORDING = (
+    "open a scenario or manifest with `tui`, or make it a recording with `scenario compile`"
+)
+SCENARIO_SUFFIXES = (".yaml", ".yml", ".json")
+"""Suffixes of the names of scenarios and manifests."""
 
 
 def repair_hint(path: str | Path) -> str:

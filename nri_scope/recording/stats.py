@@ -126,7 +126,8 @@ class EventStats:
     not_ok: int
     """Number of events with an error or a missed deadline."""
     wire_bytes: int
-    took: ResponseTimes
+    took: ResponseTimes | None
+    """Response times; None if none was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,8 @@ class Stats:
     without_pod: int
     """Number of events without a pod."""
     took: ResponseTimes | None
-    """Response times of the runtime's requests, without requests that plugins sent."""
+    """Response times of the runtime's requests, without requests that plugins sent; None if none
+    was measured."""
     first_ns: int | None
     last_ns: int | None
     busiest_ns: int | None
@@ -176,6 +178,7 @@ class Stats:
 def tally(samples: Iterable[Sample]) -> Stats:
     """Return the statistics of ``samples``. Takes 8 bytes of memory per sample, plus names."""
     times: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+    counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     not_ok: Counter[str] = Counter()
     statuses: Counter[str] = Counter({str(status): 0 for status in Status})
@@ -184,7 +187,9 @@ def tally(samples: Iterable[Sample]) -> Stats:
     first_ns: int | None = None
     last_ns: int | None = None
     for event, namespace, pod, at_ns, took_ns, size, status in samples:
-        times[event].append(took_ns)
+        counts[event] += 1
+        if took_ns:
+            times[event].append(took_ns)
         sizes[event] += size
         statuses[status] += 1
         if status != Status.OK:
@@ -195,15 +200,14 @@ def tally(samples: Iterable[Sample]) -> Stats:
             first_ns = at_ns
         if last_ns is None or at_ns > last_ns:
             last_ns = at_ns
-    by_event: list[EventStats] = []
-    for event, taken in times.items():
-        took = ResponseTimes.of(taken)
-        assert took is not None
-        by_event.append(EventStats(event, len(taken), not_ok[event], sizes[event], took))
+    by_event = [
+        EventStats(event, count, not_ok[event], sizes[event], ResponseTimes.of(times[event]))
+        for event, count in counts.items()
+    ]
     without_pod = pods.pop(("", ""), 0)
     busiest = max(seconds.items(), key=lambda entry: (entry[1], -entry[0]), default=None)
     return Stats(
-        count=sum(map(len, times.values())),
+        count=counts.total(),
         by_status=dict(statuses),
         by_event=tuple(sorted(by_event, key=lambda entry: (-entry.count, entry.event))),
         by_pod=tuple(

@@ -33,6 +33,11 @@ class Summary:
     version: int
 
     @property
+    def is_scenario(self) -> bool:
+        """Whether all sessions were made from scenarios, so that nothing was observed."""
+        return {session.role for session in self.sessions} == {Role.SCENARIO}
+
+    @property
     def ratio(self) -> float | None:
         """Bytes on disk per byte of requests on the wire."""
         wire = self.stats.wire_bytes

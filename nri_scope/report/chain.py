@@ -45,7 +45,7 @@ class Links:
             return
         plugin = session.plugin
         self._events[plugin] = self._events.get(plugin, 0) + 1
-        if event.event in _CALLS:
+        if event.event in _CALLS and event.took_ns:
             self._own.setdefault(plugin, Times()).add(event.took_ns, event.timeout_ns)
 
     def round(self, diff: RoundDiff) -> None:

@@ -17,9 +17,10 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
 from nri_scope.text.yaml_text import YamlValue
 
-from .document import ChangesShape, PodsShape
+from .document import PodsShape
 from .model import FieldChanges, Scenario, ScenarioContainer, ScenarioPod, Step
 from .place import Place, nearest, shown
+from .step_shapes import ChangesShape
 from .text import changes_form, pod_form
 
 EXAMPLE = "write it as 'shop/web/app:annotations.x=y', or 'shop/web/app:annotations.x-'"

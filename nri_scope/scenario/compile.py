@@ -29,7 +29,8 @@ _ENDED = "end of the scenario"
 
 
 def compile_scenario(scenario: Scenario, path: Path) -> int:
-    """Write the recording to the new file ``path``; return the number of events.
+    """Write the recording to the new file ``path``; return the number of its events,
+    Configure and Synchronize included.
 
     Raises UsageError for a scenario that cannot be played, and RecordingError.
     """
@@ -90,7 +91,6 @@ class _Writing:
             one.event, one.request, dedicated=self._profile.dedicated_rpcs
         )
         self._capture(one.at_ns, method, payload, no_change(method, payload))
-        self.events += 1
 
     def end(self, reason: str) -> None:
         """End the session."""
@@ -101,3 +101,4 @@ class _Writing:
         timeout_ns = self._profile.request_timeout_ms * 1_000_000
         item = CapturedCall(at_ns, at_ns, method, request, reply, 0, "", 0, timeout_ns)
         self._recording.capture(self._session, item)
+        self.events += 1

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from .manifest import ManifestPod, pods_of
+from .manifest.node_facts import MEMORY_OPTION
 from .model import (
     DEFAULT_NAMESPACE,
     ContainerKind,
@@ -36,16 +37,19 @@ def scenario_of_manifest(
     *,
     cgroup_driver: CgroupDriver = "systemd",
     namespace: str = DEFAULT_NAMESPACE,
+    node_memory: int | None = None,
 ) -> tuple[Scenario, list[str]]:
     """Return the scenario of the pods in a manifest, and notes on what the manifest lacks.
 
-    Raises UsageError with the line and the field.
+    ``node_memory``: bytes of memory of the node; None assumes an ordinary one. Raises UsageError
+    with the line and the field.
     """
     found = pods_of(
         text,
         runtime.profile(),
         cgroup_driver=cgroup_driver,
         namespace=namespace,
+        memory=node_memory,
         source=source,
     )
     scenario = Scenario(runtime=runtime, source=source)
@@ -54,7 +58,8 @@ def scenario_of_manifest(
         key = unused_key(f"{one.pod.namespace}/{one.pod.name}", used)
         scenario.pods[key] = _pod(key, one)
     notes = dict.fromkeys(note for one in found for note in one.notes)
-    return scenario, list(notes)
+    # Where space is short, the first note is shown: the one on values that an option changes.
+    return scenario, sorted(notes, key=lambda note: MEMORY_OPTION not in note)
 
 
 def _pod(key: str, one: ManifestPod) -> ScenarioPod:

@@ -57,11 +57,32 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
+def meant(written: str, known: Iterable[str]) -> str:
+    """Return the known name of which ``written`` is probably a misspelling; "" if there is none.
+
+    That is a similar name, or one that differs by one inserted, removed, replaced or moved
+    character, or only in case.
+    """
+    word = written[:_SHOWN].casefold()
+    names = {name.casefold(): name for name in known}
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.8)
+    close += [name for name in names if len(name) > 2 and _one_edit(word, name)]
+    return names[close[0]] if close else ""
+
+
+def _one_edit(one: str, other: str) -> bool:
+    while one and other and one[0] == other[0]:
+        one, other = one[1:], other[1:]
+    while one and other and one[-1] == other[-1]:
+        one, other = one[:-1], other[:-1]
+    return max(len(one), len(other)) <= 1 or (len(one) == 2 and one == other[::-1])
+
+
 def nearest(name: str, known: Iterable[str], kind: str = "known are") -> str:
     """Return a hint for an unknown name: the nearest one, or the first ones."""
     names = list(known)
-    found = difflib.get_close_matches(name[:_SHOWN], names, n=1, cutoff=0.5)
-    if found:
-        return f"did you mean {found[0]}?"
+    close = difflib.get_close_matches(name[:_SHOWN], names, n=1, cutoff=0.5)
+    if found := meant(name, names) or next(iter(close), ""):
+        return f"did you mean {found}?"
     more = f" and {len(names) - 12:,} more" if len(names) > 12 else ""
     return f"{kind} {', '.join(names[:12])}{more}" if names else ""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recording.schema_check import SCENARIO_SUFFIXES
 from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.runtime import RECORDED
 
@@ -18,9 +19,6 @@ from .from_manifest import is_manifest, scenario_of_manifest
 from .from_recording import read_recording
 from .model import DEFAULT_PROFILE, RuntimeChoice, Scenario
 from .reader import STANDARD_INPUT, parse_scenario, read_text, source_name
-
-TEXT_SUFFIXES = (".yaml", ".yml", ".json")
-"""Suffixes of the names of scenarios and manifests."""
 
 _NOTES_MAX = 2
 """Maximum number of remarks that are passed on one by one."""
@@ -55,7 +53,8 @@ def playable(
     apply_changes(scenario, changes)
     if len(notes) > _NOTES_MAX:
         command = f"nri-scope scenario {'from-pod' if is_text(path) else 'from-recording'}"
-        notes = [f"{len(notes)} values are unknown or assumed; `{command}` lists them"]
+        rest = f"{len(notes) - 1} more values are unknown or assumed; `{command}` lists them"
+        notes = [notes[0], rest]
     for note in notes:
         on_note(f"{source_name(path)}: {note}")
     with compiled(scenario) as recording:
@@ -64,7 +63,7 @@ def playable(
 
 def is_text(path: Path) -> bool:
     """Return whether a path is that of a scenario or a manifest, by its name or as a pipe."""
-    if path == STANDARD_INPUT or path.suffix.lower() in TEXT_SUFFIXES:
+    if path == STANDARD_INPUT or path.suffix.lower() in SCENARIO_SUFFIXES:
         return True
     try:
         return stat.S_ISFIFO(path.stat().st_mode)

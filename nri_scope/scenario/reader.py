@@ -41,7 +41,7 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{name}: cannot be read: {words}", "name a readable file") from None
     if len(content) > MAX_BYTES:
         raise UsageError(
-            f"{name}: larger than {MAX_BYTES >> 20} MiB", "write copies instead of pods"
+            f"{name}: larger than {MAX_BYTES >> 20} MiB", "a scenario can have copies of a pod"
         )
     try:
         return content.decode()

@@ -224,7 +224,9 @@ class JsonLines:
                 reply=reply,
                 status_code=_number(event, "status_code", default=0, low=-_INT_MAX),
                 status_message=_text(event, "status_message", default=""),
-                took_ns=_number(event, "took_us", low=-_INT_MAX, high=_INT_MAX // 1000) * 1000,
+                took_ns=0
+                if event.get("took_us", 0) is None
+                else _number(event, "took_us", low=-_INT_MAX, high=_INT_MAX // 1000) * 1000,
                 timeout_ns=0 if deadline is None else _milliseconds(event, "deadline_ms"),
                 service=_service(role, method, mark),
                 held_ns=_number(tap, "held_us", high=_INT_MAX // 1000) * 1000 if tap else None,

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse YAML from untrusted input: bounded, without aliases, with line numbers.
+"""Parse YAML from untrusted input: bounded, with line numbers.
 
-The tree is built from the parser's events, with limited depth. Most implicit types of YAML 1.1 are
-not applied: only ``true``, ``false`` and integers are typed, other scalars are text (``no``,
-``2026-11-21``, ``0755``, ``1.10``). The caller decides what tags mean.
+`TreeBuilder` makes trees of the parser's events. `parse_yaml` reads scenarios and goldens, without
+aliases. There, most implicit types of YAML 1.1 are not applied: only ``true``, ``false`` and
+integers are typed, other scalars are text (``no``, ``2026-11-21``, ``0755``, ``1.10``). The caller
+decides what tags mean.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from nri_scope.errors import UsageError
 
@@ -30,8 +32,10 @@ MAX_TAGS = 100_000
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}", re.ASCII)
 _TRUTHS = {"true": True, "false": False}
-_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+"""Scalars without quotes that mean no value."""
 _T = TypeVar("_T")
+_Scalar = TypeVar("_Scalar")
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 _PLAIN_TAGS = _TEXT_TAGS | {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
@@ -51,14 +55,17 @@ class MalformedYaml(UsageError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """Value of the document, with the line of its key or else its own."""
+# Not frozen: with slots, calls of an alias such as `Node` would fail.
+@dataclass(slots=True)
+class TreeNode(Generic[_Scalar]):
+    """Value of a document, with the line of its key or else its own, from 1."""
 
     line: int
-    value: bool | int | str | Tagged | list[Node] | dict[str, Node]
+    value: _Scalar | list[TreeNode[_Scalar]] | dict[str, TreeNode[_Scalar]]
+    text: str = field(default="", compare=False, repr=False)
+    """A scalar as written."""
 
-    def tree(self) -> YamlTree:
+    def tree(self) -> Any:
         """Return the value without line numbers."""
         if isinstance(self.value, dict):
             return {key: node.tree() for key, node in self.value.items()}
@@ -67,12 +74,16 @@ class Node:
         return self.value
 
 
+Node: TypeAlias = TreeNode[bool | int | str | Tagged]
+"""Value of a scenario or a golden; see the module for its types."""
+
+
 def parse_yaml(text: str, parse_tag: ParseTag | None = None) -> Node:
     """Parse the only document in ``text``. Raises only MalformedYaml.
 
     Without ``parse_tag``, tags other than those of text, lists and mappings are refused.
     """
-    return build_from_events(text, lambda events: _TreeBuilder(events, parse_tag).document())
+    return build_from_events(text, lambda events: _SingleDocument(events, parse_tag).document())
 
 
 def build_from_events(text: str, build: Callable[[Iterator[yaml.Event]], _T]) -> _T:
@@ -101,79 +112,167 @@ def _words(problem: object) -> str:
     return f"not YAML: {' '.join(str(problem).split())[:200]}"
 
 
-class _TreeBuilder:
-    def __init__(self, events: Iterator[yaml.Event], parse_tag: ParseTag | None) -> None:
-        self._events = events
-        self._parse_tag = parse_tag
-        self._values = 0
-        self._tags = 0
+@dataclass(frozen=True, slots=True)
+class _Anchored(Generic[_Scalar]):
+    """A value with an anchor; each alias counts as a copy of its values and their depth."""
 
-    def document(self) -> Node:
+    node: TreeNode[_Scalar]
+    values: int
+    height: int
+
+
+class TreeBuilder(ABC, Generic[_Scalar]):
+    """Build trees from the parser's events, within limits; subclasses decide what scalars mean."""
+
+    max_depth = MAX_DEPTH
+    has_aliases = False
+    """Whether anchors and aliases are supported."""
+
+    def __init__(self, events: Iterator[yaml.Event]) -> None:
+        self._events = events
+        self._anchors: dict[str, _Anchored[_Scalar]] = {}
+        self._values = 0
+        self._deepest = 0
+
+    @abstractmethod
+    def scalar(self, event: yaml.ScalarEvent, text: str, line: int) -> _Scalar:
+        """Return the value of a scalar."""
+
+    @abstractmethod
+    def check_key(self, event: yaml.ScalarEvent, line: int) -> None:
+        """Raise MalformedYaml for a scalar that is no key."""
+
+    def check_tag(self, tag: str | None, line: int) -> None:
+        """Raise MalformedYaml for an unknown tag of a list or a mapping."""
+
+    def documents(self) -> Iterator[tuple[int, TreeNode[_Scalar]]]:
+        """Yield the documents, with the lines where they start."""
         import yaml
 
-        root: Node | None = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
-                if root is not None:
-                    raise MalformedYaml(_line(event), "there is a second document")
-                root = self._node(next(self._events), 0)
-        if root is None:
-            raise MalformedYaml(0, "the file is empty")
-        return root
+                self._anchors.clear()
+                yield _line(event), self._node(next(self._events), 0)
 
-    def _node(self, event: yaml.Event, depth: int) -> Node:
+    def _node(self, event: yaml.Event, depth: int) -> TreeNode[_Scalar]:
         import yaml
 
         line = _line(event)
-        self._values += 1
-        if self._values > MAX_VALUES:
-            raise MalformedYaml(line, f"more than {MAX_VALUES} values")
-        if depth > MAX_DEPTH:
-            raise MalformedYaml(line, f"nested deeper than {MAX_DEPTH} levels")
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+        anchor: str | None = getattr(event, "anchor", None)
+        if anchor and not self.has_aliases:
             raise MalformedYaml(
                 line, "anchors and aliases are not supported", "write the value out"
             )
-        match event:
-            case yaml.ScalarEvent():
-                return Node(line, self._scalar(event, line))
-            case yaml.SequenceStartEvent():
-                _check_untagged(event.tag, line)
-                return Node(line, self._sequence(depth + 1))
-            case yaml.MappingStartEvent():
-                _check_untagged(event.tag, line)
-                return Node(line, self._mapping(depth + 1))
-        raise MalformedYaml(line, "a value is missing")
+        if isinstance(event, yaml.AliasEvent):
+            known = self._anchors.get(anchor or "")
+            if known is None:
+                raise MalformedYaml(line, f"{str(anchor)[:80]!r} is no earlier anchor")
+            self._count(known.values, depth + known.height, line)
+            return known.node
+        self._count(1, depth, line)
+        if not anchor:
+            return self._new(event, depth, line)
+        before, deepest = self._values, self._deepest
+        self._deepest = depth
+        node = self._new(event, depth, line)
+        values, height = self._values - before + 1, self._deepest - depth
+        self._anchors[anchor] = _Anchored(node, values, height)
+        self._deepest = max(deepest, self._deepest)
+        return node
 
-    def _sequence(self, depth: int) -> list[Node]:
+    def _count(self, values: int, depth: int, line: int) -> None:
+        self._values += values
+        self._deepest = max(self._deepest, depth)
+        if self._values > MAX_VALUES:
+            raise MalformedYaml(line, f"more than {MAX_VALUES:,} values")
+        if depth > self.max_depth:
+            raise MalformedYaml(line, f"nested deeper than {self.max_depth} levels")
+
+    def _new(self, event: yaml.Event, depth: int, line: int) -> TreeNode[_Scalar]:
         import yaml
 
-        items: list[Node] = []
+        match event:
+            case yaml.ScalarEvent():
+                text = _checked(event.value, line)
+                return TreeNode(line, self.scalar(event, text, line), text)
+            case yaml.SequenceStartEvent():
+                self.check_tag(event.tag, line)
+                return TreeNode(line, self._sequence(depth + 1))
+            case yaml.MappingStartEvent():
+                self.check_tag(event.tag, line)
+                return TreeNode(line, self._mapping(depth + 1))
+        raise MalformedYaml(line, "a value is missing")
+
+    def _sequence(self, depth: int) -> list[TreeNode[_Scalar]]:
+        import yaml
+
+        items: list[TreeNode[_Scalar]] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             items.append(self._node(event, depth))
         return items
 
-    def _mapping(self, depth: int) -> dict[str, Node]:
+    def _mapping(self, depth: int) -> dict[str, TreeNode[_Scalar]]:
         import yaml
 
-        entries: dict[str, Node] = {}
+        entries: dict[str, TreeNode[_Scalar]] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)
             if not isinstance(event, yaml.ScalarEvent) or event.anchor:
                 raise MalformedYaml(line, "a key is not plain text")
-            _check_untagged(event.tag, line)
-            key: str = event.value
+            key = _checked(event.value, line)
+            self.check_key(event, line)
             if key in entries:
                 raise MalformedYaml(line, f"the key {key[:80]!r} is listed twice")
+            node = self._node(next(self._events), depth)
             # Report the line of the key, not that of its value.
-            entries[key] = replace(self._node(next(self._events), depth), line=line)
+            entries[key] = TreeNode(line, node.value, node.text)
         return entries
 
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> bool | int | str | Tagged:
-        value: str = event.value
+
+def _checked(text: str, line: int) -> str:
+    """Return a text, but refuse halves of characters, which some parsers pass on."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise MalformedYaml(line, "not YAML: half of a character")
+    return text
+
+
+class _SingleDocument(TreeBuilder[bool | int | str | Tagged]):
+    """Builder of scenarios and goldens."""
+
+    def __init__(self, events: Iterator[yaml.Event], parse_tag: ParseTag | None) -> None:
+        super().__init__(events)
+        self._parse_tag = parse_tag
+        self._tags = 0
+
+    def document(self) -> Node:
+        """Return the only document."""
+        root: Node | None = None
+        for line, node in self.documents():
+            if root is not None:
+                raise MalformedYaml(line, "there is a second document")
+            root = node
+        if root is None:
+            raise MalformedYaml(0, "the file is empty")
+        return root
+
+    def check_tag(self, tag: str | None, line: int) -> None:
+        """Refuse tags but those of lists and mappings."""
+        if tag is not None and tag not in _PLAIN_TAGS:
+            raise MalformedYaml(
+                line,
+                f"{tag[:80]!r} precedes a key, a list or a mapping",
+                "a tag replaces the whole value",
+            )
+
+    def check_key(self, event: yaml.ScalarEvent, line: int) -> None:
+        """Refuse tags but that of text."""
+        self.check_tag(event.tag, line)
+
+    def scalar(self, event: yaml.ScalarEvent, text: str, line: int) -> bool | int | str | Tagged:
+        """Return the value of a scalar."""
         tag: str | None = event.tag
         if tag in _TEXT_TAGS or (tag is None and event.style):
-            return value
+            return text
         if tag is not None:
             self._tags += 1
             if self._tags > MAX_TAGS:
@@ -181,27 +280,18 @@ class _TreeBuilder:
             if self._parse_tag is None:
                 raise MalformedYaml(line, f"the tag {tag[:80]!r} is not supported", "remove it")
             try:
-                return self._parse_tag(tag, value)
+                return self._parse_tag(tag, text)
             except UsageError as error:
                 raise MalformedYaml(line, error.problem, error.hint) from None
-        if value in _NOTHING:
+        if text in NULLS:
             raise MalformedYaml(
                 line, "a value is missing", "remove the line, or write '' for an empty text"
             )
-        if value in _TRUTHS:
-            return _TRUTHS[value]
-        return int(value) if _INTEGER.fullmatch(value) else value
+        if text in _TRUTHS:
+            return _TRUTHS[text]
+        return int(text) if _INTEGER.fullmatch(text) else text
 
 
 def _line(event: yaml.Event) -> int:
     mark = event.start_mark
     return mark.line + 1 if mark else 0
-
-
-def _check_untagged(tag: str | None, line: int) -> None:
-    if tag is not None and tag not in _PLAIN_TAGS:
-        raise MalformedYaml(
-            line,
-            f"{tag[:80]!r} precedes a key, a list or a mapping",
-            "a tag replaces the whole value",
-        )

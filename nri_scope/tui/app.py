@@ -78,13 +78,15 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         store: Store | None = None,
         warning: str = "",
         surveyed: bool = True,
+        source: Path | None = None,
     ) -> None:
         """Create the app. ``live``: this program records the file; ``recorder`` is its recorder.
 
         ``colors``: the terminal's colours, see `theme.color_system`; with too few for ``theme``,
         ``ansi`` is used. ``badge``: a word that the title always shows. ``store``: the recording
         if already open; the app closes it in any case. ``warning``: a message shown at the start.
-        ``surveyed``: whether to survey the recording in the background.
+        ``surveyed``: whether to survey the recording in the background. ``source``: the scenario
+        or manifest that a temporary recording was made from, which is named in its place.
         """
         super().__init__()
         self._themes = themes_of(colors)
@@ -94,6 +96,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.keymap = keymap
         self.set_keymap(as_keymap(keymap))
         self.path = path
+        self.source = source
         self.failure: NriScopeError | None = None
         self.made: list[Path] = []
         """Files created by commands, to be listed on exit."""
@@ -104,7 +107,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._recorder = recorder
         self._marks = Marks(path)
         self.context = Context(where, marked=self._marks.filter)
-        self.frame = Frame(keymap, self.context, badge)
+        self.frame = Frame(keymap, self.context, badge, source)
         self._has_commands = False
         """Whether the commands have been created."""
         self._opened_in_detail = False
@@ -182,7 +185,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
         jumper = self.jumper = Jumper(self, frame, views, store)
         chooser = Chooser(views, marker, self._ask, context)
-        copier = Copier(self, frame, views, store, keymap, context, marker, self.path, chooser)
+        path, source = self.path, self.source
+        copier = Copier(self, frame, views, store, keymap, context, marker, path, chooser, source)
         saver = Saver(self, frame, views, marker, jobs, chooser, context, self._fill)
         open_input = partial(self._open_bar, Purpose.PLUGIN, "")
         self.replayer = Replayer(self, frame, views, marker, jobs, chooser, context, open_input)

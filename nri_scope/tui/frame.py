@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from nri_scope.errors import RecordingError
@@ -148,9 +149,12 @@ def error_text(error: Exception) -> str:
 class Frame:
     """The frame: shows the state of the recording, of the view and of background work."""
 
-    def __init__(self, keymap: Keymap, context: Context, badge: str) -> None:
-        """Create the frame. ``badge``: a word that the title always shows."""
-        self.title_bar = TitleBar(badge)
+    def __init__(self, keymap: Keymap, context: Context, badge: str, source: Path | None) -> None:
+        """Create the frame. ``badge``: a word that the title always shows.
+
+        ``source``: the scenario that the recording was made from.
+        """
+        self.title_bar = TitleBar(badge, source)
         self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")
         self.status = StatusLine()
         self.keys = KeyLine(keymap)

@@ -75,7 +75,7 @@ def leftovers(tmp_path: Path) -> list[Path]:
 
 def test_compile_writes_a_marked_recording(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scenario", "compile", "web.yaml", "-o", "web.nriscope.db"]) == 0
-    assert capsys.readouterr().err == "web.nriscope.db: written, with 5 events\n"
+    assert capsys.readouterr().err == "web.nriscope.db: written, with 7 events\n"
     assert stat.S_IMODE(Path("web.nriscope.db").stat().st_mode) == 0o600
     with Recording.open("web.nriscope.db") as recording:
         (session,), (note,) = recording.sessions(), recording.notes()
@@ -90,6 +90,43 @@ def test_compile_writes_a_marked_recording(capsys: pytest.CaptureFixture[str]) -
         assert "containerd" not in told or "a scenario, not observed" in told
     assert run(["report", "web.nriscope.db", "-o", "x.md"]) == 0
     assert "scenario, not observed" in Path("x.md").read_text()
+
+
+def test_no_command_invents_times_or_observations(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["scenario", "compile", "web.yaml", "-o", "web.nriscope.db"]) == 0
+    capsys.readouterr()
+    for command in (["log"], ["stats"], ["show", "3"], ["report", "-o", "x.md"]):
+        assert run([command[0], "web.nriscope.db", *command[1:]]) == 0
+    told = capsys.readouterr().out + Path("x.md").read_text()
+    assert "0ns" not in told
+    assert "events    7, made from a scenario: no runtime sent them\n" in told
+    assert "replies" not in told, "nothing replied"
+    assert re.search("RunPodSandbox +1 +0 +- +- +- ", told)
+    assert "     3 00:00:00.011      -   RunPodSandbox        shop/web\n" in told
+    assert "  took_us: null\n" in told
+    assert re.search(r"`00-scenario` .* not measured \|", told)
+    assert run(["stats", "web.nriscope.db", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["took_us"]["max"] is None
+
+
+def test_unmeasured_times_stay_so_as_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["scenario", "compile", "web.yaml", "-o", "web.nriscope.db"]) == 0
+    assert run(["export", "web.nriscope.db", "--format", "jsonl", "-o", "web.jsonl"]) == 0
+    lines = Path("web.jsonl").read_text().splitlines()
+    assert {one["event"]["took_us"] for one in map(json.loads, lines) if "event" in one} == {None}
+    assert run(["import", "web.jsonl", "-o", "again.nriscope.db"]) == 0
+    with Recording.open("again.nriscope.db") as recording:
+        assert {event.took_ns for event in recording.events()} == {0}
+
+
+def test_commands_on_recordings_say_how_to_open_a_scenario(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["stats", "web.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "nri-scope: web.yaml: not an nri-scope recording; open a scenario or manifest with "
+        "`tui`, or make it a recording with `scenario compile`\n"
+    )
 
 
 def test_compile_keeps_existing_files(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +180,25 @@ def test_from_pod_reads_a_manifest(
     ]
     assert run(["scenario", "from-pod", "pod.yaml", "--cgroup-driver", "cgroupfs"]) == 0
     assert ".slice" in first and ".slice" not in capsys.readouterr().out
+
+
+def test_from_pod_takes_the_memory_of_the_node(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    resources = "image: nginx\n      resources: {requests: {memory: 4Gi}}"
+    Path("pod.yaml").write_text(MANIFEST.replace("image: nginx", resources))
+    words = "a node with 16 GiB of memory is assumed; `scenario from-pod --node-memory` sets it\n"
+    assert run(["scenario", "from-pod", "pod.yaml"]) == 0
+    told = capsys.readouterr()
+    assert "oom_score_adj: 750\n" in told.out
+    assert f"note: oom_score_adj: {words}" in told.err
+    for size in ("64GiB", "64Gi", "64G"):
+        assert run(["scenario", "from-pod", "pod.yaml", "--node-memory", size]) == 0
+        told = capsys.readouterr()
+        assert "oom_score_adj: 938\n" in told.out
+        assert "node-memory" not in told.out + told.err
+    assert run(["replay", "pod.yaml", "--", "./plugin"]) == 0
+    assert f"pod.yaml: oom_score_adj: {words}" in capsys.readouterr().err
 
 
 def test_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,8 +297,12 @@ def test_tui_prints_its_log_without_a_terminal(
 
 @needs_tmux
 async def test_tui_shows_it(tmp_path: Path) -> None:
-    async with terminal(tmp_path, "tui web.yaml", (100, 24)) as window:
+    async with terminal(tmp_path, "tui web.yaml", (130, 24)) as window:
         await window.shows("scenario", "containerd 2.1.9", "CreateContainer", "shop/web/app")
+        await window.shows("web.yaml", "not observed")
+        await window.press("4")
+        await window.shows("made from a scenario; no runtime and no plugin took part")
+        assert "0ns" not in await window.screen()
         await window.press("q")
         await window.shows("ended with 0")
 
@@ -291,6 +351,7 @@ def test_a_bad_file_is_one_line(
         ("scenario compile web.yaml", "Missing option '-o'"),
         ("scenario from-recording web.yaml", "web.yaml: "),
         ("scenario from-pod web.yaml", "web.yaml:"),
+        ("scenario from-pod pod.yaml --node-memory much", "'much' is not a size"),
         ("scenario from-pod pod.yaml --profile new", "there is no profile 'new'"),
         ("scenario compil web.yaml", "No such command 'compil'. Did you mean 'compile'?"),
     ],

@@ -81,6 +81,7 @@ def node_facts(cluster: Cluster, profile: str) -> NodeFacts:
         cgroup_version=2 if is_v2 else 1,
         cgroup_root=(cluster.name,),
         memory=memory << 10,
+        is_memory_known=True,
         allocatable_memory=int(allocatable["memory"].removesuffix("Ki")) << 10,
         cpus=int(allocatable["cpu"]),
         huge_page_sizes=tuple(

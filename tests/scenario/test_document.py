@@ -164,6 +164,19 @@ def test_an_invalid_scenario_is_rejected(text: str, problem: str, by_schema: boo
         assert not accepts(SCHEMA, parse_yaml(f"scenario: 1\n{text}").tree())
 
 
+@given(
+    st.sampled_from(["scenario", "runtime", "existing", "steps", "until", "rate"]),
+    st.integers(0, 3),
+    st.booleans(),
+)
+def test_a_misspelt_key_is_named_with_the_right_one(key: str, at: int, is_longer: bool) -> None:
+    wrong = f"{key[:at]}x{key[at:]}" if is_longer else f"{key[:at]}{key[at + 1 :]}"
+    head = "" if key == "scenario" else "scenario: 1\n"
+    with pytest.raises(UsageError) as raised:
+        parse_scenario(f"{head}{wrong}: 1", "web.yaml")
+    assert f"{wrong}: unknown key; did you mean {key}?" in str(raised.value)
+
+
 def test_repeated_steps_have_a_depth() -> None:
     text = "steps: " + "[{repeat: 2, steps: " * 12 + "[]" + "}]" * 12
     with pytest.raises(UsageError, match="nested deeper than 8 levels"):
@@ -173,6 +186,7 @@ def test_repeated_steps_have_a_depth() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("scenrio: 1", "web.yaml:1: scenrio: unknown key; did you mean scenario?"),
         ("{}", "web.yaml:1: not a scenario: the key scenario is missing; add scenario: 1"),
         ("- a", "web.yaml:1: a list is not a mapping"),
         ("scenario: 2\nnew: {}", "web.yaml:1: scenario: version 2 is not supported: this nri-scope "

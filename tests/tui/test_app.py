@@ -360,6 +360,18 @@ async def test_command_line_for_the_shown_events_is_copied() -> None:
         assert screen.app.clipboard == f"nri-scope log {RECORDING} {where}"
 
 
+async def test_a_scenario_is_named_in_place_of_its_temporary_recording() -> None:
+    async with showing(size=(140, 24), source=Path("folder/web.yaml")) as screen:
+        await screen.shows("web.yaml")
+        assert RECORDING.name not in screen.text()
+        await screen.press("s")
+        await screen.until(lambda: screen.app.context.where_text)
+        await screen.press("Y")
+        await screen.shows("copied the command line")
+        where = "--where 'problem:slow OR took:>1ms'"
+        assert screen.app.clipboard == f"nri-scope tui folder/web.yaml {where}"
+
+
 async def test_file_name_that_is_not_utf8_is_not_copied(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"r-\xff.nriscope.db")
     shutil.copy(RECORDING, path)

@@ -62,24 +62,15 @@ class Containerd:
             own[f"{prefix}podsandbox.image-name"] = self._pause_image()
         if self._since(_V2_3):
             labels["oci_runtime_type"] = "io.containerd.runc.v2"
-        return api.PodSandbox(
-            id=request.id,
-            name=request.name,
-            uid=request.uid,
-            namespace=request.namespace,
-            labels={**request.labels, **labels},
-            annotations={**request.annotations, **own},
-            runtime_handler=request.runtime_handler,
+        return nri_values.sandbox(
+            request,
+            labels=labels,
+            annotations=own,
             linux=api.LinuxPodSandbox(
-                pod_overhead=nri_values.requested_resources(request.overhead),
-                pod_resources=nri_values.requested_resources(requested),
                 cgroup_parent=request.cgroup_parent,
                 cgroups_path=_cgroups_path(request.cgroup_parent, request.id),
                 namespaces=nri_values.namespaces(self._sandbox_namespaces(request)),
-                resources=api.LinuxResources(
-                    cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=2)),
-                    devices=[nri_values.device_rule(allow=False)],
-                ),
+                resources=nri_values.sandbox_resources(),
             ),
             pid=request.pid,
             ips=request.ips if self._since(_V2) else (),
@@ -101,23 +92,21 @@ class Containerd:
         if request.has_tty:
             env["TERM"] = "xterm"
         env |= {"HOSTNAME": pod.hostname, **dict(request.env)}
-        container = api.Container(
-            id=request.id,
-            pod_sandbox_id=pod.id,
-            name=request.name,
+        container = nri_values.container(
+            pod,
+            request,
             labels={**request.labels, "io.cri-containerd.kind": "container"},
             annotations={**own, **request.annotations},
             args=(*request.command, *request.args),
-            env=[f"{name}={value}" for name, value in env.items()],
+            env=env.items(),
             mounts=self._mounts(pod, request),
-            hooks=api.Hooks(),
             linux=api.LinuxContainer(
                 namespaces=nri_values.namespaces(self._container_namespaces(pod, request)),
                 resources=self._resources(request),
-                oom_score_adj=api.OptionalInt(value=request.resources.oom_score_adj),
                 cgroups_path=_cgroups_path(pod.cgroup_parent, request.id),
             ),
         )
+        container.hooks.SetInParent()
         if self._since(_V2_2):
             container.linux.seccomp_profile.CopyFrom(_seccomp_profile(request))
         if self._since(_V2_3):
@@ -219,7 +208,7 @@ class Containerd:
     def _resources(self, request: ContainerRequest) -> api.LinuxResources:
         resources: CriResources = request.resources
         result = api.LinuxResources(
-            memory=api.LinuxMemory(),
+            memory=nri_values.memory(resources, has_swap_accounting=self.node.has_swap_accounting),
             cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=resources.shares)),
             # Older versions of NRI do not pass these on.
             unified=dict(resources.unified) if self._has_nri(V0_10) else {},
@@ -229,10 +218,6 @@ class Containerd:
             result.cpu.period.value = resources.period
         if resources.quota:
             result.cpu.quota.value = resources.quota
-        if resources.memory:
-            result.memory.limit.value = resources.memory
-            if self.node.has_swap_accounting:
-                result.memory.swap.value = resources.swap or resources.memory
         if self.node.limits_huge_pages:
             result.hugepage_limits.extend(nri_values.huge_pages(resources))
         return result

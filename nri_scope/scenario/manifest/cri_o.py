@@ -32,27 +32,15 @@ class CriO:
     def sandbox(self, request: SandboxRequest) -> api.PodSandbox:
         """Return a pod as it is when its sandbox runs."""
         parent = self._parent(request)
-        is_systemd = parent.endswith(".slice")
-        return api.PodSandbox(
-            id=request.id,
-            name=request.name,
-            uid=request.uid,
-            namespace=request.namespace,
-            labels={**request.labels, "io.kubernetes.container.name": "POD"},
-            annotations=request.annotations,
-            runtime_handler=request.runtime_handler,
+        return nri_values.sandbox(
+            request,
+            labels={"io.kubernetes.container.name": "POD"},
+            annotations={},
             linux=api.LinuxPodSandbox(
-                pod_overhead=nri_values.requested_resources(request.overhead),
-                pod_resources=nri_values.requested_resources(request.resources),
                 cgroup_parent=parent,
-                cgroups_path=f"{parent}:crio:{request.id}"
-                if is_systemd
-                else f"{parent}/crio-{request.id}",
+                cgroups_path=_cgroups_path(parent, request.id),
                 namespaces=nri_values.namespaces(_sandbox_namespaces(request)),
-                resources=api.LinuxResources(
-                    cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=2)),
-                    devices=[nri_values.device_rule(allow=False)],
-                ),
+                resources=nri_values.sandbox_resources(),
             ),
             # Only containers that share their processes need the process of the sandbox.
             pid=request.pid if request.namespaces.shares_pid else 0,
@@ -61,33 +49,29 @@ class CriO:
 
     def container(self, pod: SandboxRequest, request: ContainerRequest) -> api.Container:
         """Return a container as it is in CreateContainer."""
-        terminal = ["TERM=xterm"] * (2 if request.has_tty else 1)
-        parent = self._parent(pod)
-        return api.Container(
-            id=request.id,
-            pod_sandbox_id=pod.id,
-            name=request.name,
+        terminal = [("TERM", "xterm")] * (2 if request.has_tty else 1)
+        container = nri_values.container(
+            pod,
+            request,
             labels=request.labels,
             annotations=self._annotations(pod, request),
             args=(*request.command, *request.args),
             env=[
-                f"PATH={nri_values.DEFAULT_PATH}",
+                ("PATH", nri_values.DEFAULT_PATH),
                 *terminal,
-                f"HOSTNAME={pod.hostname}",
-                *(f"{name}={value}" for name, value in request.env),
+                ("HOSTNAME", pod.hostname),
+                *request.env,
             ],
             mounts=self._mounts(pod, request),
-            hooks=api.Hooks(),
             linux=api.LinuxContainer(
                 namespaces=nri_values.namespaces(self._container_namespaces(pod, request)),
                 resources=self._resources(request),
-                oom_score_adj=api.OptionalInt(value=request.resources.oom_score_adj),
-                cgroups_path=f"{parent}:crio:{request.id}"
-                if parent.endswith(".slice")
-                else f"{parent}/crio-{request.id}",
+                cgroups_path=_cgroups_path(self._parent(pod), request.id),
             ),
-            user=nri_values.user(request.uid, request.gid, request.groups),
         )
+        container.hooks.SetInParent()
+        container.user.CopyFrom(nri_values.user(request.uid, request.gid, request.groups))
+        return container
 
     def remarks(self, request: ContainerRequest) -> Iterator[str]:
         """Yield what is unknown of a container as this runtime sends it."""
@@ -218,7 +202,7 @@ class CriO:
     def _resources(self, request: ContainerRequest) -> api.LinuxResources:
         resources = request.resources
         result = api.LinuxResources(
-            memory=api.LinuxMemory(),
+            memory=nri_values.memory(resources, has_swap_accounting=self.node.has_swap_accounting),
             cpu=api.LinuxCPU(
                 shares=api.OptionalUInt64(value=resources.shares),
                 quota=api.OptionalInt64(value=resources.quota),
@@ -229,13 +213,15 @@ class CriO:
             # The default of ``pids_limit``: none.
             pids=api.LinuxPids(limit=-1),
         )
-        if resources.memory:
-            result.memory.limit.value = resources.memory
-            if self.node.has_swap_accounting:
-                result.memory.swap.value = resources.swap or resources.memory
         if self.node.limits_huge_pages is not False:
             result.hugepage_limits.extend(nri_values.huge_pages(resources))
         return result
+
+
+def _cgroups_path(parent: str, name: str) -> str:
+    if parent.endswith(".slice"):
+        return f"{parent}:crio:{name}"
+    return f"{parent}/crio-{name}"
 
 
 def _files(pod: SandboxRequest) -> str:

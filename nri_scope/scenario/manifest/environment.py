@@ -190,7 +190,13 @@ class _Source:
             return amount
         node = {"cpu": self._node.cpus, "memory": self._node.allocatable_memory}
         if resource in node or resource == "ephemeral-storage":
-            self._pod.remarks.add(f"{self._place}: the node's {resource} is assumed")
+            assumed = f"the node's {resource} is assumed"
+            if resource == "memory":
+                assumed = "" if self._node.is_memory_known else self._node.memory_words
+            elif resource == "cpu":
+                assumed = f"a node with {self._node.cpus} processors is assumed"
+            if assumed:
+                self._pod.remarks.add(f"{self._place}: {assumed}")
         return Fraction(node.get(resource, 0))
 
     def _of_key(self, kind: str, field: Field) -> str | None:

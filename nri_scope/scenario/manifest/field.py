@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import NoReturn
 from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
 
+from ..place import meant
 from .quantity import parse_quantity
 from .yaml_document import ManifestValue
 
@@ -29,13 +29,17 @@ class Field:
     line: int
     """Line of the value; without one, that of the nearest value around it."""
     node: ManifestValue | None
+    around: Field | None = None
+    """The mapping that has it, or lacks it."""
+    key: str = ""
+    """Its key in that mapping."""
 
     def __getitem__(self, key: str) -> Field:
         entries = self._mapping()
         node = entries.get(key)
         name = key if _PLAIN_KEY.fullmatch(key) else f"[{safe(key, 80)}]"
         path = f"{self.path}.{name}" if self.path and name == key else self.path + name
-        return Field(self.source, path, node.line if node else self.line, node)
+        return Field(self.source, path, node.line if node else self.line, node, self, key)
 
     def __bool__(self) -> bool:
         """Return whether there is a value; null means none, as in Kubernetes."""
@@ -45,6 +49,20 @@ class Field:
         """Return an error about this field."""
         place = self.path or "the document"
         return UsageError(f"{safe(self.source)}:{self.line}: {place}: {problem}", hint)
+
+    def missing(self) -> UsageError:
+        """Return the error of a missing field: of its misspelt key, if there seems to be one."""
+        field: Field | None = self
+        while field is not None and field.around is not None and not field:
+            for key, other in field.around.entries():
+                if key != field.key and meant(key, [field.key]):
+                    return other.misspelt(field.key)
+            field = field.around
+        return self.error("is missing")
+
+    def misspelt(self, name: str) -> UsageError:
+        """Return the error of a field that is probably ``name``."""
+        return self.error("is not a field", f"did you mean {name}?")
 
     def keys(self) -> Sequence[str]:
         """Return the keys of a mapping, in the order of the text."""
@@ -82,7 +100,7 @@ class Field:
     def required_text(self) -> str:
         """Return text that must not be empty."""
         if not (text := self.text()):
-            raise self.error("is missing")
+            raise self.missing()
         return text
 
     def texts(self) -> list[str]:
@@ -125,7 +143,9 @@ class Field:
         text = str(value) if isinstance(value, str | int) else self.node.text
         quantity = parse_quantity(text)
         if quantity is None:
-            raise self.error(f"{safe(text, 80)!r} is not a quantity", "such as 500m, 2 or 1Gi")
+            raise self.error(
+                f"{safe(text, 80)!r} is not a quantity", "write for example 500m, 2 or 1Gi"
+            )
         if quantity < 0:
             raise self.error("a quantity must not be negative")
         return quantity
@@ -155,9 +175,8 @@ class Field:
         """
         unknown = [self[key] for key in self._mapping() if key not in known]
         for field in unknown:
-            name = field.path.rpartition(".")[2]
-            if near := difflib.get_close_matches(name, known, n=1, cutoff=0.8):
-                raise field.error("there is no such field", f"did you mean {near[0]}?")
+            if name := meant(field.key, known):
+                raise field.misspelt(name)
         return unknown
 
     def _mapping(self) -> dict[str, ManifestValue]:

@@ -37,19 +37,11 @@ class Isulad:
             f"{prefix}sandbox-uid": request.uid,
         }
         labels = {"cri.isulad.type": "podsandbox", "io.kubernetes.container.name": "POD"}
-        return api.PodSandbox(
-            id=request.id,
-            name=request.name,
-            uid=request.uid,
-            namespace=request.namespace,
-            labels={**request.labels, **labels},
-            annotations={**request.annotations, **own},
-            runtime_handler=request.runtime_handler,
-            linux=api.LinuxPodSandbox(
-                pod_overhead=nri_values.requested_resources(request.overhead),
-                pod_resources=nri_values.requested_resources(request.resources),
-                cgroup_parent=request.cgroup_parent,
-            ),
+        return nri_values.sandbox(
+            request,
+            labels=labels,
+            annotations=own,
+            linux=api.LinuxPodSandbox(cgroup_parent=request.cgroup_parent),
             pid=request.pid,
         )
 
@@ -57,19 +49,15 @@ class Isulad:
         """Return a container as it is in CreateContainer: the request, without the command."""
         resources = nri_values.requested_resources(request.resources)
         resources.unified.update(request.resources.unified)
-        return api.Container(
-            id=request.id,
-            pod_sandbox_id=pod.id,
-            name=request.name,
+        return nri_values.container(
+            pod,
+            request,
             labels=request.labels,
             annotations=request.annotations,
             args=request.args,
-            env=[f"{name}={value}" for name, value in request.env],
+            env=request.env,
             mounts=map(nri_values.bind_mount, request.mounts),
-            linux=api.LinuxContainer(
-                resources=resources,
-                oom_score_adj=api.OptionalInt(value=request.resources.oom_score_adj),
-            ),
+            linux=api.LinuxContainer(resources=resources),
         )
 
     def remarks(self, request: ContainerRequest) -> Iterator[str]:

@@ -48,6 +48,7 @@ ENV_FROM = frozenset(("prefix", "configMapRef", "secretRef"))
 VOLUME_MOUNT = _words(
     "name readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr"
 )
+VOLUME_DEVICE = frozenset(("name", "devicePath"))
 VOLUME_SOURCES = _words(
     "hostPath emptyDir gcePersistentDisk awsElasticBlockStore gitRepo secret nfs iscsi glusterfs"
     " persistentVolumeClaim rbd flexVolume cinder cephfs flocker downwardAPI fc azureFile configMap"

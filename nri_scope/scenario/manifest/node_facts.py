@@ -6,6 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+RESERVED_MEMORY = 100 << 20
+"""Bytes that the kubelet keeps free by default (``memory.available`` of its hard eviction)."""
+MEMORY_OPTION = "`scenario from-pod --node-memory` sets it"
+"""End of the notes that say that the memory is assumed."""
+
 CgroupDriver = Literal["cgroupfs", "systemd"]
 
 
@@ -21,7 +26,9 @@ class NodeFacts:
     """Names of the cgroups around that of all pods (``cgroupRoot`` of the kubelet)."""
     memory: int = 16 << 30
     """Bytes of memory; the OOM score of a burstable pod depends on it."""
-    allocatable_memory: int = (16 << 30) - (100 << 20)
+    is_memory_known: bool = False
+    """Whether ``memory`` is that of a real node; otherwise, notes say that it is assumed."""
+    allocatable_memory: int = (16 << 30) - RESERVED_MEMORY
     """Bytes for pods; the limit that the downward API shows for containers without one."""
     cpus: int = 4
     huge_page_sizes: tuple[str, ...] = ("2MB", "1GB")
@@ -41,3 +48,8 @@ class NodeFacts:
         default_factory=lambda: {"/var/run": "/run", "/var/lock": "/run/lock"}
     )
     """Symbolic links on the node, which runtimes resolve if they are the source of a mount."""
+
+    @property
+    def memory_words(self) -> str:
+        """Words for notes: the memory that is assumed, and how to set it."""
+        return f"a node with {self.memory >> 30} GiB of memory is assumed; {MEMORY_OPTION}"

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .cri_request import CriMount
+from .cri_request import ContainerRequest, CriMount, SandboxRequest
 from .resources import CriResources
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -29,6 +29,75 @@ DEV_PTS = api.Mount(
 DEV_MQUEUE = api.Mount(
     destination="/dev/mqueue", type="mqueue", source="mqueue", options=("nosuid", "noexec", "nodev")
 )
+
+
+def sandbox(
+    request: SandboxRequest,
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    linux: api.LinuxPodSandbox,
+    pid: int,
+    ips: Iterable[str] = (),
+) -> api.PodSandbox:
+    """Return a pod with the values that all runtimes take over from its request."""
+    linux.pod_overhead.CopyFrom(requested_resources(request.overhead))
+    linux.pod_resources.CopyFrom(requested_resources(request.resources))
+    return api.PodSandbox(
+        id=request.id,
+        name=request.name,
+        uid=request.uid,
+        namespace=request.namespace,
+        labels={**request.labels, **labels},
+        annotations={**request.annotations, **annotations},
+        runtime_handler=request.runtime_handler,
+        linux=linux,
+        pid=pid,
+        ips=ips,
+    )
+
+
+def sandbox_resources() -> api.LinuxResources:
+    """Return the resources of the sandbox's own process."""
+    return api.LinuxResources(
+        cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=2)), devices=[device_rule(allow=False)]
+    )
+
+
+def container(
+    pod: SandboxRequest,
+    request: ContainerRequest,
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    args: Iterable[str],
+    env: Iterable[tuple[str, str]],
+    mounts: Iterable[api.Mount],
+    linux: api.LinuxContainer,
+) -> api.Container:
+    """Return a container with the values that all runtimes take over from its request."""
+    linux.oom_score_adj.value = request.resources.oom_score_adj
+    return api.Container(
+        id=request.id,
+        pod_sandbox_id=pod.id,
+        name=request.name,
+        labels=labels,
+        annotations=annotations,
+        args=args,
+        env=[f"{name}={value}" for name, value in env],
+        mounts=mounts,
+        linux=linux,
+    )
+
+
+def memory(resources: CriResources, *, has_swap_accounting: bool) -> api.LinuxMemory:
+    """Return the limits of memory and swap of a container; nothing without a limit."""
+    limits = api.LinuxMemory()
+    if resources.memory:
+        limits.limit.value = resources.memory
+        if has_swap_accounting:
+            limits.swap.value = resources.swap or resources.memory
+    return limits
 
 
 def requested_resources(resources: CriResources) -> api.LinuxResources:

@@ -13,6 +13,7 @@ from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MalformedYaml
 
+from ..place import meant
 from .field import Field
 from .identity import number_of, suffix_of, uid_of
 from .known_fields import METADATA
@@ -36,6 +37,12 @@ _TEMPLATES = {
     "Job": "spec.template",
     "CronJob": "spec.jobTemplate.spec.template",
 }
+_VERSIONS = {
+    **dict.fromkeys(("Pod", "PodTemplate", "ReplicationController"), "v1"),
+    **dict.fromkeys(("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet"), "apps/v1"),
+    **dict.fromkeys(("Job", "CronJob"), "batch/v1"),
+}
+"""API versions by kind; others of these groups are no longer served."""
 _LISTS = re.compile(r"(?:\w*)List", re.ASCII)
 KINDS = "Pod, Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, CronJob"
 
@@ -101,7 +108,12 @@ class _Reader:
 
     def read(self, document: Field) -> None:
         kind = document["kind"].required_text()
-        if kind in _TEMPLATES:
+        version = document["apiVersion"].text()
+        # Other groups, whose names have dots, may have kinds of the same name.
+        if kind in _TEMPLATES and "." not in version:
+            if version not in ("", _VERSIONS[kind]):
+                problem = f"{safe(version, 80)!r} is not an API version of {kind}"
+                raise document["apiVersion"].error(problem, f"write {_VERSIONS[kind]}")
             pod = self._pod(kind, document)
             if (pod.namespace, pod.name) in self.names:
                 raise document["metadata"].error(f"there are two pods {pod.namespace}/{pod.name}")
@@ -109,9 +121,11 @@ class _Reader:
             self.pods.append(pod)
             if len(self.pods) > MAX_PODS:
                 raise document["kind"].error(f"more than {MAX_PODS} pods")
-        elif near := [one for one in _TEMPLATES if one.lower() == kind.lower()]:
-            raise document["kind"].error(f"there is no such kind, but {near[0]}")
+        elif kind not in _TEMPLATES and kind.lower() in map(str.lower, _TEMPLATES):
+            raise _no_kind(document["kind"])
         elif _LISTS.fullmatch(kind):
+            if document["items"].node is None:
+                raise document["items"].missing()
             for item in document["items"].items():
                 # Objects of a typed list have no kind.
                 inner = kind.removesuffix("List")
@@ -127,6 +141,8 @@ class _Reader:
             hint = f"kinds with pods are {KINDS}, and lists of them"
             if self.first_other is not None:
                 kind = safe(self.first_other.text(), 80)
+                if kind not in _TEMPLATES and meant(kind, _TEMPLATES):
+                    raise _no_kind(self.first_other)
                 raise self.first_other.error(f"a {kind} has no pods", hint)
             raise UsageError(f"{safe(self.source)}: there are no pods in it", hint)
         return Manifest(self.pods, self.others)
@@ -151,7 +167,7 @@ class _Reader:
         for key in filter(None, _TEMPLATES[kind].split(".")):
             pod = pod[key]
         if not pod["spec"]:
-            raise pod["spec"].error("is missing")
+            raise pod["spec"].missing()
         own = pod["metadata"]
         labels, annotations = own["labels"].string_map(), own["annotations"].string_map()
         if kind == "Pod":
@@ -159,6 +175,12 @@ class _Reader:
         return _controlled(
             kind, document, PodObject(pod, name, namespace, uid, labels, annotations)
         )
+
+
+def _no_kind(field: Field) -> UsageError:
+    kind = field.text()
+    hint = f"did you mean {meant(kind, _TEMPLATES)}?"
+    return field.error(f"there is no kind {safe(kind, 80)}", hint)
 
 
 def _with_kind(item: Field, kind: str) -> Field:

@@ -89,6 +89,9 @@ class PodSpec:
         return self.others.get((kind, self.object.namespace, name))
 
 
+_VOLUME = known_fields.VOLUME_SOURCES | {"name"}
+
+
 def read_pod(pod: PodObject, manifest: Manifest) -> PodSpec:
     """Read a pod's specification. Raises UsageError for invalid fields."""
     spec, remarks = pod.spec, Remarks(pod.remarks)
@@ -97,6 +100,7 @@ def read_pod(pod: PodObject, manifest: Manifest) -> PodSpec:
         *spec.unknown_keys(known_fields.POD_SPEC),
         *spec["securityContext"].unknown_keys(known_fields.POD_SECURITY_CONTEXT),
         *(field for one in containers for field in _unknown_fields(one)),
+        *(field for one in spec["volumes"].items() for field in one.unknown_keys(_VOLUME)),
     ):
         remarks.add(f"line {field.line}: {field.path} is unknown and was ignored")
     if spec["os"]["name"].text("linux") != "linux":
@@ -190,7 +194,7 @@ def _with_huge_pages(
 def _containers(spec: Field, remarks: Remarks) -> Iterator[ContainerSpec]:
     names: set[str] = set()
     if not list(spec["containers"].items()):
-        raise spec["containers"].error("is missing")
+        raise spec["containers"].missing()
     for place in ("initContainers", "containers"):
         for field in spec[place].items():
             name = field["name"].name(LABEL, "a name of a container")
@@ -230,6 +234,8 @@ def _unknown_fields(container: ContainerSpec) -> Iterator[Field]:
     yield from field["securityContext"].unknown_keys(known_fields.SECURITY_CONTEXT)
     for mount in field["volumeMounts"].items():
         yield from mount.unknown_keys(known_fields.VOLUME_MOUNT)
+    for device in field["volumeDevices"].items():
+        yield from device.unknown_keys(known_fields.VOLUME_DEVICE)
     for variable in field["env"].items():
         yield from variable.unknown_keys(known_fields.ENV)
         yield from variable["valueFrom"].unknown_keys(known_fields.ENV_SOURCE)

@@ -13,7 +13,7 @@ from .containerd import Containerd
 from .cri_o import CriO
 from .isulad import Isulad
 from .kubelet import container_request, sandbox_request
-from .node_facts import CgroupDriver, NodeFacts
+from .node_facts import RESERVED_MEMORY, CgroupDriver, NodeFacts
 from .objects import read_manifest
 from .pod_spec import Kind, PodSpec, read_pod
 
@@ -44,6 +44,7 @@ def pods_of(
     *,
     cgroup_driver: CgroupDriver = "systemd",
     namespace: str = "default",
+    memory: int | None = None,
     node: NodeFacts | None = None,
     source: str = "manifest",
 ) -> list[ManifestPod]:
@@ -51,11 +52,15 @@ def pods_of(
 
     ``text`` has manifests in YAML or JSON, or the output of ``kubectl get``; ``namespace`` is that
     of objects without one. ``node`` replaces the facts about an ordinary node, but for its cgroup
-    driver. Names, ids and addresses that a cluster assigns are derived from the manifest.
+    driver and, if not None, its ``memory`` in bytes. Names, ids and addresses that a cluster
+    assigns are derived from the manifest.
 
     Raises UsageError with ``source``, the line and the field.
     """
     facts = replace(node or NodeFacts(), cgroup_driver=cgroup_driver)
+    if memory is not None:
+        allocatable = max(0, memory - RESERVED_MEMORY)
+        facts = replace(facts, memory=memory, is_memory_known=True, allocatable_memory=allocatable)
     runtime = _runtime(profile, facts)
     manifest = read_manifest(text, source, namespace)
     return [_converted(read_pod(pod, manifest), runtime, facts) for pod in manifest.pods]

@@ -32,8 +32,8 @@ def parse_quantity(text: str) -> Fraction | None:
 
 
 def whole(quantity: Fraction) -> int:
-    """Return a quantity rounded up, as Kubernetes rounds."""
-    return math.ceil(quantity)
+    """Return a quantity, or a sum of some, rounded up as by Kubernetes; at most 2⁶³ - 1."""
+    return min(math.ceil(quantity), _LARGEST)
 
 
 def milli(quantity: Fraction) -> int:

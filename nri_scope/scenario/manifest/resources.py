@@ -166,6 +166,8 @@ def _oom_score_adj(pod: PodSpec, container: ContainerSpec, node: NodeFacts) -> i
     if pod.has_pod_level and pod.requests.get("memory"):
         free = whole(pod.requests["memory"]) - _memory(aggregate(pod.containers, "requests"))
         share = int(Fraction(free, len(pod.containers)))
+    if _memory(container.requests) + share and not node.is_memory_known:
+        pod.remarks.add(f"oom_score_adj: {node.memory_words}")
     score = _score(_memory(container.requests) + share, node)
     if container.kind == "sidecar":
         # A sidecar ends no earlier than the container that asks for the least memory.

@@ -8,11 +8,15 @@ an octal number, ``1.10`` a number. Anchors may be used; each use counts as a co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from nri_scope.text.yaml_reader import MalformedYaml, build_from_events
+from nri_scope.text.yaml_reader import (
+    NULLS,
+    MalformedYaml,
+    TreeBuilder,
+    TreeNode,
+    build_from_events,
+)
 
 if TYPE_CHECKING:
     import yaml
@@ -20,18 +24,11 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 16 << 20
 """Maximum size: ten times that of 500 pods as written by ``kubectl get -o yaml``."""
 MAX_DEPTH = 60
-MAX_VALUES = 1_000_000
 
 Scalar: TypeAlias = bool | int | float | str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestValue:
-    """Value with its line, from 1. ``text`` is a scalar as written."""
-
-    line: int
-    value: Scalar | list[ManifestValue] | dict[str, ManifestValue]
-    text: str = ""
+ManifestValue: TypeAlias = TreeNode[Scalar]
 
 
 def parse_documents(text: str) -> list[ManifestValue]:
@@ -40,7 +37,12 @@ def parse_documents(text: str) -> list[ManifestValue]:
         raise MalformedYaml(0, f"longer than {MAX_CHARACTERS >> 20} MiB")
     if text.lstrip().startswith("{"):
         text = _json_as_yaml(text)
-    return build_from_events(text, lambda events: list(_TreeBuilder(events).documents()))
+    return build_from_events(
+        text,
+        lambda events: [
+            node for _, node in _Documents(events).documents() if node.value is not None
+        ],
+    )
 
 
 _TWO_ESCAPES = re.compile(
@@ -61,108 +63,24 @@ def _code_point(high: str, low: str) -> int:
     return 0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """A finished value, its number of values and its height."""
+class _Documents(TreeBuilder[Scalar]):
+    max_depth = MAX_DEPTH
+    has_aliases = True
 
-    node: ManifestValue
-    size: int
-    height: int
+    def check_key(self, event: yaml.ScalarEvent, line: int) -> None:
+        if event.value == "<<" and not event.style:
+            raise MalformedYaml(line, "merge keys are not supported", "write the values out")
 
-
-class _TreeBuilder:
-    def __init__(self, events: Iterator[yaml.Event]) -> None:
-        self._events = events
-        self._anchors: dict[str, _Tree] = {}
-        self._values = 0
-
-    def documents(self) -> Iterator[ManifestValue]:
-        import yaml
-
-        for event in self._events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                self._anchors.clear()
-                node = self._tree(next(self._events), 0).node
-                if node.value is not None:
-                    yield node
-
-    def _tree(self, event: yaml.Event, depth: int) -> _Tree:
-        import yaml
-
-        line = _line(event)
-        anchor: str | None = getattr(event, "anchor", None)
-        if isinstance(event, yaml.AliasEvent):
-            tree = self._anchors.get(anchor or "")
-            if tree is None:
-                raise MalformedYaml(line, f"{str(anchor)[:80]!r} is no earlier anchor")
-            self._count(tree.size, depth + tree.height, line)
-            return tree
-        self._count(1, depth, line)
-        before = self._values
-        height = 0
-        value: Scalar | list[ManifestValue] | dict[str, ManifestValue]
-        text = ""
-        match event:
-            case yaml.ScalarEvent():
-                text = _checked(event.value, line)
-                value = _scalar(event, text, line)
-            case yaml.SequenceStartEvent():
-                value, height = self._sequence(depth + 1)
-            case yaml.MappingStartEvent():
-                value, height = self._mapping(depth + 1)
-            case _:
-                raise MalformedYaml(line, "a value is missing")
-        tree = _Tree(ManifestValue(line, value, text), self._values - before + 1, height)
-        if anchor:
-            self._anchors[anchor] = tree
-        return tree
-
-    def _count(self, values: int, depth: int, line: int) -> None:
-        self._values += values
-        if self._values > MAX_VALUES:
-            raise MalformedYaml(line, f"more than {MAX_VALUES} values")
-        if depth > MAX_DEPTH:
-            raise MalformedYaml(line, f"nested deeper than {MAX_DEPTH} levels")
-
-    def _sequence(self, depth: int) -> tuple[list[ManifestValue], int]:
-        import yaml
-
-        trees: list[_Tree] = []
-        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            trees.append(self._tree(event, depth))
-        return [tree.node for tree in trees], 1 + max((tree.height for tree in trees), default=0)
-
-    def _mapping(self, depth: int) -> tuple[dict[str, ManifestValue], int]:
-        import yaml
-
-        entries: dict[str, ManifestValue] = {}
-        height = 0
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            line = _line(event)
-            if not isinstance(event, yaml.ScalarEvent) or event.anchor:
-                raise MalformedYaml(line, "a key is not plain text")
-            key = _checked(event.value, line)
-            if key == "<<" and not event.style:
-                raise MalformedYaml(line, "merge keys are not supported", "write the values out")
-            if key in entries:
-                raise MalformedYaml(line, f"the key {key[:80]!r} is listed twice")
-            tree = self._tree(next(self._events), depth)
-            # Report the line of the key, not that of its value.
-            entries[key] = ManifestValue(line, tree.node.value, tree.node.text)
-            height = max(height, tree.height)
-        return entries, 1 + height
-
-
-def _line(event: yaml.Event) -> int:
-    mark = event.start_mark
-    return mark.line + 1 if mark else 0
-
-
-def _checked(text: str, line: int) -> str:
-    """Return a text, but refuse halves of characters, which some parsers pass on."""
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise MalformedYaml(line, "not YAML: half of a character")
-    return text
+    def scalar(self, event: yaml.ScalarEvent, text: str, line: int) -> Scalar:
+        tag: str | None = event.tag
+        if tag in (_STRING_TAG, "!") or (tag is None and event.style):
+            return text
+        if tag is not None and tag not in _KNOWN_TAGS:
+            raise MalformedYaml(line, f"the tag {tag[:80]!r} is not supported")
+        value = _plain(text)
+        if tag is not None and not isinstance(value, _KNOWN_TAGS[tag]):
+            raise MalformedYaml(line, f"{text[:80]!r} does not fit its tag")
+        return value
 
 
 _STRING_TAG = "tag:yaml.org,2002:str"
@@ -170,7 +88,6 @@ _KNOWN_TAGS = {
     f"tag:yaml.org,2002:{name}": kind
     for name, kind in (("bool", bool), ("int", int), ("float", float), ("null", type(None)))
 }
-_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTHS = {
     spelling: truth
     for truth, words in ((True, "y yes true on"), (False, "n no false off"))
@@ -184,21 +101,9 @@ _INTEGER = re.compile(
 _MAX_DIGITS = 64
 
 
-def _scalar(event: yaml.ScalarEvent, text: str, line: int) -> Scalar:
-    tag: str | None = event.tag
-    if tag in (_STRING_TAG, "!") or (tag is None and event.style):
-        return text
-    if tag is not None and tag not in _KNOWN_TAGS:
-        raise MalformedYaml(line, f"the tag {tag[:80]!r} is not supported")
-    value = _plain(text)
-    if tag is not None and not isinstance(value, _KNOWN_TAGS[tag]):
-        raise MalformedYaml(line, f"{text[:80]!r} does not fit its tag")
-    return value
-
-
 def _plain(text: str) -> Scalar:
     """Return the value of a scalar without quotes, as goyaml.v2 resolves it."""
-    if text in _NULLS:
+    if text in NULLS:
         return None
     if text in _TRUTHS:
         return _TRUTHS[text]

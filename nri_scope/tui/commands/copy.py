@@ -45,6 +45,8 @@ class Copier:
     path: Path
     """The recording."""
     chooser: Chooser
+    source: Path | None
+    """The scenario or manifest that the recording, a temporary one, was made from."""
 
     async def copy(self) -> None:
         """Copy the marked events or the selected one as YAML."""
@@ -55,13 +57,17 @@ class Copier:
         begin(self.app, partial(self._copy, selected), "copy", exclusive=True)
 
     def copy_command(self) -> None:
-        """Copy the command line that prints the shown events."""
+        """Copy the command line that prints the shown events, or shows those of a scenario."""
         if self.context.only_marked:
             self.frame.say("a command line cannot select marked events", problem=True)
             return
         try:
             operations = self.views.events.view.noun == "operation"
-            line = command_line(self.path, self.context.filter(), operations=operations)
+            where = self.context.filter()
+            if self.source is not None:
+                line = pasteable(command_words("tui", self.source, where))
+            else:
+                line = command_line(self.path, where, operations=operations)
         except UsageError as error:
             self.frame.say(str(error), problem=True)
             return
@@ -102,8 +108,14 @@ def joined_for_clipboard(texts: Iterable[str]) -> str | None:
 
 def command_line(path: Path, where: Filter | None, *, operations: bool = False) -> str:
     """Return the command that prints the shown events, or operations. Raises UsageError."""
-    words = ["nri-scope", "log", str(path), *(["--operations"] if operations else [])]
-    return pasteable([*words, "--where", str(where)] if where is not None else words)
+    words = command_words("log", path, where)
+    return pasteable([*words, "--operations"] if operations else words)
+
+
+def command_words(command: str, path: Path, where: Filter | None) -> list[str]:
+    """Return the words of a command line on a file, with a filter."""
+    words = ["nri-scope", command, str(path)]
+    return [*words, "--where", str(where)] if where is not None else words
 
 
 def _quoted(word: str) -> str:

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from nri_scope.events import Container, Event, Pod, Status
-from nri_scope.recording.display import SHORT_ID, clock, duration, moment
+from nri_scope.recording.display import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import (
     containers_by_key,
@@ -248,7 +248,7 @@ def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
         (
             Span(f"  {clock(event.at_ns)} {event.event}"),
             Span(event.status, Style.PLAIN if ok else Style.BAD),
-            Span(duration(event.took_ns)),
+            Span(response_time(event.took_ns)),
             Span(""),
             Span(""),
             Span(changed_in_short(event), Style.NOTE),

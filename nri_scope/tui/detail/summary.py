@@ -88,7 +88,8 @@ def of_operation(
         yield fact("finding", (title, Style.WARN))
     first, last = row.events[0], row.events[-1]
     yield fact("events", f"{first.id} to {last.id}, {len(row.events)} in all")
-    yield fact("time", _moment(event.at_ns), f"  in the chain for {duration(event.took_ns)}")
+    chain = f"  in the chain for {duration(event.took_ns)}" if event.took_ns else ""
+    yield fact("time", _moment(event.at_ns), chain)
     status, style = row.cell("status"), _STATUS_STYLES.get(event.status, Style.WARN)
     yield fact("result", (status, style if status == event.status else Style.BAD))
     if row.slowest:
@@ -101,7 +102,7 @@ def of_operation(
         after = duration(max(0, one.mono_ns - first.mono_ns))
         name = "validates" if one.event != event.event else ""
         state = (one.status, _STATUS_STYLES.get(one.status, Style.WARN))
-        took = f" in {duration(one.took_ns)}"
+        took = f" in {duration(one.took_ns)}" if one.took_ns else ""
         text = f"+{after:<7} {one.plugin}  "
         yield fact(f"#{one.id}", text, state, took, (f"  {name}" if name else "", Style.DIM))
     yield ()
@@ -152,10 +153,12 @@ def of_session(session: Session) -> Iterator[StyledLine]:
 
 
 def _reply(event: Event) -> Iterator[StyledLine]:
-    took = f"in {duration(event.took_ns)}"
+    took = f"in {duration(event.took_ns)}{_of_deadline(event)}"
+    if not event.took_ns:
+        took = "its time was not measured"
     style = _STATUS_STYLES.get(event.status, Style.WARN)
     code = f"  {_code(event.status_code)}" if event.status_code else ""
-    yield fact("reply", (event.status, style), code, f"  {took}{_of_deadline(event)}")
+    yield fact("reply", (event.status, style), code, f"  {took}")
     if event.status_message:
         yield fact("message", (event.status_message, Style.BAD))
 

@@ -56,8 +56,8 @@ class SessionCounts:
         self.problems += not ok
         if owners:
             self.changes.update(owners)
-        if own:
-            # A call by the plugin: its time is the runtime's.
+        if own or not took_ns:
+            # A call by the plugin, whose time is the runtime's; or one that was not measured.
             return
         try:
             self.times.append(took_ns)

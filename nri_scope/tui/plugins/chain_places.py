@@ -25,6 +25,8 @@ class ChainPlaceKind(StrEnum):
     """A plugin whose traffic was observed."""
     PASSIVE = "passive"
     """A passive connection of nri-scope: times are its own reply times."""
+    SCENARIO = "made"
+    """A session made from a scenario: nothing was observed."""
     BETWEEN = "between"
     """The plugins between two observed connections, and the runtime."""
     OWNER = "owner"
@@ -108,12 +110,16 @@ def _connection(
     changes: Counter[str],
 ) -> ChainPlace:
     counts = [tally.counts.get(session.id, SessionCounts()) for session in sessions]
-    is_passive = all(session.role in PASSIVE_ROLES for session in sessions)
+    roles = {session.role for session in sessions}
+    is_passive = roles <= PASSIVE_ROLES
+    kind = ChainPlaceKind.PASSIVE if is_passive else ChainPlaceKind.PLUGIN
+    if roles == {Role.SCENARIO}:
+        kind = ChainPlaceKind.SCENARIO
     deadlines = [one.deadline_ns for one in counts if one.deadline_ns]
     own = sum(one.changes[plugin] for one in counts)
     newest = max(sessions, key=lambda session: session.id)
     return ChainPlace(
-        ChainPlaceKind.PASSIVE if is_passive else ChainPlaceKind.PLUGIN,
+        kind,
         plugin,
         sum(one.calls for one in counts),
         # A plugin's time is measured in the chain, as in `stats`.

@@ -72,9 +72,10 @@ class PlaceSummary:
             times = f"p50 {duration(took.p50)}, p99 {duration(took.p99)}, max {duration(took.max)}"
             yield fact("times", f"{times} of {many(measured_times, 'event')}{deadline}")
         else:
-            yield fact(
-                "times", ("not known: its requests and replies were not recorded", Style.DIM)
-            )
+            words = "not known: its requests and replies were not recorded"
+            if place.kind is ChainPlaceKind.SCENARIO:
+                words = "not measured: the events are those of a scenario"
+            yield fact("times", (words, Style.DIM))
         measured = [one.counts for one in plugin_calls(recording) if one.plugin == place.name]
         calls = sum(one.calls for one in measured)
         if calls and not self.tally.is_narrowed:

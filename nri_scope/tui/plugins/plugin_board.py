@@ -41,9 +41,8 @@ _BETWEEN = "  ↕ "
 
 def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
     """Format a place as a line of `FIELDS`; unknown counts are ``?``."""
-    style = {ChainPlaceKind.PASSIVE: Style.DIM, ChainPlaceKind.BETWEEN: Style.DIM}.get(
-        place.kind, Style.PLAIN
-    )
+    is_dim = place.kind not in (ChainPlaceKind.PLUGIN, ChainPlaceKind.OWNER)
+    style = Style.DIM if is_dim else Style.PLAIN
     took = place.took
     ms = deadline_ms(place.deadline_ns)
     used = None if took is None or not place.deadline_ns else took.max / place.deadline_ns
@@ -79,6 +78,8 @@ def place_words(place: ChainPlace) -> str:
     match place.kind:
         case ChainPlaceKind.PASSIVE:
             return "passive connection of nri-scope; times are its own reply times"
+        case ChainPlaceKind.SCENARIO:
+            return "made from a scenario; no runtime and no plugin took part"
         case ChainPlaceKind.BETWEEN:
             return "between {} and {}; times include the runtime".format(*place.ends)
         case ChainPlaceKind.OWNER:

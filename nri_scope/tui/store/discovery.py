@@ -43,7 +43,7 @@ class Facts:
 
     path: Path
     kind: str
-    """``live``, ``recording``, ``replay`` or ``tap``."""
+    """``live``, ``recording``, ``replay``, ``tap`` or ``scenario, not observed``."""
     runtime: str
     """``containerd 2.1.9, NRI 0.12.0`` of the newest session, preferably an NRI session; safe to
     show; "" without sessions."""
@@ -101,6 +101,8 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
     # Prefer plugin connections: a CRI session does not show the NRI version.
     newest = max(sessions, key=lambda one: (one.is_connection, one.id), default=None)
     runtime = display.runtime(newest) if newest is not None else ""
+    # The kind says so.
+    runtime = runtime.removesuffix(display.OF_SCENARIO)
     return Facts(
         path=path,
         kind="live" if live else _kind({session.role for session in sessions}),
@@ -122,7 +124,9 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
 def _kind(roles: set[str]) -> str:
     if Role.TAP in roles:
         return "tap"
-    return next(iter(roles)) if roles in ({Role.REPLAY}, {Role.SCENARIO}) else "recording"
+    if roles == {Role.SCENARIO}:
+        return "scenario, not observed"
+    return Role.REPLAY if roles == {Role.REPLAY} else "recording"
 
 
 _MAX_STEPS = 3

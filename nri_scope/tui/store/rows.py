@@ -161,7 +161,7 @@ def event_row(event: Event, first_ns: int, before_ns: int | None = None) -> Row:
         _subject(event),
         changed_in_short(event),
         _cut(event.plugin, 64),
-        display.duration(max(0, event.took_ns)),
+        display.response_time(max(0, event.took_ns)),
         _deadline(event.timeout_ns),
         _status(event),
     )

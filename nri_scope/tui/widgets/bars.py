@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from time import monotonic
 
 from rich.text import Text
@@ -70,8 +71,13 @@ def lost_words(facts: Facts) -> str:
     return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
 
 
-def title(facts: Facts, width: int, badge: str = "", findings: str = "") -> str:
-    """Format the title in at most ``width`` columns, with the file name at the right if it fits."""
+def title(
+    facts: Facts, width: int, badge: str = "", findings: str = "", source: Path | None = None
+) -> str:
+    """Format the title in at most ``width`` columns, with the file name at the right if it fits.
+
+    ``source``: the scenario that the recording was made from, which is named instead.
+    """
     runtime, parts = facts.runtime or "no runtime yet", required_facts(facts, badge, findings)
     room = width - columns("".join(f" · {part}" for part in parts))
     runtime = _cut(runtime, max(_MIN_RUNTIME_COLUMNS, room))
@@ -81,7 +87,7 @@ def title(facts: Facts, width: int, badge: str = "", findings: str = "") -> str:
             break
         text += f" · {part}"
     text = safe(text, width)
-    name = safe(facts.path.name)
+    name = safe((source or facts.path).name)
     spare = width - columns(text) - columns(name)
     return f"{text}{' ' * spare}{name}" if spare >= 2 else text
 
@@ -108,9 +114,10 @@ class TitleBar(Widget):
     TitleBar:nocolor { text-style: reverse; }
     """
 
-    def __init__(self, badge: str = "") -> None:
-        """Create the title bar, which always shows ``badge``."""
+    def __init__(self, badge: str = "", source: Path | None = None) -> None:
+        """Create the title bar, which always shows ``badge``; ``source``: see `title`."""
         super().__init__()
+        self._source = source
         self._badge = badge
         self._facts: Facts | None = None
         self._findings = ""
@@ -125,9 +132,8 @@ class TitleBar(Widget):
         """Return the line."""
         if self._facts is None:
             return Text("nri-scope")
-        return Text(
-            title(self._facts, self.size.width, self._badge, self._findings), no_wrap=True, end=""
-        )
+        words = title(self._facts, self.size.width, self._badge, self._findings, self._source)
+        return Text(words, no_wrap=True, end="")
 
 
 _MIN_WORDS_COLUMNS = 8

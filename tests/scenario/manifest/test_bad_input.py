@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
@@ -33,11 +33,20 @@ def converted(text: str) -> list[ManifestPod]:
     ("text", "error"),
     [
         ("", "pod.yaml: there are no pods in it"),
+        (POD.replace("Pod", "Pdo"), "pod.yaml:2: kind: there is no kind Pdo; did you mean Pod?"),
+        (
+            POD.replace("v1", "v2"),
+            "pod.yaml:1: apiVersion: 'v2' is not an API version of Pod; write v1",
+        ),
+        (
+            "apiVersion: batch.example.com/v1\nkind: Job\nmetadata: {name: a}",
+            "pod.yaml:2: kind: a Job has no pods; kinds with pods are Pod,",
+        ),
         ("[1]", "pod.yaml:1: the document: a mapping is needed, not a list"),
         ("a: b", "pod.yaml:1: kind: is missing"),
         ("kind: Pod\n\tb: c", "pod.yaml:2: not YAML"),
         ("\n\nkind: Service", "pod.yaml:3: kind: a Service has no pods; kinds with pods are Pod,"),
-        (POD.replace("Pod", "pod"), "pod.yaml:2: kind: there is no such kind, but Pod"),
+        (POD.replace("Pod", "pod"), "pod.yaml:2: kind: there is no kind pod; did you mean Pod?"),
         (POD.replace("web", "Web"), "pod.yaml:3: metadata.name: 'Web' is not a name"),
         (POD.replace("name: web", ""), "pod.yaml:3: metadata.name: is missing"),
         ("kind: Job\nmetadata: {name: a}", "pod.yaml:1: spec.template.spec: is missing"),
@@ -61,7 +70,7 @@ def test_errors_name_line_and_field(text: str, error: str) -> None:
         ("resources: {limits: {cpu: 1x}}", "resources.limits.cpu: '1x' is not a quantity"),
         ("resources: {limits: {memory: -1Gi}}", "resources.limits.memory: a quantity must not"),
         ("resources: {limits: {a b: 1}}", "resources.limits[a b]: is not the name of a resource"),
-        ("resource: {}", "resource: there is no such field; did you mean resources?"),
+        ("resource: {}", "resource: is not a field; did you mean resources?"),
         ("command: sleep", "command: a list is needed, not 'sleep'"),
         ("args: [1]", "args[0]: 1 is a number, not text; quote it"),
         ("env: [{name: A, value: yes}]", "env[0].value: yes is true or false, not text"),
@@ -84,6 +93,70 @@ def test_errors_name_the_field_of_a_container(field: str, error: str) -> None:
     with pytest.raises(UsageError) as caught:
         converted(f"{POD}    {field}\n")
     assert str(caught.value).startswith(f"pod.yaml:8: spec.containers[0].{error}")
+
+
+# With at least one use of every field that the conversion needs.
+WHOLE = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: web}
+spec:
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          securityContext: {runAsUser: 1}
+          volumes:
+          - {name: data, hostPath: {path: /data}}
+          - {name: disk, persistentVolumeClaim: {claimName: disk}}
+          containers:
+          - name: app
+            image: busybox
+            command: [sleep]
+            volumeMounts: [{name: data, mountPath: /data}]
+            volumeDevices: [{name: disk, devicePath: /dev/disk}]
+            resources: {limits: {cpu: 1}, requests: {cpu: 1}}
+            securityContext: {seccompProfile: {type: Localhost, localhostProfile: a.json}}
+            envFrom: [{configMapRef: {name: a}}]
+            env:
+            - {name: A, value: a}
+            - {name: B, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+            - {name: C, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}
+            - {name: D, valueFrom: {configMapKeyRef: {name: a, key: b}}}
+"""
+OPTIONAL = {"apiVersion", "cpu", "type", "claimName"}
+
+
+def keys(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    return [one for one in places(value, path) if isinstance(one[-1], str)]
+
+
+@given(st.data())
+def test_a_misspelt_field_is_named_with_the_right_one(data: st.DataObject) -> None:
+    changed: dict[str, object] = yaml.safe_load(WHOLE)
+    *path, right = data.draw(
+        st.sampled_from([one for one in keys(changed) if one[-1] not in OPTIONAL])
+    )
+    assert isinstance(right, str)
+    at = data.draw(st.integers(0, len(right) - 1))
+    head, letter, tail = right[:at], right[at], right[at + 1 :]
+    wrong = data.draw(
+        st.sampled_from(
+            [f"{head}{tail}", f"{head}x{tail}", f"{head}{letter}x{tail}", right.capitalize()]
+            + ([f"{head}{tail[0]}{letter}{tail[1:]}"] if tail else [])
+        )
+    )
+    holder: object = changed
+    for key in path:
+        holder = holder[key]  # type: ignore[index]
+    assert isinstance(holder, dict)
+    assume(wrong and wrong not in holder and wrong != right)
+    renamed = {wrong if key == right else key: value for key, value in holder.items()}
+    holder.clear()
+    holder.update(renamed)
+    with pytest.raises(UsageError) as caught:
+        converted(yaml.safe_dump(changed, sort_keys=False))
+    assert f"{wrong}: is not a field; did you mean {right}?" in str(caught.value)
 
 
 def test_values_of_later_versions_are_noted() -> None:

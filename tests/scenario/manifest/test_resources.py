@@ -147,6 +147,33 @@ def test_score_depends_on_the_share_of_the_nodes_memory(memory: str, score: int)
     assert linux(pod_with(resources, node=node)).oom_score_adj.value == score
 
 
+def test_sums_of_limits_do_not_overflow() -> None:
+    pod = pod_with(*["{limits: {memory: 5E}}"] * 2)
+    assert pod.pod.linux.pod_resources.memory.limit.value == 2**63 - 1
+    assert linux(pod).resources.memory.limit.value == 5 * 10**18
+
+
+def test_a_note_says_that_the_memory_is_assumed_where_it_decides() -> None:
+    note = (
+        "oom_score_adj: a node with 16 GiB of memory is assumed; "
+        "`scenario from-pod --node-memory` sets it"
+    )
+    asks = "{requests: {memory: 4Gi}}"
+    assert note in pod_with(asks).notes
+    assert note not in pod_with("{requests: {cpu: 1}}").notes, "the score depends on no memory"
+    same = "{memory: 4Gi, cpu: 1}"
+    assert note not in pod_with(f"{{requests: {same}, limits: {same}}}").notes
+    text = (
+        f"{{kind: Pod, metadata: {{name: web}}, spec: {{containers: [{{name: c, image: i, "
+        f"resources: {asks}, env: [{{name: A, valueFrom: "
+        f"{{resourceFieldRef: {{resource: limits.memory}}}}}}]}}]}}}}"
+    )
+    (pod,) = pods_of(text, PROFILES["containerd-2.4"], memory=64 * GIB)
+    assert linux(pod).oom_score_adj.value == 1000 - 62
+    assert f"A={64 * GIB - (100 << 20)}" in pod.containers[0].container.env
+    assert not any("memory" in one for one in pod.notes)
+
+
 def test_a_sidecar_has_the_score_of_the_smallest_container_at_most() -> None:
     spec = (
         "  initContainers:\n  - {name: s, image: i, restartPolicy: Always}\n"

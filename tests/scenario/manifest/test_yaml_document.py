@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from nri_scope.scenario.manifest.yaml_document import (
     MAX_DEPTH,
-    MAX_VALUES,
     ManifestValue,
     parse_documents,
 )
-from nri_scope.text.yaml_reader import MalformedYaml
+from nri_scope.text.yaml_reader import MAX_VALUES, MalformedYaml
 
 # Keys in YAML have 1,024 characters at most, escapes included.
 TEXT = st.text(
@@ -100,7 +99,7 @@ def test_documents_are_read_without_empty_ones() -> None:
 def test_anchors_do_not_multiply_values() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
-    with pytest.raises(MalformedYaml, match=str(MAX_VALUES)):
+    with pytest.raises(MalformedYaml, match=f"{MAX_VALUES:,}"):
         parse_documents("\n".join(lines))
     lines = ["a0: &a0 [1]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, MAX_DEPTH + 2)]
     with pytest.raises(MalformedYaml, match="deeper"):

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of scenarios: their keys, and the values that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event
+from nri_scope.text.yaml_reader import Node
+
+from .messages import MessageShape
+from .model import FieldChanges, Step, Verb
+from .place import Place
+from .shapes import (
+    Choice,
+    Definitions,
+    Duration,
+    Integer,
+    Key,
+    ListOf,
+    Record,
+    Schema,
+    Text,
+    properties,
+)
+
+MAX_REPETITIONS = 100_000
+MAX_DEPTH = 8
+"""Maximum depth of repeated steps."""
+
+_WITHOUT_SUBJECT = frozenset({Verb.WAIT, Verb.RESTART, Verb.REPEAT})
+_UPDATES = frozenset({Verb.UPDATE, Event.UpdateContainer, Event.UpdatePodSandbox})
+_ENDS = frozenset({Verb.STOP, Verb.CRASH, Event.StopContainer})
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesShape:
+    """New values of fields of a pod or a container."""
+
+    kind: type[api.PodSandbox] | type[api.Container]
+
+    def read(self, node: Node, place: Place) -> FieldChanges:
+        """Return the changes."""
+        message, _, names = MessageShape(self.kind, can_remove=True).parts(node, place)
+        return FieldChanges(message, frozenset(names))
+
+    def schema(self, definitions: Definitions) -> Schema:
+        """Return the JSON Schema."""
+        name = f"changes_of_{self.kind.DESCRIPTOR.name}"
+        if name not in definitions:
+            shape = MessageShape(self.kind, can_remove=True)
+            definitions[name] = shape.schema(definitions)
+        return {"$ref": f"#/$defs/{name}"}
+
+
+_SUBJECT = Text()
+_STEP_KEYS: Mapping[str, Key] = {
+    Verb.RUN: Key(_SUBJECT, "a pod starts to run"),
+    Verb.CREATE: Key(_SUBJECT, "a container is created; again: with a new id"),
+    Verb.START: Key(_SUBJECT, "a container is started"),
+    Verb.UPDATE: Key(_SUBJECT, "a container or a pod gets the resources in linux_resources"),
+    Verb.STOP: Key(_SUBJECT, "a container, or a pod with its containers, is stopped"),
+    Verb.CRASH: Key(_SUBJECT, "a container exits by itself"),
+    Verb.REMOVE: Key(_SUBJECT, "a container, or a pod with its containers, is removed"),
+    Verb.RESTART: Key(Choice(["runtime"]), "the runtime restarts, and lists what exists"),
+    Verb.WAIT: Key(Duration(), "nothing happens for this time"),
+    Verb.REPEAT: Key(Integer(1, MAX_REPETITIONS), "the number of times to do steps"),
+    **{
+        event.name: Key(_SUBJECT, f"only the event {event.name}, in any state")
+        for event in Event
+        if event in PASSIVE_EVENTS
+    },
+}
+_OPTION_KEYS: Mapping[str, Key] = {
+    "linux_resources": Key(MessageShape(api.LinuxResources), "the resources of an update"),
+    "overhead_linux_resources": Key(
+        MessageShape(api.LinuxResources), "in an update of a pod: those of its overhead"
+    ),
+    "exit_code": Key(Integer(-(2**31), 2**31 - 1), "the exit status of the container"),
+    "pod": Key(
+        ChangesShape(api.PodSandbox),
+        "new values of the pod's fields, from this step on; a value replaces the whole field",
+    ),
+    "container": Key(ChangesShape(api.Container), "the same for the container's fields"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepsShape:
+    """A list of steps."""
+
+    depth: int = 0
+
+    def read(self, node: Node, place: Place) -> tuple[Step, ...]:
+        """Return the steps."""
+        if self.depth > MAX_DEPTH:
+            raise place.error(f"repeated steps are nested deeper than {MAX_DEPTH} levels")
+        return tuple(ListOf(Record(self._keys(), make=_make_step)).read(node, place))
+
+    def _keys(self) -> dict[str, Key]:
+        steps = Key(StepsShape(self.depth + 1), "the steps to repeat")
+        return {**_STEP_KEYS, **_OPTION_KEYS, "steps": steps}
+
+    def schema(self, definitions: Definitions) -> Schema:
+        """Return the JSON Schema."""
+        if "steps" not in definitions:
+            definitions["steps"] = {}
+            steps: Schema = {"$ref": "#/$defs/steps", "description": "the steps to repeat"}
+            keys = properties({**_STEP_KEYS, **_OPTION_KEYS}, definitions)
+            definitions["steps"] = {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {**keys, "steps": steps},
+                    "oneOf": [{"required": [str(name)]} for name in _STEP_KEYS],
+                },
+            }
+        return {"$ref": "#/$defs/steps"}
+
+
+def _make_step(values: dict[str, Any], place: Place) -> Step:
+    given = [name for name in values if name in _STEP_KEYS]
+    if len(given) != 1:
+        problem = f"{' and '.join(given)} exclude each other" if given else "it does nothing"
+        raise place.error(problem, "write one of them for each step" if given else _verbs())
+    (name,) = given
+    what: Verb | Event = Event[name] if name in Event.__members__ else Verb(name)
+    place = place.key(name, place.line)
+    value = values[name]
+    _check_options(what, values, place)
+    return Step(
+        what,
+        "" if what in _WITHOUT_SUBJECT else value,
+        place,
+        values.get("pod"),
+        values.get("container"),
+        values.get("linux_resources"),
+        values.get("overhead_linux_resources"),
+        values.get("exit_code"),
+        value if what is Verb.WAIT else 0,
+        value if what is Verb.REPEAT else 0,
+        values.get("steps", ()),
+    )
+
+
+def _verbs() -> str:
+    return f"a step has one of {', '.join(Verb)}, or the name of an event"
+
+
+def _check_options(what: Verb | Event, values: Mapping[str, Any], place: Place) -> None:
+    name = what.name if isinstance(what, Event) else what.value
+    allowed = {name}
+    if what is Verb.REPEAT:
+        allowed.add("steps")
+        if "steps" not in values:
+            raise place.error("the key steps is missing")
+    elif what not in _WITHOUT_SUBJECT:
+        allowed |= {"pod"}
+        if what is not Verb.RUN and what not in POD_EVENTS:
+            allowed.add("container")
+        if what in _UPDATES:
+            allowed.add("linux_resources")
+        if what in (Verb.UPDATE, Event.UpdatePodSandbox):
+            allowed.add("overhead_linux_resources")
+        if what in _ENDS:
+            allowed.add("exit_code")
+    for other in values:
+        if other not in allowed:
+            raise place.error(f"it takes no {other}", f"it may have {_listed(allowed - {name})}")
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "no other key"
