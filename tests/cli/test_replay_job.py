@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals at the moments when the event loop of a replay begins and ends."""
+
+from __future__ import annotations
+
+import _socket
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from nri_scope.cli.replay_job import run_interruptibly
+from nri_scope.process.signals import interrupted_by_signals
+
+
+def hang_up() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
+
+
+async def returns() -> int:
+    return 1
+
+
+async def hangs() -> int:
+    await asyncio.Event().wait()
+    return 1
+
+
+async def is_hung_up_at_its_end() -> int:
+    async def rest() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # The loop cancels tasks that are left when it ends.
+            hang_up()
+
+    left = asyncio.create_task(rest())
+    await asyncio.sleep(0)
+    assert not left.done()
+    return 1
+
+
+@pytest.mark.parametrize("work", [hangs, is_hung_up_at_its_end])
+def test_a_signal_is_an_interruption_without_a_traceback(
+    work: Callable[[], Coroutine[object, object, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if work is hangs:
+        pair = _socket.socketpair
+
+        def hung_up(*kind: int) -> object:
+            # An event loop creates a pair when it begins.
+            monkeypatch.undo()
+            hang_up()
+            return pair(*kind)
+
+        monkeypatch.setattr(_socket, "socketpair", hung_up)
+    with interrupted_by_signals():
+        with pytest.raises(KeyboardInterrupt):
+            run_interruptibly(work)
+        # Later work is not affected.
+        assert run_interruptibly(returns) == 1
+    assert capfd.readouterr().err == ""
