@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
+from textual.worker import WorkerError
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.text.escape import safe
@@ -126,13 +128,16 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         self._output.border_title = "output"
         self.screen.set_focus(self._list)
         self._lay_out(self.size.width)
-        begin(self, self._replay, "replay")
+        self._replaying = begin(self, self._replay, "replay")
         if self._watch is not None:
             begin(self, self._build_on_save, "watch")
         self.set_interval(_REFRESH_S, self._refresh_if_dirty)
 
     async def on_unmount(self) -> None:
-        """Restore the handlers of signals."""
+        """Wait until the plugin has ended, and restore the handlers of signals."""
+        self._debugger.session.quit()
+        with suppress(WorkerError):
+            await self._replaying.wait()
         self._signals.restore()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -189,7 +194,8 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         elif index < len(one.sent):
             lines = list(islice(sent_lines(one.sent[index]), LINES_MAX))
         else:
-            lines = list(islice(pending_lines(one), LINES_MAX))
+            width = max(20, self._content.scrollable_content_region.width)
+            lines = list(islice(pending_lines(one, width), LINES_MAX))
         if lines != self._content.source:
             self._content.show(lines)
 
@@ -204,7 +210,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         one = self._debugger
         parts: list[str] = []
         if one.failure:
-            parts.append("the replay ended early: R restarts it")
+            parts.append(_failure_words(one))
         elif one.session.is_catching_up:
             parts.append("replaying to the same point …")
         elif not one.session.is_stopped and one.pending is not None:
@@ -228,7 +234,8 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         begin(self, self._compare, "differences")
         if self._debugger.failure:
             self._queue.clear()
-            self._say(self._debugger.failure, problem=True)
+            # The reason is shown in place of an event's content.
+            self._say(_failure_words(self._debugger), problem=True)
         elif self._queue:
             # Not at once, as the session has not noted the stop yet.
             self.call_later(self._run_queued)
@@ -481,6 +488,10 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         if event.lines is self._list:
             self._follows = event.index == len(self._debugger.sent)
             self._show_content()
+
+
+def _failure_words(debugger: Debugger) -> str:
+    return f"{debugger.failure_words}: R starts it again"
 
 
 def _output_line(plugin: str, stream: str, text: str) -> StyledLine:

@@ -38,6 +38,8 @@ LINES_KEPT = 5_000
 """Maximum number of lines of the plugins' output that are stored."""
 UPCOMING_READ = 200
 """Number of later events that are read at once."""
+REGISTRATION = "RegisterPlugin"
+"""`PlayedEvent.event` of what is reported before the plugins start."""
 
 _AT_THE_END = UsageError("the replay is at its end", "go back, or send the last event again")
 
@@ -155,16 +157,24 @@ class Debugger(DebugListener):
             self._before = [reply for one in self.sent for reply in one.played.replies]
         self._has_restarted = True
         self.pending, self.is_at_end, self.failure = None, False, ""
+        self.processes = ()
         self.sent.clear()
         self.sent_before_kept = 0
         self.upcoming, self.has_more_upcoming = [], True
         self.on_change()
 
     def failed(self, error: NriScopeError) -> None:
-        """Show why the replay ended."""
+        """Show why the replay ended, which ended its processes."""
         self.failure = str(error)
-        self.pending = None
+        self.pending, self.processes = None, ()
         self.on_stop()
+
+    @property
+    def failure_words(self) -> str:
+        """What failed, in a few words."""
+        # Before a plugin is ready, only its start is reported.
+        is_started = any(one.played.event != REGISTRATION for one in self.sent)
+        return "the replay ended early" if is_started else "the plugin did not start"
 
     @property
     def is_running(self) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from textwrap import wrap
 
 from google.protobuf.message import Message
 
@@ -15,12 +16,13 @@ from nri_scope.replay.report import Report
 from nri_scope.replay.result import PlayedEvent
 from nri_scope.replay.step_control import ANSWERED, EDITED
 from nri_scope.scenario.messages import message_form
+from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import spans_of
 from nri_scope.text.yaml_text import yaml_lines
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
 from nri_scope.tui.text.yaml_lines import styled_yaml
 
-from .debugger import Debugger, SentEvent, UpcomingEvent
+from .debugger import REGISTRATION, Debugger, SentEvent, UpcomingEvent
 
 YAML_LINES_MAX = 5_000
 """Maximum number of lines of one message."""
@@ -83,7 +85,7 @@ class EventRows:
         one = self._debugger
         pending = one.pending
         if one.failure:
-            return (Span("> ", Style.BAD), Span("the replay ended early", Style.BAD))
+            return (Span("> ", Style.BAD), Span(one.failure_words, Style.BAD))
         if one.is_running:
             return (Span("> ", Style.STRONG), Span("sending events …", Style.STRONG))
         if pending is None:
@@ -144,7 +146,7 @@ def sent_lines(one: SentEvent, *, has_request: bool = True) -> Iterator[StyledLi
     for text in report.event(replace(played, output=[], output_left_out=0)):
         found = True
         yield _tidied(spans_of(text), played)
-    if not found:
+    if not found and played.event != REGISTRATION:
         yield line("  no plugin subscribes to it", Style.DIM)
     several = len(plugins) > 1
     for change in played.changes[:CHANGES_MAX]:
@@ -177,14 +179,21 @@ def _tidied(parts: StyledLine, played: PlayedEvent) -> StyledLine:
     return line(f"  {rest}", parts[0].style)
 
 
-def pending_lines(debugger: Debugger) -> Iterator[StyledLine]:
-    """Yield the newest sent event, then the request of the pending one."""
-    if debugger.sent:
+def pending_lines(debugger: Debugger, width: int) -> Iterator[StyledLine]:
+    """Yield the newest sent event, then the request of the pending one.
+
+    After a failure, its reason is first, wrapped to ``width``.
+    """
+    if debugger.failure:
+        yield line(debugger.failure_words, Style.STRONG)
+        for text in wrap(safe(debugger.failure), width, break_on_hyphens=False):
+            yield line(text, Style.BAD)
+        yield line()
+    if debugger.sent and debugger.sent[-1].played.event != REGISTRATION:
         yield from sent_lines(debugger.sent[-1], has_request=False)
         yield line()
     pending = debugger.pending
     if debugger.failure:
-        yield line(debugger.failure, Style.BAD)
         return
     if debugger.is_running:
         yield line("sending events …", Style.STRONG)
