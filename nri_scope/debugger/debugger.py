@@ -220,6 +220,13 @@ class Debugger(DebugListener):
             self.upcoming, self.has_more_upcoming = found, len(found) == UPCOMING_READ
             self.on_change()
 
+    async def unsent(self) -> int:
+        """Return the number of events that have not been sent."""
+        if self.pending is None:
+            return 0
+        number = self.pending.step.recorded.id
+        return 1 + await asyncio.to_thread(_count_after, self._job, number)
+
     # -- commands -----------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -354,6 +361,11 @@ _REPLY_EXAMPLES = {
     "StopContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
     "ValidateContainerAdjustment": "reject: true\nreason: not allowed",
 }
+
+
+def _count_after(job: Job, number: int) -> int:
+    with Recording.open(job.recording) as recording:
+        return sum(1 for _ in Script(recording, job.selection).events_after(number))
 
 
 def _upcoming(job: Job, after: int) -> list[UpcomingEvent]:

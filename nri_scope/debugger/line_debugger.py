@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.recording.display import many
 from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 from nri_scope.replay.run import Job
@@ -101,7 +102,7 @@ class LineDebugger(Debugger):
             "w": self._answer,
             "back": self._back,
             "restart": lambda _: self._restart(),
-            "q": lambda _: self.session.quit(),
+            "q": lambda _: self._quit(),
             "help": lambda _: self._print(help_text()),
         }
 
@@ -194,7 +195,8 @@ class LineDebugger(Debugger):
         pending = self.pending
         if pending is not None:
             name = f"{pending.event_id or '+'}  {pending.event} {pending.subject}".rstrip()
-            self._say(f"press Enter for {safe(name)} ", False)
+            to = "" if pending.plugins else " (to no plugin)"
+            self._say(f"press Enter for {safe(name)}{to} ", False)
         elif self.failure:
             self._say("restart or q ", False)
         elif self._reader.is_terminal:
@@ -217,6 +219,12 @@ class LineDebugger(Debugger):
         result = self._commands[name](argument.strip())
         if isinstance(result, Awaitable):
             await result
+
+    async def _quit(self) -> None:
+        count = await self.unsent()
+        if count:
+            self._print(f"{many(count, 'event')} {'was' if count == 1 else 'were'} not sent")
+        self.session.quit()
 
     def _break(self, text: str) -> None:
         if text:
