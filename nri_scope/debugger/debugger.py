@@ -355,6 +355,13 @@ class Debugger(DebugListener):
         return method.reply
 
 
+def count_of(text: str) -> int:
+    """Return a number of events to go back. Raises UsageError."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+        raise UsageError(f"{text[:40]!r} is not a number of events", "write for example 2")
+    return int(text)
+
+
 _REPLY_EXAMPLES = {
     "CreateContainer": "adjust:\n  env:\n    DEBUG: '1'\n  annotations:\n    example.com/by: hand",
     "UpdateContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",

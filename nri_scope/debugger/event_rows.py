@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of the screen: the list of events, and the content of one."""
+"""Lines of the screen: the list of events, the content of one, and the words around them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from nri_scope.recording.display import duration
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report import Report
-from nri_scope.replay.result import PlayedEvent
+from nri_scope.replay.result import PlayedEvent, PrintedLine
 from nri_scope.replay.step_control import ANSWERED, EDITED
 from nri_scope.scenario.messages import message_form
 from nri_scope.text.escape import safe
@@ -24,6 +24,8 @@ from nri_scope.tui.text.yaml_lines import styled_yaml
 
 from .debugger import REGISTRATION, Debugger, SentEvent, UpcomingEvent
 
+LINES_MAX = 20_000
+"""Maximum number of lines of one event's content."""
 YAML_LINES_MAX = 5_000
 """Maximum number of lines of one message."""
 CHANGES_MAX = 500
@@ -179,6 +181,13 @@ def _tidied(parts: StyledLine, played: PlayedEvent) -> StyledLine:
     return line(f"  {rest}", parts[0].style)
 
 
+def content_lines(debugger: Debugger, index: int, width: int) -> list[StyledLine]:
+    """Return the lines of one of the sent events; for another ``index``, of the pending one."""
+    is_sent = index < len(debugger.sent)
+    found = sent_lines(debugger.sent[index]) if is_sent else pending_lines(debugger, width)
+    return list(islice(found, LINES_MAX))
+
+
 def pending_lines(debugger: Debugger, width: int) -> Iterator[StyledLine]:
     """Yield the newest sent event, then the request of the pending one.
 
@@ -211,6 +220,12 @@ def pending_lines(debugger: Debugger, width: int) -> Iterator[StyledLine]:
         yield from message_lines(pending.request)
 
 
+def output_line(printed: PrintedLine) -> StyledLine:
+    """Return a line of a plugin's output."""
+    style = Style.WARN if printed.stream == "stderr" else Style.PLAIN
+    return (Span(f"{printed.plugin} ", Style.DIM), Span(printed.text, style))
+
+
 def message_lines(message: Message) -> Iterator[StyledLine]:
     """Yield a message as YAML."""
     form = message_form(message)
@@ -224,3 +239,33 @@ def message_lines(message: Message) -> Iterator[StyledLine]:
         yield styled_yaml(f"  {cut}")
     if count == YAML_LINES_MAX:
         yield line("  … the rest is omitted", Style.WARN)
+
+
+def title_words(debugger: Debugger) -> str:
+    """Return the plugins with their processes."""
+    plugins = [f"{name} pid {pid}" for name, pid in debugger.processes]
+    if not plugins and debugger.pending is not None:
+        plugins = list(debugger.pending.plugins)
+    return " · ".join(["debug", *plugins])
+
+
+def status_words(debugger: Debugger, *, is_watching: bool) -> str:
+    """Return what was sent, what it waits for, and where it stops."""
+    parts: list[str] = []
+    if debugger.failure:
+        parts.append(restart_words(debugger))
+    elif debugger.session.is_catching_up:
+        parts.append("replaying to the same point …")
+    elif not debugger.session.is_stopped and debugger.pending is not None:
+        parts.append("waiting for the plugin; Esc stops at the next event")
+    if words := debugger.breakpoints.words():
+        parts.append(f"breaks: {words}")
+    if is_watching:
+        parts.append("watching")
+    sent = debugger.sent_before_kept + len(debugger.sent)
+    return " · ".join([f"{sent:,} sent", *parts])
+
+
+def restart_words(debugger: Debugger) -> str:
+    """Return what failed, and the key that starts it again."""
+    return f"{debugger.failure_words}: R starts it again"

@@ -15,7 +15,7 @@ from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 from nri_scope.replay.run import Job
 from nri_scope.text.escape import safe
 
-from .debugger import Debugger
+from .debugger import Debugger, count_of
 from .editor import edit_text, editor_command
 from .line_reader import LineReader
 from .run_differences import count_words
@@ -257,10 +257,9 @@ class LineDebugger(Debugger):
         return edited
 
     def _back(self, text: str) -> None:
-        if text and not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
-            raise UsageError(f"{text!r} is not a number of events", "write for example 2")
+        events = count_of(text) if text else 1
         self._check_restart()
-        self.back(int(text[:9]) if text else 1)
+        self.back(events)
 
     def _restart(self) -> None:
         self._check_restart()
