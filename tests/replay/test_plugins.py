@@ -20,7 +20,7 @@ from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.plugin import Container, PodSandbox
 from nri_scope.replay.chain import Command
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.player import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
