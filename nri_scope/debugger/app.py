@@ -38,7 +38,7 @@ from .event_rows import (
 )
 from .keys import bindings, help_lines
 from .message_edits import MessageEdits
-from .panes import DebuggerKeys, Pane, Panes, Question, TitleLine
+from .panes import DebuggerKeys, Pane, Panes, Question, TitleLine, inserts, text_processed
 from .run_differences import count_words
 from .watch import Watch
 
@@ -227,12 +227,12 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
     async def on_event(self, event: events.Event) -> None:
         """Handle a key completely before the next one, which may belong to an opened input."""
         if isinstance(event, events.Key) and not event.is_forwarded and self.screen_stack:
-            is_typed = isinstance(self.focused, Input | TextArea)
-            if self._question.is_open and not event.is_printable:
-                # The key may close the line: wait until all text typed before has been processed.
-                await self._question.ready()
-                is_typed = False
-            if not is_typed:
+            field = self.focused if isinstance(self.focused, Input | TextArea) else None
+            if field is not None and not inserts(field, event):
+                # Its action would come late: run it here, after the text that was typed before.
+                await text_processed(field)
+                field = None
+            if field is None:
                 if not self._question.is_open:
                     self._status.clear_message()
                 if await do_bound(self, event.key):

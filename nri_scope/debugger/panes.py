@@ -9,12 +9,13 @@ from contextlib import suppress
 from typing import ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Label, TextArea
+from textual.widgets import Input, Label, TextArea
 
 from nri_scope.text.escape import columns, safe
 from nri_scope.tui.text.styled_line import StyledLine
@@ -190,13 +191,6 @@ class Question(Horizontal):
         # Not `focus`, which the next key might precede.
         self.screen.set_focus(self._input)
 
-    async def ready(self) -> None:
-        """Wait until the input has processed all text typed so far."""
-        processed = asyncio.Event()
-        if self._input.call_later(processed.set):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)
-
     def close(self) -> None:
         """Hide the line."""
         self.remove_class("-open")
@@ -239,3 +233,16 @@ class TextScreen(ModalScreen[str | None], inherit_bindings=False):
     def action_cancel(self) -> None:
         """Close the screen without a text."""
         self.dismiss(None)
+
+
+def inserts(field: Input | TextArea, key: events.Key) -> bool:
+    """Return whether a key inserts text in a field, rather than being bound to an action."""
+    return key.is_printable or (isinstance(field, TextArea) and key.key in {"enter", "tab"})
+
+
+async def text_processed(field: Input | TextArea) -> None:
+    """Wait until a field has processed all text typed so far."""
+    processed = asyncio.Event()
+    if field.call_later(processed.set):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)

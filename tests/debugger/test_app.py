@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import TextArea
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -72,6 +73,19 @@ async def test_stop_at_the_second_creation_and_change_its_request(tmp_path: Path
         await shown.press("ctrl+s")
         await shown.shows("next: 11  PostCreateContainer", "the request was edited")
     assert [each.args for each in plugin.created] == [[], ["edited"]]
+
+
+async def test_quickly_typed_keys_edit_in_their_order(tmp_path: Path) -> None:
+    async with debugging(job(tmp_path, Adjuster()), CREATE) as shown:
+        await shown.press("e")
+        await shown.shows("^S or F2 sends")
+        area = shown.app.screen.query_one(TextArea)
+        area.text = "one\nfive"
+        for key, text in [("down", None), ("end", None), ("backspace", None), ("9", "9")]:
+            # As from a terminal, without a pause after each.
+            shown.app.post_message(events.Key(key, text))
+        await shown.shows("fiv9")
+        assert area.text == "one\nfiv9"
 
 
 async def test_without_options_a_breakpoint_is_typed(tmp_path: Path) -> None:
