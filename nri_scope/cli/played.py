@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 def played(options: ChainOptions) -> Iterator[None]:
     """Replace FILE by a recording of it, with the changes of ``--set``, inside the block.
 
-    Raises UsageError and RecordingError.
+    Stop signals raise KeyboardInterrupt in it, unless handled otherwise, as that recording must be
+    removed. Raises UsageError and RecordingError.
     """
+    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.scenario.playable import is_text, playable
 
     given = options["file"]
-    with playable(
-        given,
-        changes=options["changes"],
-        session=options["session"],
-        profile=options["profile"],
-        on_note=say,
-    ) as recording:
+    changes, session, profile = options["changes"], options["session"], options["profile"]
+    with (
+        interrupted_by_signals(),
+        playable(
+            given, changes=changes, session=session, profile=profile, on_note=say
+        ) as recording,
+    ):
         options["file"] = recording
         if recording != given and not is_text(given):
             # The only session was made from the chosen one.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals at the moments when the event loop of a replay begins and ends."""
+"""Signals while a replay is prepared, and when its event loop begins and ends."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import cast
 
 import pytest
 
+from nri_scope.cli.chain_options import ChainOptions
+from nri_scope.cli.played import played
 from nri_scope.cli.replay_job import run_interruptibly
 from nri_scope.process.signals import interrupted_by_signals
 
@@ -64,3 +68,14 @@ def test_a_signal_is_an_interruption_without_a_traceback(
         # Later work is not affected.
         assert run_interruptibly(returns) == 1
     assert capfd.readouterr().err == ""
+
+
+def test_a_signal_before_a_replay_removes_the_recording_of_a_scenario(tmp_path: Path) -> None:
+    scenario = tmp_path / "pods.yaml"
+    scenario.write_text("scenario: 1\npods: {shop/web: {containers: {app: {}}}}\n")
+    given = {"file": scenario, "changes": (), "session": None, "profile": "recorded"}
+    options = cast("ChainOptions", given)
+    with pytest.raises(KeyboardInterrupt), played(options):
+        hang_up()
+    assert options["file"] != scenario
+    assert not options["file"].parent.exists()
