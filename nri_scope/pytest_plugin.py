@@ -137,7 +137,7 @@ class NriReplay:
         """
         __tracebackhide__ = True
         from nri_scope.replay.faults import parse_faults
-        from nri_scope.replay.player import PlaybackOptions
+        from nri_scope.replay.playback import PlaybackOptions
         from nri_scope.replay.run import Job
         from nri_scope.replay.testing import Goldens, Result, perform, plugin_set_of
         from nri_scope.replay.testing import problem as problem_of

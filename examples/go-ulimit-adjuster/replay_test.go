@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-const recording = "../recordings/annotated.nriscope.db"
+const scenario = "testdata/pods.yaml"
 
 var update = flag.Bool("update", false, "write testdata/replies.yaml")
 
@@ -27,7 +27,7 @@ func build(t *testing.T) string {
 // replay runs nri-scope replay with these options and returns what it printed.
 func replay(program string, options ...string) (string, error) {
 	arguments := append([]string{"replay", "--only-changes"}, options...)
-	arguments = append(arguments, recording, "--", program)
+	arguments = append(arguments, scenario, "--", program)
 	output, err := exec.Command("nri-scope", arguments...).CombinedOutput()
 	return string(output), err
 }

@@ -17,18 +17,22 @@ if TYPE_CHECKING:
 def played(options: ChainOptions, *, quiet: bool = False) -> Iterator[None]:
     """Replace FILE by a recording of it, with the changes of ``--set``, inside the block.
 
-    Unless ``quiet``, print remarks on a manifest. Raises UsageError and RecordingError.
+    Unless ``quiet``, print remarks on a manifest. Stop signals raise KeyboardInterrupt in the
+    block, unless handled otherwise, as that recording must be removed. Raises UsageError and
+    RecordingError.
     """
+    from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.scenario.playable import is_text, playable
 
     given = options["file"]
-    with playable(
-        given,
-        changes=options["changes"],
-        session=options["session"],
-        profile=options["profile"],
-        on_note=(lambda _: None) if quiet else say,
-    ) as recording:
+    changes, session, profile = options["changes"], options["session"], options["profile"]
+    on_note = (lambda _: None) if quiet else say
+    with (
+        interrupted_by_signals(),
+        playable(
+            given, changes=changes, session=session, profile=profile, on_note=on_note
+        ) as recording,
+    ):
         options["file"] = recording
         if recording != given and not is_text(given):
             # The only session was made from the chosen one.

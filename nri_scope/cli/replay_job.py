@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -191,16 +192,30 @@ def run_interruptibly(work: Callable[[], Coroutine[object, object, R]]) -> R:
 
     Raises its errors, and OSErrors of the audience of a replay.
     """
+    is_interrupted = False
+    cancel: Callable[[], object] = lambda: None  # noqa: E731 - it is replaced
+
+    def interrupt(*_: object) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        cancel()
 
     async def main() -> R:
-        task = asyncio.current_task()
+        nonlocal cancel
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
-        loop = asyncio.get_running_loop()
-        with stop_signals(lambda *_: task.cancel(), signals=END_SIGNALS, loop=loop):
+        cancel = partial(loop.call_soon_threadsafe, task.cancel)
+        try:
+            if is_interrupted:
+                raise asyncio.CancelledError
             return await work()
+        finally:
+            cancel = lambda: None  # noqa: E731 - the loop may be closed
 
     try:
-        return run(main())
+        # Also while the loop begins and ends, where an exception of a handler would be a traceback.
+        with stop_signals(interrupt, signals=END_SIGNALS):
+            result = run(main())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except BaseExceptionGroup as group:
@@ -209,6 +224,9 @@ def run_interruptibly(work: Callable[[], Coroutine[object, object, R]]) -> R:
         if write_error is None:
             raise
         raise write_error from None
+    if is_interrupted:
+        raise KeyboardInterrupt
+    return result
 
 
 def _first(group: BaseExceptionGroup[BaseException], kind: type[T]) -> T | None:

@@ -13,7 +13,7 @@ from nri_scope.errors import UsageError
 from nri_scope.replay import chain
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.pace import Wait, no_wait, paced
-from nri_scope.replay.player import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection

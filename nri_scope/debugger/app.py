@@ -4,42 +4,44 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
 from textual.screen import Screen
-from textual.widget import Widget
 from textual.widgets import Input, TextArea
+from textual.worker import WorkerError
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import spans_of
 from nri_scope.tui.terminal import EndSignals, TerminalDriver
-from nri_scope.tui.text.styled_line import Source, Span, Style, StyledLine, line
+from nri_scope.tui.text.styled_line import Style, StyledLine, line
 from nri_scope.tui.textual_workarounds import TerminalApp, begin, do_bound
 from nri_scope.tui.theme import DEFAULT, themes_of
 from nri_scope.tui.widgets import screens
 from nri_scope.tui.widgets.bars import StatusLine
 from nri_scope.tui.widgets.screens import MainScreen, ReadingScreen
 
-from .debugger import Debugger
-from .editor import edit_text, editor_command
-from .event_rows import EventRows, pending_lines, sent_lines
+from .debugger import Debugger, count_of
+from .event_rows import (
+    EventRows,
+    content_lines,
+    output_line,
+    restart_words,
+    status_words,
+    title_words,
+)
 from .keys import bindings, help_lines
-from .panes import DebuggerKeys, Pane, Question, TextScreen, TitleLine
+from .message_edits import MessageEdits
+from .panes import DebuggerKeys, Pane, Panes, Question, TitleLine, inserts, text_processed
 from .run_differences import count_words
 from .watch import Watch
 
-SIDE_BY_SIDE_FROM = 110
-"""Minimum columns for the list beside the content; below, it is above."""
-LINES_MAX = 20_000
-"""Maximum number of lines of one event's content."""
 _REFRESH_S = 0.05
 """Minimum seconds between two updates of the screen."""
 _QUEUE_MAX = 100
@@ -52,19 +54,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings()
     ENABLE_COMMAND_PALETTE = False
-    CSS = (
-        screens.CSS
-        + """
-    #body { height: 1fr; layout: vertical; }
-    #body > .events { height: 2fr; }
-    #body > .content { height: 3fr; border-top: solid $primary; }
-    #body > .output { height: 1fr; min-height: 4; border-top: solid $primary; }
-    #body.-wide { layout: grid; grid-size: 2 2; grid-columns: 1fr 1fr; grid-rows: 3fr 1fr; }
-    #body.-wide > .events { height: 100%; row-span: 2; border-right: solid $primary; }
-    #body.-wide > .content { height: 100%; border-top: none; }
-    #body.-wide > .output { height: 100%; }
-    """
-    )
+    CSS = screens.CSS
 
     def __init__(
         self,
@@ -86,8 +76,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         self._watch = watch
         self._queue: list[_Command] = []
         """Commands of keys that were pressed while an event was being sent."""
-        self._is_editing = False
-        """Whether the terminal belongs to an editor."""
         self._is_dirty = True
         self._follows = True
         """Whether the content is that of the pending event, wherever the cursor is."""
@@ -96,8 +84,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         self._differences: list[str] = []
         self._is_compared = False
         """Whether the user expects to hear that nothing differs."""
-        self._drafts: dict[str, str] = {}
-        """Edited texts that were refused, by what was edited, to continue with."""
+        self._edits = MessageEdits(self, debugger)
         debugger.on_change = self._changed
         debugger.on_stop = self._stopped
 
@@ -110,12 +97,11 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
     def compose(self) -> ComposeResult:
         """Compose the panes."""
         self._title_line = TitleLine()
-        self._list = Pane(cursor=True, classes="events")
-        self._content = Pane(classes="content", empty="starting …")
-        self._output = Pane(classes="output", empty="no output of the plugin yet")
+        self._panes = Panes()
+        self._list, self._content = self._panes.events, self._panes.content
         self._question, self._status = Question(), StatusLine()
         yield self._title_line
-        yield Container(self._list, self._content, self._output, id="body")
+        yield self._panes
         yield self._question
         yield self._status
         yield DebuggerKeys()
@@ -123,16 +109,18 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
     def on_mount(self) -> None:
         """Start the replay, and watch files."""
         self._signals = EndSignals(self.exit)
-        self._output.border_title = "output"
         self.screen.set_focus(self._list)
         self._lay_out(self.size.width)
-        begin(self, self._replay, "replay")
+        self._replaying = begin(self, self._replay, "replay")
         if self._watch is not None:
             begin(self, self._build_on_save, "watch")
         self.set_interval(_REFRESH_S, self._refresh_if_dirty)
 
     async def on_unmount(self) -> None:
-        """Restore the handlers of signals."""
+        """Wait until the plugin has ended, and restore the handlers of signals."""
+        self._debugger.session.quit()
+        with suppress(WorkerError):
+            await self._replaying.wait()
         self._signals.restore()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -140,7 +128,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         self._lay_out(event.size.width)
 
     def _lay_out(self, width: int) -> None:
-        self.query_one("#body").set_class(width >= SIDE_BY_SIDE_FROM, "-wide")
+        self._panes.lay_out(width)
         self._changed()
 
     async def _replay(self) -> None:
@@ -153,14 +141,14 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
     # -- drawing ------------------------------------------------------------------------------
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        if not self._is_editing:
+        if not self._edits.has_terminal:
             super()._display(screen, renderable)
 
     def _changed(self) -> None:
         self._is_dirty = True
 
     def _refresh_if_dirty(self) -> None:
-        if self._is_dirty and not self._is_editing and self.screen_stack:
+        if self._is_dirty and not self._edits.has_terminal and self.screen_stack:
             self._is_dirty = False
             self._show()
 
@@ -173,48 +161,17 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
             if self._follows:
                 self._list.go_to_with_next(len(one.sent))
         self._show_content()
-        printed = [_output_line(each.plugin, each.stream, each.text) for each in one.output]
-        at_end = self._output.top + self._output.size.height >= len(self._output.source)
-        self._output.show(printed, keep_position=True)
-        if at_end or self.focused is not self._output:
-            self._output.go_to(len(printed) - 1)
-        self._title_line.show(self._title_words(), self._words)
-        self._status.words = self._status_words()
+        self._panes.show_output([output_line(each) for each in one.output])
+        self._title_line.show(title_words(one), self._words)
+        self._status.words = status_words(one, is_watching=self._watch is not None)
 
     def _show_content(self) -> None:
         one = self._debugger
         index = len(one.sent) if self._follows else self._list.cursor
-        if self._notice:
-            lines: Source = self._notice
-        elif index < len(one.sent):
-            lines = list(islice(sent_lines(one.sent[index]), LINES_MAX))
-        else:
-            lines = list(islice(pending_lines(one), LINES_MAX))
+        width = max(20, self._content.scrollable_content_region.width)
+        lines = self._notice or content_lines(one, index, width)
         if lines != self._content.source:
             self._content.show(lines)
-
-    def _title_words(self) -> str:
-        one = self._debugger
-        plugins = [f"{name} pid {pid}" for name, pid in one.processes]
-        if not plugins and one.pending is not None:
-            plugins = list(one.pending.plugins)
-        return " · ".join(["debug", *plugins])
-
-    def _status_words(self) -> str:
-        one = self._debugger
-        parts: list[str] = []
-        if one.failure:
-            parts.append("the replay ended early: R restarts it")
-        elif one.session.is_catching_up:
-            parts.append("replaying to the same point …")
-        elif not one.session.is_stopped and one.pending is not None:
-            parts.append("waiting for the plugin; Esc stops at the next event")
-        if words := one.breakpoints.words():
-            parts.append(f"breaks: {words}")
-        if self._watch is not None:
-            parts.append("watching")
-        sent = one.sent_before_kept + len(one.sent)
-        return " · ".join([f"{sent:,} sent", *parts])
 
     def _say(self, text: str, *, problem: bool = False) -> None:
         self._status.say(safe(text), problem=problem)
@@ -228,7 +185,8 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         begin(self, self._compare, "differences")
         if self._debugger.failure:
             self._queue.clear()
-            self._say(self._debugger.failure, problem=True)
+            # The reason is shown in place of an event's content.
+            self._say(restart_words(self._debugger), problem=True)
         elif self._queue:
             # Not at once, as the session has not noted the stop yet.
             self.call_later(self._run_queued)
@@ -269,12 +227,12 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
     async def on_event(self, event: events.Event) -> None:
         """Handle a key completely before the next one, which may belong to an opened input."""
         if isinstance(event, events.Key) and not event.is_forwarded and self.screen_stack:
-            is_typed = isinstance(self.focused, Input | TextArea)
-            if self._question.is_open and not event.is_printable:
-                # The key may close the line: wait until all text typed before has been processed.
-                await self._question.ready()
-                is_typed = False
-            if not is_typed:
+            field = self.focused if isinstance(self.focused, Input | TextArea) else None
+            if field is not None and not inserts(field, event):
+                # Its action would come late: run it here, after the text that was typed before.
+                await text_processed(field)
+                field = None
+            if field is None:
                 if not self._question.is_open:
                     self._status.clear_message()
                 if await do_bound(self, event.key):
@@ -328,17 +286,13 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     def action_run_to(self) -> None:
         """Ask for the number of an event."""
-        self._ask("run to event", lambda text: self._run(lambda: self._debugger.run_to(text)))
+        self._question.ask(
+            "run to event", lambda text: self._run(lambda: self._debugger.run_to(text))
+        )
 
     def action_break_on(self) -> None:
         """Ask for a filter."""
-        self._ask("break on", self._break_on)
-
-    def _break_on(self, text: str) -> None:
-        try:
-            self._debugger.break_on(text)
-        except NriScopeError as error:
-            self._say(str(error), problem=True)
+        self._question.ask("break on", self._attempted(self._debugger.break_on))
 
     def action_clear_breakpoints(self) -> None:
         """Remove all breakpoints."""
@@ -351,13 +305,22 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     def action_back_by(self) -> None:
         """Ask for a number of events to go back."""
-        self._ask("events to go back", self._back_by)
+        self._question.ask("events to go back", self._attempted(self._back_by))
 
     def _back_by(self, text: str) -> None:
-        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-            self._say(f"{text!r} is not a number of events; write for example 2", problem=True)
-            return
-        self._restart(lambda: self._debugger.back(int(text)))
+        events = count_of(text)
+        self._restart(lambda: self._debugger.back(events))
+
+    def _attempted(self, command: Callable[[str], object]) -> Callable[[str], None]:
+        """Return the command with its errors as messages."""
+
+        def attempt(text: str) -> None:
+            try:
+                command(text)
+            except NriScopeError as error:
+                self._say(str(error), problem=True)
+
+        return attempt
 
     def action_restart(self) -> None:
         """Start the plugin anew."""
@@ -384,11 +347,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     def action_edit(self) -> None:
         """Edit the request and send it."""
-        self._run(self._edit)
-
-    async def _edit(self) -> None:
-        text = self._debugger.request_text()
-        await self._edited("request", text, self._debugger.send_text)
+        self._run(self._edits.edit_request)
 
     def action_answer(self) -> None:
         """Write the reply."""
@@ -398,52 +357,14 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         plugin = self._debugger.answering_plugin()
         pending = self._debugger.pending
         if pending is None or len(pending.plugins) == 1:
-            return self._answer_for(plugin)
-        self._ask(
-            "reply in place of",
-            lambda text: self._run(lambda: self._answer_for(self._debugger.answering_plugin(text))),
-            plugin,
+            return self._edits.write_reply(plugin)
+        self._question.ask(
+            "reply in place of", lambda text: self._run(lambda: self._answer_for(text)), plugin
         )
         return None
 
-    async def _answer_for(self, plugin: str) -> None:
-        text = self._debugger.answer_template(plugin)
-        await self._edited("reply", text, lambda edited: self._debugger.answer(plugin, edited))
-
-    async def _edited(self, what: str, text: str, use: Callable[[str], object]) -> None:
-        """Let the user edit a text, and use it; keep it if it is refused."""
-        pending = self._debugger.pending
-        begun = self._drafts.pop(what, text)
-        edited = await self._text_from_user(what, begun)
-        if edited is None:
-            return
-        if edited == begun:
-            raise UsageError("the text was not changed", "nothing was sent")
-        try:
-            if self._debugger.pending is not pending:
-                raise UsageError("the plugin was restarted meanwhile")
-            use(edited)
-        except UsageError as error:
-            if edited != text:
-                self._drafts[what] = edited
-                key = "e" if what == "request" else "w"
-                raise UsageError(str(error), f"{key} continues with the edited text") from error
-            raise
-        self._drafts.clear()
-
-    async def _text_from_user(self, what: str, text: str) -> str | None:
-        command = editor_command()
-        driver = self._driver
-        if not command or driver is None or not driver.can_suspend:
-            pending = self._debugger.pending
-            name = "" if pending is None else f" of {pending.event} {safe(pending.subject)}"
-            return await self.push_screen_wait(TextScreen(f"{what}{name}", text))
-        with self.suspend():
-            self._is_editing = True
-            try:
-                return await edit_text(command, text, what)
-            finally:
-                self._is_editing = False
+    def _answer_for(self, name: str) -> Awaitable[None]:
+        return self._edits.write_reply(self._debugger.answering_plugin(name))
 
     def action_differences(self) -> None:
         """Show what differed after the last restart."""
@@ -456,14 +377,11 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     def action_focus_next_pane(self) -> None:
         """Focus the next pane."""
-        panes: list[Widget] = [self._list, self._content, self._output]
-        at = panes.index(self.focused) if self.focused in panes else -1
-        self.screen.set_focus(panes[(at + 1) % len(panes)])
+        self._panes.focus_next()
 
     def action_wrap(self) -> None:
         """Wrap long lines, or not."""
-        for pane in (self._content, self._output):
-            pane.wrap = not pane.wrap
+        self._panes.toggle_wrap()
 
     def action_help(self) -> None:
         """Show the keys."""
@@ -473,16 +391,8 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         """End the plugin and quit."""
         self.exit()
 
-    def _ask(self, label: str, accept: Callable[[str], object], text: str = "") -> None:
-        self._question.ask(label, accept, text)
-
     @on(Pane.Moved)
     def _moved(self, event: Pane.Moved) -> None:
         if event.lines is self._list:
             self._follows = event.index == len(self._debugger.sent)
             self._show_content()
-
-
-def _output_line(plugin: str, stream: str, text: str) -> StyledLine:
-    words = Span(text, Style.WARN if stream == "stderr" else Style.PLAIN)
-    return (Span(f"{plugin} ", Style.DIM), words)

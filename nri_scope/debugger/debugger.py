@@ -38,6 +38,8 @@ LINES_KEPT = 5_000
 """Maximum number of lines of the plugins' output that are stored."""
 UPCOMING_READ = 200
 """Number of later events that are read at once."""
+REGISTRATION = "RegisterPlugin"
+"""`PlayedEvent.event` of what is reported before the plugins start."""
 
 _AT_THE_END = UsageError("the replay is at its end", "go back, or send the last event again")
 
@@ -155,16 +157,24 @@ class Debugger(DebugListener):
             self._before = [reply for one in self.sent for reply in one.played.replies]
         self._has_restarted = True
         self.pending, self.is_at_end, self.failure = None, False, ""
+        self.processes = ()
         self.sent.clear()
         self.sent_before_kept = 0
         self.upcoming, self.has_more_upcoming = [], True
         self.on_change()
 
     def failed(self, error: NriScopeError) -> None:
-        """Show why the replay ended."""
+        """Show why the replay ended, which ended its processes."""
         self.failure = str(error)
-        self.pending = None
+        self.pending, self.processes = None, ()
         self.on_stop()
+
+    @property
+    def failure_words(self) -> str:
+        """What failed, in a few words."""
+        # Before a plugin is ready, only its start is reported.
+        is_started = any(one.played.event != REGISTRATION for one in self.sent)
+        return "the replay ended early" if is_started else "the plugin did not start"
 
     @property
     def is_running(self) -> bool:
@@ -209,6 +219,13 @@ class Debugger(DebugListener):
         if self.pending is not None and self.pending.step.recorded.id == after:
             self.upcoming, self.has_more_upcoming = found, len(found) == UPCOMING_READ
             self.on_change()
+
+    async def unsent(self) -> int:
+        """Return the number of events that have not been sent."""
+        if self.pending is None:
+            return 0
+        number = self.pending.step.recorded.id
+        return 1 + await asyncio.to_thread(_count_after, self._job, number)
 
     # -- commands -----------------------------------------------------------------------------
 
@@ -338,12 +355,24 @@ class Debugger(DebugListener):
         return method.reply
 
 
+def count_of(text: str) -> int:
+    """Return a number of events to go back. Raises UsageError."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+        raise UsageError(f"{text[:40]!r} is not a number of events", "write for example 2")
+    return int(text)
+
+
 _REPLY_EXAMPLES = {
     "CreateContainer": "adjust:\n  env:\n    DEBUG: '1'\n  annotations:\n    example.com/by: hand",
     "UpdateContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
     "StopContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
     "ValidateContainerAdjustment": "reject: true\nreason: not allowed",
 }
+
+
+def _count_after(job: Job, number: int) -> int:
+    with Recording.open(job.recording) as recording:
+        return sum(1 for _ in Script(recording, job.selection).events_after(number))
 
 
 def _upcoming(job: Job, after: int) -> list[UpcomingEvent]:

@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of the screen: the list of events, and the content of one."""
+"""Lines of the screen: the list of events, the content of one, and the words around them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from textwrap import wrap
 
 from google.protobuf.message import Message
 
 from nri_scope.recording.display import duration
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report import Report
-from nri_scope.replay.result import PlayedEvent
+from nri_scope.replay.result import PlayedEvent, PrintedLine
 from nri_scope.replay.step_control import ANSWERED, EDITED
 from nri_scope.scenario.messages import message_form
+from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import spans_of
 from nri_scope.text.yaml_text import yaml_lines
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
 from nri_scope.tui.text.yaml_lines import styled_yaml
 
-from .debugger import Debugger, SentEvent, UpcomingEvent
+from .debugger import REGISTRATION, Debugger, SentEvent, UpcomingEvent
 
+LINES_MAX = 20_000
+"""Maximum number of lines of one event's content."""
 YAML_LINES_MAX = 5_000
 """Maximum number of lines of one message."""
 CHANGES_MAX = 500
@@ -83,7 +87,7 @@ class EventRows:
         one = self._debugger
         pending = one.pending
         if one.failure:
-            return (Span("> ", Style.BAD), Span("the replay ended early", Style.BAD))
+            return (Span("> ", Style.BAD), Span(one.failure_words, Style.BAD))
         if one.is_running:
             return (Span("> ", Style.STRONG), Span("sending events …", Style.STRONG))
         if pending is None:
@@ -144,7 +148,7 @@ def sent_lines(one: SentEvent, *, has_request: bool = True) -> Iterator[StyledLi
     for text in report.event(replace(played, output=[], output_left_out=0)):
         found = True
         yield _tidied(spans_of(text), played)
-    if not found:
+    if not found and played.event != REGISTRATION:
         yield line("  no plugin subscribes to it", Style.DIM)
     several = len(plugins) > 1
     for change in played.changes[:CHANGES_MAX]:
@@ -177,14 +181,28 @@ def _tidied(parts: StyledLine, played: PlayedEvent) -> StyledLine:
     return line(f"  {rest}", parts[0].style)
 
 
-def pending_lines(debugger: Debugger) -> Iterator[StyledLine]:
-    """Yield the newest sent event, then the request of the pending one."""
-    if debugger.sent:
+def content_lines(debugger: Debugger, index: int, width: int) -> list[StyledLine]:
+    """Return the lines of one of the sent events; for another ``index``, of the pending one."""
+    is_sent = index < len(debugger.sent)
+    found = sent_lines(debugger.sent[index]) if is_sent else pending_lines(debugger, width)
+    return list(islice(found, LINES_MAX))
+
+
+def pending_lines(debugger: Debugger, width: int) -> Iterator[StyledLine]:
+    """Yield the newest sent event, then the request of the pending one.
+
+    After a failure, its reason is first, wrapped to ``width``.
+    """
+    if debugger.failure:
+        yield line(debugger.failure_words, Style.STRONG)
+        for text in wrap(safe(debugger.failure), width, break_on_hyphens=False):
+            yield line(text, Style.BAD)
+        yield line()
+    if debugger.sent and debugger.sent[-1].played.event != REGISTRATION:
         yield from sent_lines(debugger.sent[-1], has_request=False)
         yield line()
     pending = debugger.pending
     if debugger.failure:
-        yield line(debugger.failure, Style.BAD)
         return
     if debugger.is_running:
         yield line("sending events …", Style.STRONG)
@@ -202,6 +220,12 @@ def pending_lines(debugger: Debugger) -> Iterator[StyledLine]:
         yield from message_lines(pending.request)
 
 
+def output_line(printed: PrintedLine) -> StyledLine:
+    """Return a line of a plugin's output."""
+    style = Style.WARN if printed.stream == "stderr" else Style.PLAIN
+    return (Span(f"{printed.plugin} ", Style.DIM), Span(printed.text, style))
+
+
 def message_lines(message: Message) -> Iterator[StyledLine]:
     """Yield a message as YAML."""
     form = message_form(message)
@@ -215,3 +239,33 @@ def message_lines(message: Message) -> Iterator[StyledLine]:
         yield styled_yaml(f"  {cut}")
     if count == YAML_LINES_MAX:
         yield line("  … the rest is omitted", Style.WARN)
+
+
+def title_words(debugger: Debugger) -> str:
+    """Return the plugins with their processes."""
+    plugins = [f"{name} pid {pid}" for name, pid in debugger.processes]
+    if not plugins and debugger.pending is not None:
+        plugins = list(debugger.pending.plugins)
+    return " · ".join(["debug", *plugins])
+
+
+def status_words(debugger: Debugger, *, is_watching: bool) -> str:
+    """Return what was sent, what it waits for, and where it stops."""
+    parts: list[str] = []
+    if debugger.failure:
+        parts.append(restart_words(debugger))
+    elif debugger.session.is_catching_up:
+        parts.append("replaying to the same point …")
+    elif not debugger.session.is_stopped and debugger.pending is not None:
+        parts.append("waiting for the plugin; Esc stops at the next event")
+    if words := debugger.breakpoints.words():
+        parts.append(f"breaks: {words}")
+    if is_watching:
+        parts.append("watching")
+    sent = debugger.sent_before_kept + len(debugger.sent)
+    return " · ".join([f"{sent:,} sent", *parts])
+
+
+def restart_words(debugger: Debugger) -> str:
+    """Return what failed, and the key that starts it again."""
+    return f"{debugger.failure_words}: R starts it again"

@@ -9,12 +9,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.recording.display import many
 from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 from nri_scope.replay.run import Job
 from nri_scope.text.escape import safe
 
-from .debugger import Debugger
+from .debugger import Debugger, count_of
 from .editor import edit_text, editor_command
 from .line_reader import LineReader
 from .run_differences import count_words
@@ -101,7 +102,7 @@ class LineDebugger(Debugger):
             "w": self._answer,
             "back": self._back,
             "restart": lambda _: self._restart(),
-            "q": lambda _: self.session.quit(),
+            "q": lambda _: self._quit(),
             "help": lambda _: self._print(help_text()),
         }
 
@@ -194,7 +195,8 @@ class LineDebugger(Debugger):
         pending = self.pending
         if pending is not None:
             name = f"{pending.event_id or '+'}  {pending.event} {pending.subject}".rstrip()
-            self._say(f"press Enter for {safe(name)} ", False)
+            to = "" if pending.plugins else " (to no plugin)"
+            self._say(f"press Enter for {safe(name)}{to} ", False)
         elif self.failure:
             self._say("restart or q ", False)
         elif self._reader.is_terminal:
@@ -217,6 +219,12 @@ class LineDebugger(Debugger):
         result = self._commands[name](argument.strip())
         if isinstance(result, Awaitable):
             await result
+
+    async def _quit(self) -> None:
+        count = await self.unsent()
+        if count:
+            self._print(f"{many(count, 'event')} {'was' if count == 1 else 'were'} not sent")
+        self.session.quit()
 
     def _break(self, text: str) -> None:
         if text:
@@ -249,10 +257,9 @@ class LineDebugger(Debugger):
         return edited
 
     def _back(self, text: str) -> None:
-        if text and not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
-            raise UsageError(f"{text!r} is not a number of events", "write for example 2")
+        events = count_of(text) if text else 1
         self._check_restart()
-        self.back(int(text[:9]) if text else 1)
+        self.back(events)
 
     def _restart(self) -> None:
         self._check_restart()

@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Container, Horizontal
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Label, TextArea
+from textual.widgets import Input, Label, TextArea
 
 from nri_scope.text.escape import columns, safe
+from nri_scope.tui.text.styled_line import StyledLine
 from nri_scope.tui.widgets.filter_bar import TextLine
 from nri_scope.tui.widgets.lines import Lines
 
@@ -33,7 +35,8 @@ _MOVES = (
     ("right", "right"),
 )
 
-
+SIDE_BY_SIDE_FROM = 110
+"""Minimum columns for the list beside the content; below, it is above."""
 _LINES_AFTER = 3
 """Number of lines after the pending event that are shown, too."""
 _MAX_WAIT_S = 1.0
@@ -51,6 +54,55 @@ class Pane(Lines, inherit_bindings=False):
         """Go to a line, and show some lines after it, too."""
         self._reveal(min(index + _LINES_AFTER, len(self.source) - 1))
         self.go_to(index)
+
+
+class Panes(Container):
+    """The list of events, the content of one, and the plugins' output."""
+
+    DEFAULT_CSS = """
+    Panes { height: 1fr; layout: vertical; }
+    Panes > .events { height: 2fr; }
+    Panes > .content { height: 3fr; border-top: solid $primary; }
+    Panes > .output { height: 1fr; min-height: 4; border-top: solid $primary; }
+    Panes.-wide { layout: grid; grid-size: 2 2; grid-columns: 1fr 1fr; grid-rows: 3fr 1fr; }
+    Panes.-wide > .events { height: 100%; row-span: 2; border-right: solid $primary; }
+    Panes.-wide > .content { height: 100%; border-top: none; }
+    Panes.-wide > .output { height: 100%; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = Pane(cursor=True, classes="events")
+        self.content = Pane(classes="content", empty="starting …")
+        self._output = Pane(classes="output", empty="no output of the plugin yet")
+        self._output.border_title = "output"
+
+    def compose(self) -> ComposeResult:
+        """Compose the panes."""
+        yield from (self.events, self.content, self._output)
+
+    def lay_out(self, width: int) -> None:
+        """Choose the layout for a screen of this width."""
+        self.set_class(width >= SIDE_BY_SIDE_FROM, "-wide")
+
+    def show_output(self, lines: Sequence[StyledLine]) -> None:
+        """Show the output, and its end unless the user looks at another part."""
+        output = self._output
+        at_end = output.top + output.size.height >= len(output.source)
+        output.show(lines, keep_position=True)
+        if at_end or not output.has_focus:
+            output.go_to(len(lines) - 1)
+
+    def focus_next(self) -> None:
+        """Focus the next pane."""
+        panes: list[Widget | None] = [self.events, self.content, self._output]
+        at = panes.index(self.screen.focused) if self.screen.focused in panes else -1
+        self.screen.set_focus(panes[(at + 1) % len(panes)])
+
+    def toggle_wrap(self) -> None:
+        """Wrap long lines of contents and output, or not."""
+        for pane in (self.content, self._output):
+            pane.wrap = not pane.wrap
 
 
 class TitleLine(Widget):
@@ -139,13 +191,6 @@ class Question(Horizontal):
         # Not `focus`, which the next key might precede.
         self.screen.set_focus(self._input)
 
-    async def ready(self) -> None:
-        """Wait until the input has processed all text typed so far."""
-        processed = asyncio.Event()
-        if self._input.call_later(processed.set):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)
-
     def close(self) -> None:
         """Hide the line."""
         self.remove_class("-open")
@@ -188,3 +233,16 @@ class TextScreen(ModalScreen[str | None], inherit_bindings=False):
     def action_cancel(self) -> None:
         """Close the screen without a text."""
         self.dismiss(None)
+
+
+def inserts(field: Input | TextArea, key: events.Key) -> bool:
+    """Return whether a key inserts text in a field, rather than being bound to an action."""
+    return key.is_printable or (isinstance(field, TextArea) and key.key in {"enter", "tab"})
+
+
+async def text_processed(field: Input | TextArea) -> None:
+    """Wait until a field has processed all text typed so far."""
+    processed = asyncio.Event()
+    if field.call_later(processed.set):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)

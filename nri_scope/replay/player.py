@@ -5,23 +5,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from google.protobuf.message import Message
 
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of, pod_of
-from nri_scope.runtime import RECORDED, Answer, LifecycleState, LifecycleStep, Outcome, Runtime
+from nri_scope.runtime import RECORDED, Answer, LifecycleState, LifecycleStep, Outcome
 
-from .applied_replies import Effects
-from .faults import INJECTED, NONE, Faults, InjectedFaults
-from .pace import Wait, no_wait
-from .progress import ReplayProgress
+from .faults import INJECTED
+from .pace import no_wait
+from .playback import PlaybackOptions, ReplayParts
 from .read_ahead import ReadAhead
-from .recording_clock import RecordingClock
 from .replies import Reply
-from .reply_verdict import Judge
 from .result import PlayedEvent
 from .script import ReplayStep, Script
 from .step_control import (
@@ -33,48 +30,8 @@ from .step_control import (
     StepControl,
     StepDecision,
 )
-from .world import World
 
 _RESTARTS = "the runtime restarts"
-
-
-@dataclass(frozen=True, slots=True)
-class PlaybackOptions:
-    """Options for playing a script."""
-
-    wait: Wait = field(default=no_wait)
-    faults: Faults = NONE
-    effects: bool = True
-    """Whether replies affect later requests; otherwise each request is sent as recorded."""
-    max_took_ns: int = 0
-    """Maximum response time that the user accepts; 0 for no limit but the deadline."""
-    control: StepControl | None = None
-    """Decides on each event, if set; it needs ``effects``."""
-    timeout_s: float | None = None
-    """Deadline of each request, in seconds; None for the recorded ones, infinity for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayParts:
-    """Objects that a player uses."""
-
-    runtime: Runtime
-    world: World
-    effects: Effects
-    judge: Judge
-    progress: ReplayProgress
-    clock: RecordingClock
-    faults: InjectedFaults
-    restart: Callable[[], Awaitable[None]]
-    """Restart the runtime; return once the plugins have reconnected."""
-    drop_connections: Callable[[str], Awaitable[None]]
-    """Close all connections for the given reason; return once external plugins have reconnected."""
-    meanwhile: Callable[[Callable[[], None]], None]
-    """Set a callback to run each time a request was sent, while the plugin works on its reply."""
-    lost: Callable[[str], Awaitable[str]]
-    """Wait until a plugin's connection has ended, and return the reason."""
-    read_output: Callable[[], None]
-    """Read the available output of plugins."""
 
 
 class Player:

@@ -14,7 +14,7 @@ from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 
 from .chain import Command
 from .load import LoadScript, LoadShape
-from .player import PlaybackOptions
+from .playback import PlaybackOptions
 from .plugins import PluginSet
 from .progress import ReplayListener
 from .replay_recording import ReplayRecorder

@@ -24,7 +24,8 @@ from .applied_replies import Effects
 from .faults import InjectedFaults
 from .golden import fingerprint
 from .ledger import Ledger
-from .player import PlaybackOptions, Player, ReplayParts
+from .playback import PlaybackOptions, ReplayParts
+from .player import Player
 from .plugin_setup import SetUp, add_copies, size_of
 from .plugins import PluginSet, ReplayPlugins
 from .progress import ReplayListener, ReplayProgress

@@ -34,6 +34,8 @@ _GO = re.compile(r"\t*(panic: |fatal error: |SIG[A-Z]+: )")
 _GO_FILE = re.compile(r"\t(?P<file>.+?):(?P<line>\d+)(?: \+0x[0-9a-f]+)?$")
 _GO_LIBRARY = re.compile(r"github\.com/containerd/(nri/pkg|ttrpc)\b")
 _PYTHON = re.compile(r"(.*\bTraceback \(most recent call last\):|Fatal Python error: .*)$")
+_PYTHON_SYNTAX = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)$')
+"""Place of a syntax error, which has no traceback if it is in the program itself."""
 _PYTHON_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,)? in (?P<name>.+)$')
 _PYTHON_LIBRARY = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/nri_scope/")
 _PYTHON_TOP = re.compile(r'\s*(\| +)?File ("<frozen runpy>"|".*", line \d+, in <module>$)')
@@ -153,6 +155,8 @@ def crash_in(lines: Sequence[str]) -> Crash:
 
 def _is_new_crash(text: str, lines: list[str]) -> bool:
     """Return whether a new crash begins, rather than another part of the current one."""
+    if not lines and _PYTHON_SYNTAX.match(text):
+        return True
     if "panicked at" in text or "Traceback (" in text or text.startswith("Fatal Python"):
         # Of several consecutive tracebacks, the last one is fatal.
         return (_RUST.search(text) or _PYTHON.match(text)) is not None
@@ -207,6 +211,9 @@ def _is_go_library(function: str, file: str) -> bool:
 
 def _python(lines: Sequence[str]) -> tuple[str, str]:
     own: list[str] = []
+    syntax = _PYTHON_SYNTAX.match(lines[0])
+    if syntax is not None:
+        own.append(f"{syntax['file']}:{syntax['line']}")
     message = lines[0] if lines[0].startswith("Fatal") else ""
     for raw in lines[1:]:
         line = _IN_GROUP.sub("", raw)

@@ -6,45 +6,32 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from nri_scope._gen.nri.api_pb2 import (
     SynchronizeResponse,
-    UpdateContainersRequest,
     UpdateContainersResponse,
 )
 from nri_scope.errors import (
     ConnectError,
     ConnectionClosed,
-    LocalProtocolError,
-    NriScopeError,
-    RpcError,
     UsageError,
 )
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.transport import Server, listen_unix
-from nri_scope.wire import Code
 
-from . import admission
 from .command import command_of
-from .dispatcher import Dispatcher
 from .external_plugin import ExternalPlugin, ExternalPlugins
 from .output import OnOutput
 from .plugin import Plugin
+from .plugin_connections import ConnectionHooks, PluginConnections, Update
 from .plugin_process import Process, launch
-from .plugin_setup import ProfileSetUp, SetUp
+from .plugin_setup import SetUp
 from .profile import Profile
 from .rejection import Rejection, Stage
-
-Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
-"""Return the reply to a plugin's UpdateContainers, or raise the `RpcError` to reply with."""
-
-FORMER_KEPT = 1000
-"""Maximum number of former plugins, and of rejections, stored: a plugin may reconnect endlessly."""
 
 ENDED = "the runtime has ended"
 """End reason of connections when the runtime ends."""
@@ -52,12 +39,8 @@ ENDED = "the runtime has ended"
 RESTARTS = "the runtime restarts"
 """End reason of connections when the runtime restarts."""
 
-EXIT_GRACE_S = 2.0
-"""Seconds in which a launched plugin that closed its connection must end, and may print why, before
-it is killed. (Real runtimes kill it at the next event.)"""
 
-
-class Runtime(Dispatcher):
+class Runtime(PluginConnections):
     """Emulated runtime, as an async context manager that ends all plugins on exit.
 
     As in real runtimes, requests after Configure are serial, under one lock: events in the order of
@@ -94,38 +77,18 @@ class Runtime(Dispatcher):
         to end after their connections were closed, see `Process.stop`. With 0, and at any other
         time, they are killed before that, as real runtimes do.
         """
-        self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
-        super().__init__(self._setup.profile)
-        self._on_update = on_update
-        self._on_new = on_new
-        self._on_ready = on_ready
-        self._on_end = on_end
-        self._on_synchronized = on_synchronized
-        self._configure_first = configure_first
-        if sync_part_max is not None and not self.profile.split_sync:
-            raise UsageError(
-                f"{self.profile.title} never sends Synchronize in parts",
-                "use the profile of a runtime with NRI 0.7 or later",
-            )
-        self._sync_part_max = sync_part_max
-        self._grace_s = grace_s
-        self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._watches: set[asyncio.Task[None]] = set()
+        hooks = ConnectionHooks(on_update, on_new, on_ready, on_synchronized, on_end)
+        super().__init__(
+            setup,
+            hooks,
+            configure_first=configure_first,
+            sync_part_max=sync_part_max,
+            grace_s=grace_s,
+        )
         self._servers: list[Server] = []
-        self._registering = asyncio.Lock()
-        self._connected: dict[Plugin, Process | None] = {}
-        self._changed = asyncio.Event()
-        self._down_reason = ""
         self._paths: list[str] = []
         self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
         self._externals = ExternalPlugins()
-        self.rejections: deque[Rejection] = deque(maxlen=FORMER_KEPT)
-        """Plugins that failed before they got events, with the reasons."""
-        self.rejected = 0
-        """Total number of rejections, including those no longer kept."""
-        self.former: deque[Plugin] = deque(maxlen=FORMER_KEPT)
-        """Plugins whose connection has ended; `Plugin.end_reason` is the reason."""
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -149,7 +112,7 @@ class Runtime(Dispatcher):
             kind = error = traceback = None
         await self._group.__aexit__(kind, error, traceback)
 
-    # -- admission and end of plugins ---------------------------------------------------------
+    # -- start of plugins --------------------------------------------------------------------
 
     async def listen(self, path: str | Path) -> None:
         """Accept plugins at a unix socket; create its folder (mode 0700) if missing.
@@ -247,102 +210,6 @@ class Runtime(Dispatcher):
             raise ConnectionClosed(self._down_reason)
         return await self._admitted(plugin)
 
-    async def _admitted(self, plugin: Plugin) -> Plugin:
-        await self.wait_for(lambda: plugin.settled)
-        if not plugin.admitted:
-            raise ConnectionClosed(plugin.end_reason)
-        return plugin
-
-    def _new_plugin(self, identity: tuple[str, str] | None = None) -> Plugin:
-        plugin = Plugin(self._queue_update, identity)
-        self._on_new(plugin)
-        return plugin
-
-    def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
-        if self._down_reason:
-            # Accepted just before the socket was closed. Do not wait: the event loop may never
-            # establish the link.
-            plugin.drop(self._down_reason)
-            return plugin
-        self._connected[plugin] = process
-        self._keep(self._tasks, self._admit(plugin, config))
-        self._keep(self._watches, self._watch(plugin, process))
-        return plugin
-
-    async def _admit(self, plugin: Plugin, config: str) -> None:
-        """Register, configure and synchronize a plugin. Other new connections wait to register."""
-        try:
-            async with self._registering:
-                stream_id = await admission.register(plugin, self.profile)
-                if self._configure_first:
-                    # This reply is sent after `admission.configure` has sent its request.
-                    asyncio.get_running_loop().call_soon(plugin.link.respond, stream_id)
-                else:
-                    plugin.link.respond(stream_id)
-                await admission.configure(plugin, self._setup, config)
-                async with self._chain.lock:
-                    if plugin.identity is None or self.profile.synchronizes_launched:
-                        await self._synchronize(plugin)
-                    if plugin.link.closed:
-                        # The connection ended during the wait for the lock.
-                        raise ConnectionClosed(await plugin.link.wait_closed())
-                    self._chain.add(plugin)
-        except NriScopeError as error:
-            reason = str(error)
-            if not self._down_reason:
-                self._reject(Rejection(plugin.registered, plugin.stage, reason, plugin.error_sent))
-            if not plugin.refused:
-                plugin.drop(reason)
-        else:
-            plugin.admitted = True
-            self._on_ready(plugin)
-        self._notify()
-
-    def _reject(self, rejection: Rejection) -> None:
-        self.rejections.append(rejection)
-        self.rejected += 1
-
-    async def _synchronize(self, plugin: Plugin) -> None:
-        try:
-            reply = await admission.synchronize(plugin, self._setup, self._sync_part_max)
-        except NriScopeError as error:
-            if not plugin.link.closed and self.profile.dispatch_rules.keeps_unsynchronized:
-                return
-            if not self.profile.closes_unsynchronized:
-                plugin.leave(str(error))
-            raise
-        self._on_synchronized(plugin, reply)
-
-    async def _watch(self, plugin: Plugin, process: Process | None) -> None:
-        try:
-            reason = await plugin.link.wait_closed()
-            # Remove it now, as requests would fail; the exit status may take a moment.
-            self._chain.remove(plugin)
-            if process is not None:
-                if process.closing:
-                    await process.stop(self._grace_s)
-                elif not process.ending:
-                    await process.wait_exit(EXIT_GRACE_S)
-                process.end()
-                await process.wait_exit()
-            elif plugin.process is not None and not plugin.process.closing:
-                # It may exit because of that, or be why the connection ended.
-                await plugin.process.wait_exit(EXIT_GRACE_S)
-            self._ended(plugin, reason)
-        finally:
-            if process is not None:
-                await process.kill()
-
-    def _ended(self, plugin: Plugin, reason: str) -> None:
-        plugin.end(reason)
-        if plugin.process is not None:
-            plugin.end_reason = plugin.process.explain(plugin.end_reason)
-        self._chain.remove(plugin)
-        del self._connected[plugin]
-        self.former.append(plugin)
-        self._on_end(plugin)
-        self._notify()
-
     # -- restarts of the runtime --------------------------------------------------------------
 
     async def restart(self, *, graceful: bool = False) -> None:
@@ -391,63 +258,7 @@ class Runtime(Dispatcher):
         for error in await self._externals.start():
             self._reject(Rejection("", Stage.LAUNCH, error))
 
-    async def drop(self, plugin: str, reason: str = "closed by the runtime") -> None:
-        """Close the connections of ``plugin`` (``NN-name``); return once they are closed.
-
-        Raises `UsageError` if no plugin of that name is connected.
-        """
-        found = [one for one in self._connected if one.id == plugin]
-        if not found:
-            connected = ", ".join(one.id for one in self.plugins) or "none"
-            raise UsageError(
-                f"no plugin {plugin!r} is connected", f"connected plugins: {connected}"
-            )
-        for one in found:
-            one.drop(reason)
-        await self.wait_for(lambda: not any(one in self._connected for one in found))
-
-    async def wait_for(self, predicate: Callable[[], bool]) -> None:
-        """Wait until ``predicate`` is true; it is called when an admission or a connection ends."""
-        while not predicate():
-            await self._changed.wait()
-
-    async def wait_plugins(self, count: int) -> None:
-        """Wait until at least ``count`` plugins get events."""
-        await self.wait_for(lambda: len(self.plugins) >= count)
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    # -- requests of plugins ------------------------------------------------------------------
-
-    def _queue_update(
-        self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
-    ) -> None:
-        self._keep(self._tasks, self._update(plugin, stream_id, request))
-
-    async def _update(
-        self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
-    ) -> None:
-        # Under the lock, as in real runtimes: a plugin that waits for this reply inside the handler
-        # of another request causes a deadlock until that request's deadline.
-        async with self._chain.lock:
-            if plugin.link.closed:
-                return
-            try:
-                reply = self._on_update(plugin, request)
-                plugin.link.respond(stream_id, reply.SerializeToString())
-            except RpcError as error:
-                plugin.link.respond_error(stream_id, error.code, error.message)
-            except LocalProtocolError as error:
-                plugin.link.respond_error(stream_id, Code.INTERNAL, error.problem)
-
-    # -- inside -------------------------------------------------------------------------------
-
-    def _keep(self, tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
-        task = self._group.create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+    # -- the end ------------------------------------------------------------------------------
 
     async def _close(self) -> None:
         self._down_reason = ENDED
@@ -460,10 +271,3 @@ class Runtime(Dispatcher):
         stopping = (asyncio.ensure_future(one.stop(self._grace_s)) for one in processes)
         if ending := [*self._watches, *stopping]:
             await asyncio.wait(ending)
-
-    def _disconnect(self, reason: str, *, graceful: bool) -> None:
-        for plugin in self._connected:
-            if graceful and self._grace_s:
-                plugin.close(reason)
-            else:
-                plugin.drop(reason)

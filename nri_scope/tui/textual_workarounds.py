@@ -97,6 +97,11 @@ async def do_bound(app: App[Any], key: str) -> bool:
     return await app._check_bindings(key)
 
 
+def can_suspend(app: App[Any]) -> bool:
+    """Return whether the terminal can be given to another program, as in `App.suspend`."""
+    return app._driver is not None and app._driver.can_suspend
+
+
 class SizedView(ScrollView, inherit_bindings=False):
     """A scroll view that is notified of every change of its size.
 

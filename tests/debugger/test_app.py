@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import TextArea
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -21,6 +23,8 @@ from nri_scope.debugger.keys import KEYS, key_words
 from nri_scope.debugger.watch import Watch
 from nri_scope.filter import parse
 from nri_scope.plugin import Adjustment, Container, PodSandbox
+from nri_scope.replay.chain import command
+from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.report import text as report_text
 from nri_scope.replay.run import Job
 from tests.replay.plays import job_of
@@ -69,6 +73,19 @@ async def test_stop_at_the_second_creation_and_change_its_request(tmp_path: Path
         await shown.press("ctrl+s")
         await shown.shows("next: 11  PostCreateContainer", "the request was edited")
     assert [each.args for each in plugin.created] == [[], ["edited"]]
+
+
+async def test_quickly_typed_keys_edit_in_their_order(tmp_path: Path) -> None:
+    async with debugging(job(tmp_path, Adjuster()), CREATE) as shown:
+        await shown.press("e")
+        await shown.shows("^S or F2 sends")
+        area = shown.app.screen.query_one(TextArea)
+        area.text = "one\nfive"
+        for key, text in [("down", None), ("end", None), ("backspace", None), ("9", "9")]:
+            # As from a terminal, without a pause after each.
+            shown.app.post_message(events.Key(key, text))
+        await shown.shows("fiv9")
+        assert area.text == "one\nfiv9"
 
 
 async def test_without_options_a_breakpoint_is_typed(tmp_path: Path) -> None:
@@ -214,12 +231,42 @@ async def test_a_save_builds_and_replays_to_the_same_point(tmp_path: Path) -> No
         await shown.shows("all replies equal those of the run before")
 
 
+async def test_a_plugin_that_no_longer_starts_is_told_with_the_reason(tmp_path: Path) -> None:
+    program = tmp_path / "plugin.py"
+    works = (
+        f"#!{sys.executable}\n"
+        "from nri_scope.plugin import BasePlugin, run\n"
+        "class P(BasePlugin):\n"
+        "    async def create_container(self, pod, container):\n"
+        "        pass\n"
+        "run(P(), name='p')\n"
+    )
+    program.write_text(works)
+    program.chmod(0o755)
+    one = replace(job(tmp_path, None), plugin_set=PluginSet((command((str(program),), name="p"),)))
+    async with debugging(one, watch=Watch([program], "true")) as shown:
+        await shown.shows("10-p pid ")
+        program.write_text(f"#!{sys.executable}\ndef broken(\n")
+        await shown.shows(
+            "the plugin did not start: R starts it again",
+            "10-p failed to start: ",
+            "exit status 1: SyntaxError: '('",
+        )
+        # Neither the process of before nor an event is shown.
+        await shown.hides("pid ")
+        await shown.hides("subscribes")
+        await shown.press("up")
+        await shown.hides("subscribes")
+        program.write_text(works)
+        await shown.shows("next: 3  RunPodSandbox", "10-p pid ")
+
+
 async def test_a_plugin_that_does_not_start_is_a_message(tmp_path: Path) -> None:
     one = replace(job(tmp_path, Adjuster()), profile="containerd-0.0")
     app = DebuggerApp(Debugger(one))
     async with app.run_test() as pilot:
         shown = Screen(app, pilot)
-        await shown.shows("the replay ended early", "containerd-0.0")
+        await shown.shows("the plugin did not start", "containerd-0.0")
         await shown.press("n")
         await shown.shows("restart the plugin")
 

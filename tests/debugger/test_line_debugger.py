@@ -108,6 +108,14 @@ def test_an_invalid_line_is_a_message_and_it_goes_on(tmp_path: Path, line: str, 
 def test_quitting_early_ends_the_plugin_without_a_summary(tmp_path: Path) -> None:
     status, out, err = stepped(tmp_path, "n", "q")
     assert (status, "replies" in out) == (0, False), err
+    # Events 3 to 15, of which the first was sent.
+    assert "press Enter for 3  RunPodSandbox shop/web (to no plugin) \n" in err
+    assert "press Enter for 4  CreateContainer shop/web/app \n12 events were not sent\n" in err
+
+
+def test_quitting_at_the_last_event_and_at_the_end_counts_what_is_left(tmp_path: Path) -> None:
+    assert "1 event was not sent\n" in stepped(tmp_path, "r 15", "q")[2]
+    assert "not sent" not in stepped(tmp_path, "c", "q")[2]
 
 
 def test_a_recorded_replay_cannot_go_back(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins in ``examples/`` pass their own tests."""
+"""The plugins in ``examples/`` pass their own tests, copied to another place as a start."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from tests.cli.command import NRI_SCOPE
 from tests.interop.toolchain import Unavailable, find_go
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-GO = EXAMPLES / "go-ulimit-adjuster"
-RUST = EXAMPLES / "rust-pod-info"
+
+
+def copied(name: str, folder: Path) -> Path:
+    skipped = shutil.ignore_patterns("__pycache__", "target")
+    return shutil.copytree(EXAMPLES / name, folder / name, ignore=skipped)
 
 
 def run_pytest(folder: Path, **environment: str) -> None:
@@ -38,17 +41,18 @@ def run_tests(words: list[str], folder: Path, **environment: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("python-*")))
-def test_the_python_example_passes_its_tests(name: str) -> None:
-    run_pytest(EXAMPLES / name)
+def test_the_python_example_passes_its_tests(name: str, tmp_path: Path) -> None:
+    run_pytest(copied(name, tmp_path))
 
 
 @pytest.mark.interop
-def test_the_go_example_passes_its_tests() -> None:
+def test_the_go_example_passes_its_tests(tmp_path: Path) -> None:
+    folder = copied("go-ulimit-adjuster", tmp_path)
     try:
         go = find_go("1.24.0")
         listed = subprocess.run(
             [go, "list", "-tags", "nri_no_wasm", "-deps", "."],
-            cwd=GO,
+            cwd=folder,
             capture_output=True,
             text=True,
             check=False,
@@ -60,8 +64,8 @@ def test_the_go_example_passes_its_tests() -> None:
             raise
         pytest.skip(f"the Go example cannot be built: {error}")
     path = f"{Path(go).parent}:{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"
-    run_pytest(GO, PATH=path)
-    run_tests([str(go), "test", "-tags", "nri_no_wasm", "./..."], GO, PATH=path)
+    run_pytest(folder, PATH=path)
+    run_tests([str(go), "test", "-tags", "nri_no_wasm", "./..."], folder, PATH=path)
 
 
 @pytest.mark.interop
@@ -70,5 +74,5 @@ def test_the_rust_example_passes_its_tests(tmp_path: Path) -> None:
     if cargo is None:
         pytest.skip("the Rust example cannot be built: cargo is not installed")
     path = f"{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"
-    words = [cargo, "test", "--offline", "--locked", "--target-dir", str(tmp_path)]
-    run_tests(words, RUST, PATH=path)
+    words = [cargo, "test", "--offline", "--locked"]
+    run_tests(words, copied("rust-pod-info", tmp_path), PATH=path)

@@ -10,7 +10,7 @@ import pytest
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden
-from nri_scope.replay.player import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.script import ReplaySelection

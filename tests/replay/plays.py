@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.methods import METHODS
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.player import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import InProcess, PluginSet
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay

@@ -12,7 +12,7 @@ import pytest
 from nri_scope.errors import UsageError
 from nri_scope.replay.chain import Command, command, parse_plugin
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.player import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.progress import ReplayListener
 from nri_scope.replay.result import Replayed

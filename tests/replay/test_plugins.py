@@ -20,7 +20,7 @@ from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.plugin import Container, PodSandbox
 from nri_scope.replay.chain import Command
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.player import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
@@ -370,7 +370,7 @@ def test_a_rejected_external_plugin_ends_the_replay(
 async def test_a_rejection_is_reported_after_older_ones_were_discarded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.runtime.server.FORMER_KEPT", 1)
+    monkeypatch.setattr("nri_scope.runtime.plugin_connections.FORMER_KEPT", 1)
 
     async def try_to_join(path: Path) -> None:
         peer = SmallPlugin("10-peer", mask=1 << 25)

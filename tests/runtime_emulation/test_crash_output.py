@@ -29,6 +29,14 @@ created by github.com/containerd/ttrpc.(*serverConn).run in goroutine 9
 """
 
 
+SYNTAX_ERROR = """\
+  File "/opt/plugin.py", line 3
+    def create(
+              ^
+SyntaxError: '(' was never closed
+"""
+
+
 def go_panic(message: str, place: str, *, above: str = "", goroutine: int = 21) -> str:
     function, _, line = place.partition(" ")
     own = f"main.(*plugin).{function}(0xc000123, {{0x7f, 0x3}})\n\t/home/me/main.go:{line} +0x25\n"
@@ -275,6 +283,7 @@ def test_crash_is_not_the_end_if_other_output_follows(crash: Callable[[str, str]
             "panic: boom (in main.(*plugin).Create /home/me/main.go:33)",
         ),
         (python_traceback("KeyError: 'x'", "f 3"), "KeyError: 'x' (in f /opt/plugin.py:3)"),
+        (SYNTAX_ERROR, "SyntaxError: '(' was never closed (in /opt/plugin.py:3)"),
         (rust_panic("no cpu", "f 3"), "panicked: no cpu (in src/main.rs:3:9)"),
         (old_rust_panic("no cpu", "f 3"), "panicked: 'no cpu' (in src/main.rs:3:9)"),
         (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that replay a recording to the launched plugin; need Go and `pip install nri-scope`."""
+"""Tests that replay a scenario to the launched plugin; need Go and `pip install nri-scope`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 from nri_scope.pytest_plugin import NriReplay
 
 FOLDER = Path(__file__).parents[1]
-RECORDING = FOLDER.parent / "recordings" / "annotated.nriscope.db"
 
-pytestmark = pytest.mark.nri_recording(RECORDING)
+pytestmark = pytest.mark.nri_recording("../testdata/pods.yaml")
 
 
 @pytest.fixture(scope="session")

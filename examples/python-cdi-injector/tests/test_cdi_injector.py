@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from nri_scope.errors import UsageError
 from nri_scope.plugin import Adjustment, Container, PodSandbox
@@ -12,10 +10,7 @@ from nri_scope.pytest_plugin import NriReplay
 
 from cdi_injector import KEY, CdiInjector
 
-RECORDING = Path(__file__).parents[2] / "recordings" / "workloads.nriscope.db"
-
-# The recorded containerd 1.7 has an NRI without CDI devices.
-pytestmark = pytest.mark.nri_recording(RECORDING, profile="containerd-2.1")
+pytestmark = pytest.mark.nri_recording("pods.yaml")
 
 
 def test_replies_are_those_of_upstream_s_device_injector(nri_replay: NriReplay) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from google.protobuf.json_format import ParseDict
 from nri_scope.errors import UsageError
@@ -14,10 +12,9 @@ from nri_scope.replay.testing import Result
 
 from cpu_pool import CpuPool, whole_cpus
 
-RECORDING = Path(__file__).parents[2] / "recordings" / "workloads.nriscope.db"
 PATH = "/linux/resources/cpu/cpus"
 
-pytestmark = pytest.mark.nri_recording(RECORDING)
+pytestmark = pytest.mark.nri_recording("pods.yaml")
 
 
 def moves(result: Result) -> list[tuple[str, str, object]]:

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from nri_scope.pytest_plugin import NriReplay
 
 from device_injector import DeviceInjector
 
-RECORDING = Path(__file__).parents[2] / "recordings" / "annotated.nriscope.db"
-
-pytestmark = pytest.mark.nri_recording(RECORDING)
+pytestmark = pytest.mark.nri_recording("pods.yaml")
 
 
 def test_a_container_gets_its_requested_devices(nri_replay: NriReplay) -> None:

@@ -14,9 +14,7 @@ from nri_scope.pytest_plugin import NriReplay
 from hook_injector import HookInjector, read_hooks
 
 HOOKS = Path(__file__).parent / "hooks.d"
-RECORDING = Path(__file__).parents[2] / "recordings" / "workloads.nriscope.db"
-
-pytestmark = pytest.mark.nri_recording(RECORDING, profile="containerd-2.1")
+pytestmark = pytest.mark.nri_recording("pods.yaml")
 
 
 def test_replies_are_those_of_upstream_s_hook_injector(nri_replay: NriReplay) -> None:

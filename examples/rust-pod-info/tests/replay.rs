@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replays of a recording to the plugin; they need the command nri-scope.
+//! Replays of a scenario to the plugin; they need the command nri-scope.
 
 use std::process::Command;
 
-const RECORDING: &str = "../recordings/workloads.nriscope.db";
+const SCENARIO: &str = "testdata/pods.yaml";
 
 /// Run `nri-scope replay` with these options; fail with its output if it fails.
 fn replay(options: &[&str]) {
     let done = Command::new("nri-scope")
         .args(["replay", "--only-changes"])
         .args(options)
-        .args([RECORDING, "--", env!("CARGO_BIN_EXE_pod-info")])
+        .args([SCENARIO, "--", env!("CARGO_BIN_EXE_pod-info")])
         .output()
         .expect("nri-scope runs");
     let output = String::from_utf8_lossy(&done.stdout);

@@ -13,6 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import points_between
 from nri_scope.text.escape import safe
 
+from ..actions import Keymap
 from ..containers.census import NEVER_ENDS, Census, EventSpan, Life, Stage, life_words, stage_of
 from ..containers.census_board import SubjectFilter
 from ..containers.outline import Node
@@ -24,11 +25,11 @@ from .lane_drawing import (
     UNOBSERVED,
     LanePoint,
     PointKind,
-    TimeWindow,
     axis,
     kind_of,
     nearest,
 )
+from .time_window import TimeWindow
 
 MAX_EVENTS = 2_000
 """Maximum number of events read for one lane; of a lane with more, one per column is read."""
@@ -214,6 +215,23 @@ def point_line(points: LanePoints, point: LanePoint, window: TimeWindow, width: 
     elif others:
         parts.append(Span(f"  and {others:,} more in this column", Style.DIM))
     return tuple(parts)
+
+
+def no_event_words(
+    keymap: Keymap, *, matched: bool, is_filtered: bool, has_lives: bool, is_whole: bool
+) -> str:
+    """Say that the cursor's lane has no event in the window, and how to see others."""
+    if not matched:
+        matching = "matches the filter" if is_filtered else "is marked"
+        return (
+            f"no event of these lanes {matching}; {keymap.first('clear_filter')} shows all events"
+        )
+    words = f"no event of this lane{'' if is_whole else ' in this window'}"
+    if not has_lives:
+        words = "nothing existed in this window"
+    if not is_whole:
+        words += f"; {keymap.first('zoom_all')} shows the whole time range"
+    return words
 
 
 def life_line(subject: Subject, life: Life, until_ns: int) -> StyledLine:

@@ -24,7 +24,6 @@ from ..widgets.messages import AddToFilter, OpenEvent, StatusText
 from .lane_drawing import (
     LanePoint,
     TimeInterval,
-    TimeWindow,
     joined_cells,
     lane_cells,
     lanes_within,
@@ -39,10 +38,12 @@ from .lanes import (
     legend,
     life_line,
     near,
+    no_event_words,
     point_line,
     read_points,
     ruled,
 )
+from .time_window import TimeWindow
 
 _CACHED_LANES = 4_096
 """Maximum number of lanes whose events are cached."""
@@ -255,28 +256,17 @@ class TimelineBoard(CensusBoard):
             return ()
         points, point = self._points.get(node, LanePoints()), self.point
         if point is None:
-            nearest = line(self._empty_words(), Style.WARN)
+            words = no_event_words(
+                self.keymap,
+                matched=self._lanes.matched,
+                is_filtered=bool(self.context.where_text),
+                has_lives=self._has_lives,
+                is_whole=self.window == self.whole,
+            )
+            nearest = line(words, Style.WARN)
         else:
             nearest = point_line(points, point, self.window, self.width)
-        return (
-            nearest,
-            life_line(subject, life_of(self.census, node), self.now_ns),
-            legend(),
-        )
-
-    def _empty_words(self) -> str:
-        """Say that the cursor's lane has no event in the window, and how to see others."""
-        if not self._lanes.matched:
-            matching = "matches the filter" if self.context.where_text else "is marked"
-            clear = self.keymap.first("clear_filter")
-            return f"no event of these lanes {matching}; {clear} shows all events"
-        where = "" if self.window == self.whole else " in this window"
-        words = f"no event of this lane{where}"
-        if not self._has_lives:
-            words = "nothing existed in this window"
-        if self.window != self.whole:
-            words += f"; {self.keymap.first('zoom_all')} shows the whole time range"
-        return words
+        return (nearest, life_line(subject, life_of(self.census, node), self.now_ns), legend())
 
     # -- the cursor -----------------------------------------------------------------------
 
@@ -323,20 +313,12 @@ class TimelineBoard(CensusBoard):
 
     def _go(self, at_ns: int, event: int = 0) -> None:
         """Move the cursor to a time, and the window if the time is outside."""
-        window = self.window
-        if not window.shows(at_ns):
-            # Move by half a window if that is enough, for orientation.
-            by = window.span // 2 if window.from_ns <= at_ns < window.to_ns + window.span else 0
-            by = -by if at_ns < window.from_ns else by
-            moved = window.moved(self.whole, by)
-            if not moved.shows(at_ns):
-                moved = window.moved(self.whole, at_ns - window.from_ns - window.span // 2)
-            self._is_whole = False
-            self.at_ns, self._event = at_ns, event
-            self._show(moved)
-        else:
-            self.at_ns, self._event = at_ns, event
+        self.at_ns, self._event = at_ns, event
+        if self.window.shows(at_ns):
             self._redraw()
+        else:
+            self._is_whole = False
+            self._show(self.window.moved_to(self.whole, at_ns))
         self.report_row()
 
     def go_to(self, at_ns: int, event: int = 0, node: Node | None = None) -> bool:
@@ -356,11 +338,8 @@ class TimelineBoard(CensusBoard):
 
     def action_filter_window(self) -> None:
         """Filter all views by the window, to four digits of its length."""
-        window = self.window
-        step = 10 ** max(0, len(str(window.span)) - 4)
         # The window gets the limits of the filter, so that it shows exactly the filtered events.
-        from_ns = max(0, window.from_ns // step * step)
-        self.window = TimeWindow(from_ns, -(-window.to_ns // step) * step)
+        self.window = self.window.rounded()
         self._filters = True
         text = range_text(self.window.from_ns, self.window.to_ns, self.store.facts.span)
         self.post_message(AddToFilter(f"time:{text}", out=False))
@@ -374,14 +353,6 @@ class TimelineBoard(CensusBoard):
         self._is_whole = False
         self.at_ns, self._event = window.middle(column, self.width), 0
         self._show(window)
-
-    def action_page_left(self) -> None:
-        """Scroll half a screen earlier."""
-        self._pan(-1)
-
-    def action_page_right(self) -> None:
-        """Scroll half a screen later."""
-        self._pan(1)
 
     def _zoom(self, *, closer: bool) -> None:
         """Halve (``closer``) or double the window around the cursor."""
@@ -415,6 +386,8 @@ class TimelineBoard(CensusBoard):
         else:
             self._go(found[1], found[0])
 
+    action_page_left = partialmethod(_pan, -1)
+    action_page_right = partialmethod(_pan, 1)
     action_pan_left = partialmethod(_move, -1)
     action_pan_right = partialmethod(_move, 1)
     action_zoom_in = partialmethod(_zoom, closer=True)

@@ -15,13 +15,11 @@ from nri_scope.tui.containers.census import NEVER_ENDS, Life, Stage, life_words,
 from nri_scope.tui.text.styled_line import Span, Style, text_of
 from nri_scope.tui.timeline.lane_drawing import (
     LINES,
-    MIN_SPAN,
     SIGNS,
     UNOBSERVED,
     LanePoint,
     PointKind,
     TimeInterval,
-    TimeWindow,
     axis,
     joined_cells,
     kind_of,
@@ -31,6 +29,7 @@ from nri_scope.tui.timeline.lane_drawing import (
     ticks,
     unobserved,
 )
+from nri_scope.tui.timeline.time_window import MIN_SPAN, TimeWindow
 
 NOW = 1_700_000_000 * 10**9
 SECOND = 10**9

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of a playback, and the objects that take part in it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from nri_scope.runtime import Runtime
+
+from .applied_replies import Effects
+from .faults import NONE, Faults, InjectedFaults
+from .pace import Wait, no_wait
+from .progress import ReplayProgress
+from .recording_clock import RecordingClock
+from .reply_verdict import Judge
+from .step_control import StepControl
+from .world import World
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackOptions:
+    """Options for playing a script."""
+
+    wait: Wait = field(default=no_wait)
+    faults: Faults = NONE
+    effects: bool = True
+    """Whether replies affect later requests; otherwise each request is sent as recorded."""
+    max_took_ns: int = 0
+    """Maximum response time that the user accepts; 0 for no limit but the deadline."""
+    control: StepControl | None = None
+    """Decides on each event, if set; it needs ``effects``."""
+    timeout_s: float | None = None
+    """Deadline of each request, in seconds; None for the recorded ones, infinity for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayParts:
+    """Objects that a player uses."""
+
+    runtime: Runtime
+    world: World
+    effects: Effects
+    judge: Judge
+    progress: ReplayProgress
+    clock: RecordingClock
+    faults: InjectedFaults
+    restart: Callable[[], Awaitable[None]]
+    """Restart the runtime; return once the plugins have reconnected."""
+    drop_connections: Callable[[str], Awaitable[None]]
+    """Close all connections for the given reason; return once external plugins have reconnected."""
+    meanwhile: Callable[[Callable[[], None]], None]
+    """Set a callback to run each time a request was sent, while the plugin works on its reply."""
+    lost: Callable[[str], Awaitable[str]]
+    """Wait until a plugin's connection has ended, and return the reason."""
+    read_output: Callable[[], None]
+    """Read the available output of plugins."""
