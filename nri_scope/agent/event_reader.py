@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read events of all recordings of a node, for one call of GetEvents.
 
-What was recorded before the call is copied to a temporary part first if it must be redacted or
-needs its context: a part is redacted in two passes, the first of which finds all secrets. Events
-that are recorded later are redacted as `record --redact` does.
+What was recorded before the call is copied to a temporary part first: its context is found, and it
+is redacted in two passes, the first of which finds all secrets. Events that are recorded later are
+redacted as `record --redact` does. A resumed call copies again only if it needs context.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence, Set
-from contextlib import ExitStack
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain
 from time import time_ns
 from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import RecordingError, UsageError
+from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import RING_REMOVED, Event, Gap
 from nri_scope.filter import Filter
 from nri_scope.filter.moments import interval
@@ -25,31 +26,28 @@ from nri_scope.recording.event_times import time_span, within
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import tapped
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
-from nri_scope.recording.timeline import Began, Ended, Item, time_of
+from nri_scope.recording.timeline import Item
 from nri_scope.share.extract import Selection, extract
-from nri_scope.share.extract.exchanges import Stopped, exchanges
+from nri_scope.share.extract.event_numbers import is_among
 from nri_scope.share.extract.first_pass import learn
 from nri_scope.share.extract.selected_events import choose
 from nri_scope.share.extract.sources import IncludedRows
 from nri_scope.share.redaction import Redactor
 
 from .cursor import Position, format_cursor
-from .event_messages import event_message, response_of
-from .event_redaction import redacted_exchange, redacted_item
+from .event_messages import response_of
+from .event_responses import BATCH_BYTES, ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording, NodeRecordings
 
 BATCH = 256
 """Maximum number of responses of one batch."""
-BATCH_BYTES = 1 << 20
-"""Bytes of requests and replies after which a batch ends."""
 OVERRUN = "older events were removed from the recording before they could be sent"
 """Reason of a gap in a stream whose receiver is slower than the recorder's ring."""
 REMOVED = "the recording was removed from the node before its events could be sent"
 """Reason of a gap in a resumed stream."""
-_TOGETHER = 64
-"""Number of events whose messages are read together."""
+UNREADABLE = "the recording cannot be read"
+"""Beginning of the reason of a gap in place of a damaged recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,38 +63,49 @@ class EventQuery:
     context: bool = False
 
 
-class _Timed(NamedTuple):
-    """A response in the order of its time, and then of its creation."""
+class _Followed(NamedTuple):
+    """A recording that is read from a position on."""
 
-    at_ns: int
-    number: int
-    response: v1.GetEventsResponse
+    file: NodeRecording
+    recording: Recording
+    log: Log
+    is_filtered: bool
+
+
+class _Interrupted(Exception):
+    """The call has ended."""
 
 
 class EventReader:
     """Reader for one call. Use it in one thread, apart from `interrupt`."""
 
     def __init__(
-        self, recordings: NodeRecordings, query: EventQuery, redactor: Redactor | None
+        self,
+        recordings: NodeRecordings,
+        query: EventQuery,
+        redactor: Redactor | None,
+        copies: threading.Semaphore | None = None,
     ) -> None:
-        """Without ``redactor``, events are sent as recorded."""
+        """Without ``redactor``, events are sent as recorded. ``copies``: limit of temporary parts,
+        for all calls.
+        """
         self._recordings = recordings
         self._query = query
         self._redactor = redactor
+        self._copies = copies or threading.Semaphore()
         self._positions = dict(query.after)
-        self._logs: dict[str, tuple[Recording, Log]] = {}
-        """Recordings that are followed, by name."""
-        self._stack = ExitStack()
+        self._followed: dict[str, _Followed] = {}
+        self._unreadable: dict[str, NodeRecording] = {}
+        """Recordings that could not be read, as they were then."""
         self._stopped = False
-        self._numbers = count()
+        self._make = ResponseMaker(self._go_on)
         self._responses = self._all()
 
     def close(self) -> None:
         """Close all files."""
-        self._responses = iter(())
-        self._stack.close()
-        for recording, _ in self._logs.values():
-            recording.close()
+        self._responses.close()
+        for one in self._followed.values():
+            one.recording.close()
 
     def interrupt(self) -> None:
         """Let `batch` return soon; may be called in any thread."""
@@ -109,91 +118,139 @@ class EventReader:
     def batch(self) -> tuple[list[v1.GetEventsResponse], bool]:
         """Return the next responses, and whether there are no more for now.
 
-        Raises UsageError and RecordingError.
+        Raises UsageError if the query does not fit a recording, and NriScopeError if the folder or
+        a temporary file cannot be used. A recording that cannot be read is a gap.
         """
         found: list[v1.GetEventsResponse] = []
         size = 0
-        for response in self._responses:
-            if response is None or self._stopped:
-                return found, True
-            event = response.event
-            if event is not None:
-                self._positions[event.recording] = Position(event.id, event.at_ns)
-                size += len(event.request) + len(event.reply)
-            response.cursor = self.cursor()
-            found.append(response)
-            if len(found) >= BATCH or size >= BATCH_BYTES:
-                return found, False
+        with suppress(_Interrupted):
+            for response in self._responses:
+                if response is None:
+                    return found, True
+                event = response.event
+                if event is not None:
+                    self._positions[event.recording] = Position(event.id, event.at_ns)
+                    size += len(event.request) + len(event.reply)
+                response.cursor = self.cursor()
+                found.append(response)
+                if len(found) >= BATCH or size >= BATCH_BYTES:
+                    return found, False
         return found, True
 
-    def _all(self) -> Iterator[v1.GetEventsResponse | None]:
+    def _all(self) -> Generator[v1.GetEventsResponse | None]:
         """Yield the responses; None where there are no more for now."""
         files = self._recordings.all()
-        yield from self._removed(files)
+        for name in self._positions.keys() - {one.name for one in files}:
+            yield self._removed(name)
+        for one in files:
+            if one.name in self._positions and self._is_replaced(one):
+                yield self._removed(one.name)
         new = [one for one in files if one.name not in self._positions]
         for one in files:
-            if one not in new:
-                self._open(one, learns=True)
+            if one not in new and not self._query.context:
+                yield from self._open(one, learns=True)
         yield from self._later()
-        yield from self._earlier(new)
+        yield from self._earlier(files if self._query.context else new)
         if not self._query.follow:
             return
-        for one in new:
-            self._open(one, learns=False)
         while True:
             yield None
-            self._find_files()
+            yield from self._find_files()
             yield from self._later()
 
     # -- what was recorded before the call ------------------------------------------------------
 
-    def _removed(self, files: Sequence[NodeRecording]) -> Iterator[v1.GetEventsResponse]:
-        for name in self._positions.keys() - {one.name for one in files}:
-            at_ns = self._positions.pop(name).at_ns
-            yield response_of(name, Gap(0, None, at_ns, time_ns(), REMOVED, None))
-
     def _earlier(self, files: Sequence[NodeRecording]) -> Iterator[v1.GetEventsResponse]:
         until: dict[str, Position] = {}
-        parts: list[Iterator[_Timed]] = []
-        wanted = self._query.last
-        for file in reversed(files):
-            recording = self._stack.enter_context(Recording.open(file.path))
-            until[file.name] = _newest(recording)
-            selection = self._selection(recording)
-            if self._query.last:
-                if wanted <= 0:
-                    self._positions[file.name] = until[file.name]
-                    continue
-                numbers = _newest_numbers(recording, selection, wanted)
-                wanted -= len(numbers)
-                selection = Selection(numbers=numbers)
-            part = self._part(file, recording, selection)
-            if part is not None:
-                parts.append(self._timed(file.name, *part))
-        yield from (one.response for one in heapq.merge(*reversed(parts)))
-        self._positions |= until
+        learned: set[str] = set()
+        # A resumed call gets all events of recordings that are new since.
+        wanted = 0 if self._query.after else self._query.last
+        is_over = False
+        with ExitStack() as stack:
+            if files:
+                stack.enter_context(self._copying())
+            parts: list[Iterator[TimedResponse]] = []
+            for file in reversed(files):
+                position = self._positions.get(file.name, Position(0, 0))
+                try:
+                    recording = stack.enter_context(Recording.open(file.path))
+                    until[file.name] = max(position, _newest(recording))
+                    selection = self._selection(recording)
+                    if is_over:
+                        position = until[file.name]
+                    elif wanted:
+                        numbers = _newest_numbers(recording, selection, wanted)
+                        is_over = len(numbers) >= wanted
+                        wanted -= len(numbers)
+                        first = numbers[0] - 1 if numbers else until[file.name].event
+                        position = Position(first, _time_of_event(recording, first))
+                        selection = Selection(numbers=numbers)
+                    self._positions[file.name] = position
+                    if position == until[file.name]:
+                        continue
+                    part = self._part(stack, file, recording, selection)
+                    if part is not None:
+                        learned.add(file.name)
+                        parts.append(self._guarded(file, part))
+                except RecordingError as error:
+                    yield self._unread(file, error.problem).response
+            for one in heapq.merge(*reversed(parts)):
+                yield one.response
+        # Those that could not be read begin again after a resumption.
+        self._positions |= {name: at for name, at in until.items() if name not in self._unreadable}
+        if self._query.follow:
+            for file in files:
+                if file.name not in self._unreadable:
+                    yield from self._open(file, learns=file.name not in learned)
+
+    @contextmanager
+    def _copying(self) -> Iterator[None]:
+        """Wait until not too many calls make temporary parts."""
+        while not self._copies.acquire(timeout=0.2):
+            self._go_on()
+        try:
+            yield
+        finally:
+            self._copies.release()
+
+    def _go_on(self, _: float = 0) -> None:
+        if self._stopped:
+            raise _Interrupted
 
     def _part(
-        self, file: NodeRecording, recording: Recording, selection: Selection
-    ) -> tuple[Recording, Iterator[Item]] | None:
-        """Return the selected part of a recording and its items; None if nothing is selected."""
+        self, stack: ExitStack, file: NodeRecording, recording: Recording, selection: Selection
+    ) -> Iterator[TimedResponse] | None:
+        """Copy the selected part of a recording; return its responses, None if there are none."""
         numbers: Sequence[int] | None = selection.numbers
         if not selection.is_all:
             try:
-                numbers = choose(recording, selection, _ignore_progress).events
+                numbers = choose(recording, selection, self._go_on).events
             except UsageError:
                 return None
             selection = Selection(numbers=numbers)
-        folder = self._stack.enter_context(temporary_folder())
-        part = folder / f"{file.name}.db"
-        with writing_to(folder):
-            extract(recording, part, selection, change=self._redactor, marks=())
-        copied = self._stack.enter_context(Recording.open(part))
-        items = Log(copied, printed=True).read()
-        if self._query.context or numbers is None:
-            return copied, items
-        chosen = set(numbers)
-        return copied, (one for one in items if _is_selected(one, chosen))
+        folder = stack.enter_context(temporary_folder())
+        path = folder / f"{file.name}.db"
+        try:
+            with writing_to(folder):
+                extracted = extract(
+                    recording,
+                    path,
+                    selection,
+                    change=self._redactor,
+                    marks=(),
+                    on_progress=self._go_on,
+                )
+        except UsageError as error:
+            raise NriScopeError(str(error)) from error
+        part = stack.enter_context(Recording.open(path))
+        after = self._query.after.get(file.name)
+        items = Log(part, printed=True, after=after).read()
+        if not self._query.context and numbers is not None:
+            items = (one for one in items if _is_selected(one, numbers))
+        timed = self._make.responses(file.name, part, items)
+        if extracted.damage:
+            timed = chain(timed, (self._unread(file, extracted.damage),))
+        return timed
 
     def _selection(self, recording: Recording) -> Selection:
         query = self._query
@@ -202,118 +259,150 @@ class EventReader:
 
     # -- what is recorded later -----------------------------------------------------------------
 
-    def _open(self, file: NodeRecording, *, learns: bool) -> None:
-        """Read a recording from its position on.
+    def _open(self, file: NodeRecording, *, learns: bool) -> Iterator[v1.GetEventsResponse]:
+        """Follow a recording from its position on; yield a gap if it cannot be read.
 
-        ``learns``: whether to learn the secrets of earlier events first, which another call sent.
+        ``learns``: whether to learn the secrets of earlier events first, which were not copied.
         """
-        recording = Recording.open(file.path)
-        try:
-            selection = self._selection(recording)
-            if learns and self._redactor is not None:
-                until = IncludedRows(until=_newest(recording).event)
-                learn(recording, until, self._redactor, _ignore_progress, marks=())
-            log = Log(
-                recording,
-                where=selection.where,
-                since_ns=selection.since_ns,
-                until_ns=selection.until_ns,
-                printed=True,
-                after=self._positions.setdefault(file.name, Position(0, 0)),
-            )
-        except BaseException:
-            recording.close()
-            raise
-        self._logs[file.name] = recording, log
-
-    def _find_files(self) -> None:
-        """Open new recordings, and close those that were removed."""
-        files = {one.name: one for one in self._recordings.all()}
-        for name in self._logs.keys() - files.keys():
-            self._logs.pop(name)[0].close()
-            self._positions.pop(name)
-        for name in files.keys() - self._logs.keys():
+        position = self._positions.setdefault(file.name, Position(0, 0))
+        with ExitStack() as stack:
             try:
-                self._open(files[name], learns=False)
-            except RecordingError:
-                # It is just being created, and can be opened next time.
-                self._positions.pop(name, None)
+                recording = stack.enter_context(Recording.open(file.path))
+                selection = self._selection(recording)
+                if learns and self._redactor is not None:
+                    until = IncludedRows(until=_newest(recording).event)
+                    learn(recording, until, self._redactor, self._go_on, marks=())
+                log = Log(
+                    recording,
+                    where=selection.where,
+                    since_ns=selection.since_ns,
+                    until_ns=selection.until_ns,
+                    printed=True,
+                    after=position if position.event else None,
+                )
+            except RecordingError as error:
+                yield self._unread(file, error.problem).response
+                return
+            stack.pop_all()
+        is_filtered = not selection.is_all
+        self._followed[file.name] = _Followed(file, recording, log, is_filtered)
+
+    def _find_files(self) -> Iterator[v1.GetEventsResponse]:
+        """Follow new recordings, and stop following those that were removed or replaced."""
+        files = {one.name: one for one in self._recordings.all()}
+        for name, one in list(self._followed.items()):
+            if name not in files or files[name].inode != one.file.inode:
+                self._followed.pop(name).recording.close()
+                yield self._removed(name)
+        for name in [name for name in self._unreadable if name not in files]:
+            del self._unreadable[name]
+            self._positions.pop(name, None)
+        for name in files.keys() - self._followed.keys():
+            if files[name] != self._unreadable.get(name):
+                self._unreadable.pop(name, None)
+                yield from self._open(files[name], learns=False)
 
     def _later(self) -> Iterator[v1.GetEventsResponse]:
-        changed = [name for name, (_, log) in self._logs.items() if log.has_new_rows()]
-        until = {name: _newest(self._logs[name][0]) for name in changed}
-        yield from (one.response for one in heapq.merge(*map(self._read_on, changed)))
+        until: dict[str, Position] = {}
+        for name, one in list(self._followed.items()):
+            try:
+                if one.log.has_new_rows():
+                    until[name] = _newest(one.recording)
+            except RecordingError as error:
+                yield from self._failed(name, error)
+        parts = [
+            self._guarded(self._followed[name].file, self._read_on(name, position))
+            for name, position in until.items()
+        ]
+        yield from (one.response for one in heapq.merge(*parts))
         for name, position in until.items():
-            self._positions[name] = max(self._positions[name], position)
+            if name in self._unreadable:
+                self._followed.pop(name).recording.close()
+            else:
+                self._positions[name] = max(self._positions[name], position)
 
-    def _read_on(self, name: str) -> Iterator[_Timed]:
-        recording, log = self._logs[name]
-        oldest, _ = event_range(recording)
-        position = self._positions[name]
-        if position.event and oldest > position.event + 1:
-            to_ns = _time_of_event(recording, oldest)
-            lost = oldest - position.event - 1
-            yield self._other(name, Gap(0, None, position.at_ns, to_ns, OVERRUN, lost))
+    def _failed(self, name: str, error: RecordingError) -> Iterator[v1.GetEventsResponse]:
+        """Stop following a recording, which `_find_files` explains if it was removed."""
+        one = self._followed[name]
+        files = {file.name: file.inode for file in self._recordings.all()}
+        if files.get(name) == one.file.inode:
+            self._followed.pop(name).recording.close()
+            yield self._unread(one.file, error.problem).response
+
+    def _read_on(self, name: str, until: Position) -> Iterator[TimedResponse]:
+        """Yield what is new in a recording, with a gap for what its ring removed meanwhile."""
+        _, recording, log, is_filtered = self._followed[name]
+        reached = self._positions[name]
+        first, _ = event_range(recording)
+        if reached.event and first > reached.event + 1:
+            yield self._overrun(name, recording, reached, first, first - reached.event - 1)
+            reached = Position(first - 1, reached.at_ns)
+        is_new = not reached.event
         items = (
-            one for one in log.read() if not (isinstance(one, Gap) and one.reason == RING_REMOVED)
+            one
+            for one in log.read()
+            if is_new or not (isinstance(one, Gap) and one.reason == RING_REMOVED)
         )
-        yield from self._timed(name, recording, items, self._redactor)
+        for response in self._make.responses(name, recording, items, self._redactor):
+            event = response.response.event
+            if event is not None:
+                oldest, _ = event_range(recording)
+                if not is_filtered and reached.event and event.id > reached.event + 1:
+                    lost = event.id - reached.event - 1
+                    yield self._overrun(name, recording, reached, event.id, lost)
+                elif is_filtered and oldest > max(first, reached.event + 1):
+                    # Those that were removed may have been read before, and not selected.
+                    yield self._overrun(name, recording, reached, event.id, None)
+                first = max(first, oldest)
+                reached = Position(event.id, event.at_ns)
+            yield response
+        oldest, _ = event_range(recording)
+        if oldest > max(first, reached.event + 1) and (is_filtered or until.event > reached.event):
+            yield self._overrun(name, recording, reached, oldest, None)
+
+    def _overrun(
+        self, name: str, recording: Recording, after: Position, to: int, lost: int | None
+    ) -> TimedResponse:
+        to_ns = max(_time_of_event(recording, to), after.at_ns)
+        return self._make.other(name, Gap(0, None, after.at_ns, to_ns, OVERRUN, lost))
+
+    def _removed(self, name: str) -> v1.GetEventsResponse:
+        at_ns = self._positions.pop(name).at_ns or time_ns()
+        return response_of(name, Gap(0, None, at_ns, time_ns(), REMOVED, None))
+
+    def _is_replaced(self, file: NodeRecording) -> bool:
+        """Return whether another recording has the name of one that a cursor names."""
+        position = self._positions[file.name]
+        try:
+            with Recording.open(file.path) as recording:
+                _, newest = event_range(recording)
+                at_ns = _time_of_event(recording, position.event)
+        except RecordingError:
+            return False
+        return newest < position.event or at_ns not in (0, position.at_ns)
 
     # -- responses ------------------------------------------------------------------------------
 
-    def _timed(
-        self,
-        name: str,
-        recording: Recording,
-        items: Iterable[Item],
-        redactor: Redactor | None = None,
-    ) -> Iterator[_Timed]:
-        """Yield the responses for items; ``redactor``: for those that are not redacted yet."""
-        waiting: list[Item] = []
-        events = 0
-        for item in items:
-            waiting.append(item)
-            events += isinstance(item, Event)
-            if events >= _TOGETHER:
-                yield from self._with_messages(name, recording, waiting, redactor)
-                waiting, events = [], 0
-        yield from self._with_messages(name, recording, waiting, redactor)
-
-    def _with_messages(
-        self, name: str, recording: Recording, items: Sequence[Item], redactor: Redactor | None
-    ) -> Iterator[_Timed]:
-        numbers = [item.id for item in items if isinstance(item, Event)]
+    def _guarded(
+        self, file: NodeRecording, timed: Iterator[TimedResponse]
+    ) -> Iterator[TimedResponse]:
+        """Yield ``timed``; an error of the recording becomes a gap at the end."""
         try:
-            pages = list(exchanges(recording, numbers, until=max(numbers, default=0)))
-        except Stopped as stopped:
-            raise stopped.cause from stopped
-        found = {one.event.id: one for page in pages for one in page}
-        taps = {one.event: one for one in tapped(recording, numbers)}
-        for item in items:
-            if not isinstance(item, Event):
-                yield self._other(name, item if redactor is None else redacted_item(redactor, item))
-            elif (one := found.get(item.id)) is not None:
-                # An event that is not found was removed meanwhile.
-                exchange = one if redactor is None else redacted_exchange(redactor, one)
-                message = event_message(name, exchange, taps.get(item.id))
-                response = v1.GetEventsResponse(event=message)
-                yield _Timed(item.at_ns, next(self._numbers), response)
+            yield from timed
+        except RecordingError as error:
+            yield self._unread(file, error.problem)
 
-    def _other(self, name: str, item: Item) -> _Timed:
-        match item:
-            case Began(session):
-                at_ns = session.started_ns
-            case Ended(session):
-                at_ns = session.ended_ns or session.started_ns
-            case _:
-                at_ns = time_of(item)
-        return _Timed(at_ns, next(self._numbers), response_of(name, item))
+    def _unread(self, file: NodeRecording, problem: str) -> TimedResponse:
+        self._unreadable[file.name] = file
+        at_ns = self._positions.get(file.name, Position(0, 0)).at_ns or file.changed_ns
+        gap = Gap(0, None, at_ns, at_ns, f"{UNREADABLE}: {problem}", None)
+        return self._make.other(file.name, gap)
 
 
-def _is_selected(item: Item, events: Set[int]) -> bool:
+def _is_selected(item: Item, events: Sequence[int]) -> bool:
     """Return whether an item of a part is no context, and no gap that stands for other events."""
     if isinstance(item, Event):
-        return item.id in events
+        return is_among(events, item.id)
     return not (isinstance(item, Gap) and item.is_left_out)
 
 
@@ -337,7 +426,3 @@ def _newest_numbers(recording: Recording, selection: Selection, last: int) -> li
             last=last,
         )
     ]
-
-
-def _ignore_progress(_: float) -> None:
-    """Ignore progress."""

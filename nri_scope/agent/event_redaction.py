@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nri_scope.events import EVENT_TEXTS, Event, Gap, Note, Printed
+from nri_scope.events import EVENT_TEXTS, Event, Gap, Note, Printed, Session, Tapped
 from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.share.extract.exchanges import Exchange
 from nri_scope.share.extract.wire_names import is_known
@@ -18,11 +18,7 @@ def redacted_item(redactor: Redactor, item: Item) -> Item:
     """Return an item other than an event, redacted."""
     match item:
         case Began(session):
-            names: dict[str, Any] = {
-                field: redactor.name(kind, getattr(session, field))
-                for field, kind in SESSION_NAMES.items()
-            }
-            return Began(replace(session, **names))
+            return Began(redacted_session(redactor, session))
         case Ended(session):
             reason = redactor.text(session.end_reason, "session.end_reason")
             return Ended(replace(session, end_reason=reason))
@@ -34,6 +30,28 @@ def redacted_item(redactor: Redactor, item: Item) -> Item:
             return item._replace(text=redactor.text(item.text, "output.text"))
         case Event():
             raise TypeError("an event needs its messages")
+
+
+def redacted_session(redactor: Redactor, session: Session) -> Session:
+    """Return a session with redacted names."""
+    names: dict[str, Any] = {
+        field: redactor.name(kind, getattr(session, field)) for field, kind in SESSION_NAMES.items()
+    }
+    return replace(session, **names)
+
+
+def redacted_plugin(redactor: Redactor, title: str) -> str:
+    """Return ``NN-name`` with a redacted name."""
+    index, dash, name = title.partition("-")
+    if dash and len(index) == 2 and index.isdigit():
+        return f"{index}-{redactor.name(NameKind.PLUGIN, name)}"
+    return redactor.name(NameKind.PLUGIN, title)
+
+
+def redacted_tapped(redactor: Redactor, one: Tapped) -> Tapped:
+    """Return what a tap recorded of an event, redacted."""
+    metadata = tuple(redactor.keyed(key, value, "tapped.metadata") for key, value in one.metadata)
+    return one._replace(metadata=metadata)
 
 
 def redacted_exchange(redactor: Redactor, one: Exchange) -> Exchange:
@@ -52,7 +70,7 @@ def redacted_exchange(redactor: Redactor, one: Exchange) -> Exchange:
     }
     changed = replace(
         event,
-        plugin=redactor.name(NameKind.PLUGIN, event.plugin),
+        plugin=redacted_plugin(redactor, event.plugin),
         runtime=redactor.name(NameKind.RUNTIME, event.runtime),
         method=known(event.method, "event.method"),
         event=known(event.event, "event.event"),
@@ -62,7 +80,7 @@ def redacted_exchange(redactor: Redactor, one: Exchange) -> Exchange:
         pod_id=redactor.id(event.pod_id),
         container_id=redactor.id(event.container_id),
         changed=tuple(map(redactor.path, event.changed)),
-        owners=tuple(redactor.name(NameKind.PLUGIN, name) for name in event.owners),
+        owners=tuple(redacted_plugin(redactor, title) for title in event.owners),
         **texts,
     )
     service = known(one.service, "event.service") if one.service else ""

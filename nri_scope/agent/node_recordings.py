@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,18 +29,21 @@ class NodeRecording:
     inode: int
     size: int
     """Bytes of the file and its write-ahead log."""
+    changed_ns: int
+    """Time of the last write to the file, but for its write-ahead log."""
 
 
 class NodeRecordings:
-    """A folder of recordings."""
+    """A folder of recordings, for any number of threads."""
 
     def __init__(self, folder: Path) -> None:
         """Check that the folder exists. Raises UsageError."""
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder", "name the folder of the recordings")
         self.folder = folder
-        self._begun: dict[int, tuple[int, int]] = {}
-        """By inode: the time of the first session in ns, or of its creation, and that inode."""
+        self._lock = threading.Lock()
+        self._begun: dict[tuple[str, int], int] = {}
+        """By name and inode: the time of the first session in ns."""
 
     def all(self) -> list[NodeRecording]:
         """Return the recordings, oldest first. Raises UsageError if the folder is unreadable.
@@ -54,26 +58,32 @@ class NodeRecordings:
                     if name == entry.name or not _NAME.fullmatch(name):
                         continue
                     if entry.is_file(follow_symlinks=False):
-                        status = entry.stat(follow_symlinks=False)
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
                         path = self.folder / entry.name
                         size = status.st_size + _size(path.with_name(f"{entry.name}-wal"))
-                        found.append(NodeRecording(name, path, status.st_ino, size))
+                        found.append(
+                            NodeRecording(name, path, status.st_ino, size, status.st_mtime_ns)
+                        )
         except OSError as error:
             raise UsageError(f"{self.folder}: cannot be read: {error_words(error)}") from error
-        inodes = {one.inode for one in found}
-        self._begun = {inode: at for inode, at in self._begun.items() if inode in inodes}
-        found.sort(key=self._order)
+        with self._lock:
+            known = {(one.name, one.inode) for one in found}
+            self._begun = {key: at for key, at in self._begun.items() if key in known}
+            found.sort(key=self._order)
         return found[-MAX_RECORDINGS:]
 
-    def _order(self, one: NodeRecording) -> tuple[int, int]:
-        known = self._begun.get(one.inode)
-        if known is None:
+    def _order(self, one: NodeRecording) -> tuple[int, str]:
+        began_ns = self._begun.get((one.name, one.inode))
+        if began_ns is None:
             began_ns = _first_session_ns(one.path)
             if began_ns is None:
-                # Without a session yet, it is the newest.
-                return 1 << 63, one.inode
-            known = self._begun[one.inode] = (began_ns, one.inode)
-        return known
+                # It has no session yet, or cannot be read.
+                return one.changed_ns, one.name
+            self._begun[one.name, one.inode] = began_ns
+        return began_ns, one.name
 
 
 def _first_session_ns(path: Path) -> int | None:

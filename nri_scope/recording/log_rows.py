@@ -19,6 +19,10 @@ from .tap_tables import printed as printed_lines
 from .timeline import Item, Timeline, merge_output
 
 
+_LATE_GAPS_NS = 10 * 10**9
+"""Time after its end in which a recorder certainly writes a gap."""
+
+
 class Log:
     """Reader that yields new items on each call: matching events, and the gaps and notes between.
 
@@ -40,7 +44,7 @@ class Log:
 
         ``last``: maximum number of events of the first call. ``printed``: whether to yield the
         output of plugins, regardless of ``where``. ``after``: number and time of an event that was
-        read before, as everything before it.
+        read before, as everything before it; other items of the same time may be yielded again.
         """
         self._recording = recording
         self._where = where
@@ -62,7 +66,14 @@ class Log:
             self._after_id, at_ns = after
             self._read_before = True
             self._first_ns = max(self._first_ns, at_ns)
-            self._too_old = {gap.id for gap in recording.gaps() if gap.to_ns <= at_ns}
+            self._too_old = {
+                gap.id for gap in recording.gaps() if gap.to_ns <= at_ns - _LATE_GAPS_NS
+            }
+            self._timeline.expect_ends(
+                session
+                for session in recording.sessions()
+                if session.started_ns <= at_ns and (session.ended_ns or at_ns) >= at_ns
+            )
 
     def has_new_rows(self) -> bool:
         """Return whether anything was written since the last call. Takes microseconds.

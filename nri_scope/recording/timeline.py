@@ -43,6 +43,10 @@ class Timeline:
         self._open: dict[int, Session] = {}
         self._began: set[int] = set()
 
+    def expect_ends(self, sessions: Iterable[Session]) -> None:
+        """Yield the ends of ``sessions``, whose starts another timeline has yielded."""
+        self._open |= {session.id: session for session in sessions}
+
     def merge(
         self,
         events: Iterable[Event],
