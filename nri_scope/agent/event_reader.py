@@ -37,7 +37,7 @@ from nri_scope.share.redaction import Redactor
 
 from .cursor import Position, format_cursor
 from .event_messages import event_message, response_of
-from .event_redaction import redacted_exchange, redacted_item
+from .event_redaction import redacted_exchange, redacted_item, redacted_metadata
 from .node_recordings import NodeRecording, NodeRecordings
 
 BATCH = 256
@@ -294,8 +294,11 @@ class EventReader:
                 yield self._other(name, item if redactor is None else redacted_item(redactor, item))
             elif (one := found.get(item.id)) is not None:
                 # An event that is not found was removed meanwhile.
-                exchange = one if redactor is None else redacted_exchange(redactor, one)
-                message = event_message(name, exchange, taps.get(item.id))
+                tap = taps.get(item.id)
+                if redactor is not None:
+                    one = redacted_exchange(redactor, one)
+                    tap = None if tap is None else redacted_metadata(redactor, tap)
+                message = event_message(name, one, tap)
                 response = v1.GetEventsResponse(event=message)
                 yield _Timed(item.at_ns, next(self._numbers), response)
 

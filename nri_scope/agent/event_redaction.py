@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nri_scope.events import EVENT_TEXTS, Event, Gap, Note, Printed
+from nri_scope.events import EVENT_TEXTS, Event, Gap, Note, Printed, Tapped
 from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.share.extract.exchanges import Exchange
 from nri_scope.share.extract.wire_names import is_known
@@ -34,6 +34,12 @@ def redacted_item(redactor: Redactor, item: Item) -> Item:
             return item._replace(text=redactor.text(item.text, "output.text"))
         case Event():
             raise TypeError("an event needs its messages")
+
+
+def redacted_metadata(redactor: Redactor, one: Tapped) -> Tapped:
+    """Return the transport data of an event, redacted."""
+    pairs = (redactor.keyed(key, value, "tapped.metadata") for key, value in one.metadata)
+    return one._replace(metadata=tuple(pairs))
 
 
 def redacted_exchange(redactor: Redactor, one: Exchange) -> Exchange:
