@@ -128,7 +128,7 @@ class CapturedCall(NamedTuple):
     held_ns: int | None = None
     """Time inside a tap, of request and reply, in addition to `took_ns`; None without a tap."""
     metadata: tuple[tuple[str, str], ...] = ()
-    """ttRPC metadata of the request; only recorded by a tap."""
+    """ttRPC metadata of the request: all of it from a tap, otherwise only its trace context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +282,11 @@ class Printed(NamedTuple):
 
 
 class Tapped(NamedTuple):
-    """Measurements and metadata that only a tap records for an event."""
+    """Data about the transport of an event: a tap's, or the trace context in its metadata."""
 
     event: int
-    held_ns: int
+    held_ns: int | None
+    """Time in the tap; None if no tap recorded the event."""
     metadata: tuple[tuple[str, str], ...] = ()
 
 

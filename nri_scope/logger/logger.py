@@ -19,6 +19,7 @@ from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.sink import Sink
 from nri_scope.recorder.wall_clock import wall_offset
 from nri_scope.wire import Code, RequestReceived
+from nri_scope.wire.trace_context import trace_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class Logger:
                 exchange.took_ns,
                 request.timeout_ns,
                 "" if request.service == PLUGIN_SERVICE else request.service,
+                metadata=trace_metadata(request.metadata) if request.metadata else (),
             ),
         )
 

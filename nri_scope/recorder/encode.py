@@ -63,6 +63,7 @@ INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 INSERT_PLUGIN_CALLS = "INSERT OR REPLACE INTO plugin_calls VALUES (?, ?, ?, ?, ?, ?, ?)"
 INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
+INSERT_METADATA = "INSERT INTO request_metadata (event, metadata) VALUES (?, ?)"
 
 METADATA_MAX = 16 << 10
 """Maximum number of characters of a request's metadata; plugins and runtimes send about a hundred.
@@ -127,6 +128,7 @@ class Encoder:
         self.subjects = Subjects(connection, empty=empty)
         self.has_effects = has_table(connection, "effect")
         self.has_tapped = has_table(connection, "tapped")
+        self.has_metadata = has_table(connection, "request_metadata")
         self.objects = objects
         self.next_event = next_event
         self._facts: EventFacts | None = None
@@ -134,6 +136,7 @@ class Encoder:
         self._states: list[StateRow] = []
         self._effects: list[tuple[int, int]] = []
         self._tapped: list[tuple[int, int, str | None]] = []
+        self._metadata: list[tuple[int, str | None]] = []
 
     def know(self, facts: EventFacts) -> None:
         """Use these facts for the next event. Raises sqlite3.Error."""
@@ -222,8 +225,11 @@ class Encoder:
         self.next_event = event_id + 1
         self._states += states
         self._effects += effects
-        if item.held_ns is not None and self.has_tapped:
-            self._tapped.append((event_id, int64(item.held_ns), metadata_json(item.metadata)))
+        if item.held_ns is not None:
+            if self.has_tapped:
+                self._tapped.append((event_id, int64(item.held_ns), metadata_json(item.metadata)))
+        elif item.metadata and self.has_metadata:
+            self._metadata.append((event_id, metadata_json(item.metadata)))
         self._events.append(
             (
                 event_id,
@@ -278,6 +284,9 @@ class Encoder:
         if self._tapped:
             self._connection.executemany(INSERT_TAPPED, self._tapped)
             self._tapped = []
+        if self._metadata:
+            self._connection.executemany(INSERT_METADATA, self._metadata)
+            self._metadata = []
 
     @property
     def buffered(self) -> int:

@@ -127,7 +127,9 @@ def remove_oldest_stretch(
     if has_table(connection, "mark"):
         yield _step(connection, "DELETE FROM mark WHERE event < ?", end_event)
     if encoder.has_tapped:
-        yield from _delete_tapped(connection, end_event)
+        yield from _delete_transport_data(connection, "tapped", end_event)
+    if encoder.has_metadata:
+        yield from _delete_transport_data(connection, "request_metadata", end_event)
     yield from _delete_events(connection, end_event, pods, containers)
 
     for table in "outcome", "left_out":
@@ -228,16 +230,18 @@ def _delete_effects(
         )
 
 
-def _delete_tapped(connection: sqlite3.Connection, end_event: int) -> Iterator[int]:
+def _delete_transport_data(
+    connection: sqlite3.Connection, table: str, end_event: int
+) -> Iterator[int]:
     while True:
         row = connection.execute(
-            "SELECT max(event) FROM (SELECT event FROM tapped WHERE event < ? "
+            f"SELECT max(event) FROM (SELECT event FROM {table} WHERE event < ? "
             "ORDER BY event LIMIT ?)",
             (end_event, _EVENTS),
         ).fetchone()
         if row[0] is None:
             return
-        yield _step(connection, "DELETE FROM tapped WHERE event <= ?", row[0])
+        yield _step(connection, f"DELETE FROM {table} WHERE event <= ?", row[0])
 
 
 def _delete_events(

@@ -25,8 +25,9 @@ def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
     """Return the document of an event, a pod or a container. Raises RecordingError.
 
     An event has ``event``, ``request`` and ``reply``; an event of a tapped plugin also ``tap``, the
-    tap's processing time and metadata, and ``printed``, the plugin's output until its next event. A
-    pod or container has ``pod`` or ``container``, its newest ``message`` and its ``events``.
+    tap's processing time and metadata, and ``printed``, the plugin's output until its next event.
+    Any other event has ``metadata`` if the runtime sent trace context. A pod or container has
+    ``pod`` or ``container``, its newest ``message`` and its ``events``.
     """
     match thing:
         case Event():
@@ -89,10 +90,10 @@ def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plai
 
 
 def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
-    """Return the data that only taps record; {} for other recordings."""
+    """Return the transport data of an event, and the output of its plugin; {} without any."""
     told: dict[str, Plain] = {}
     for one in tapped(recording, [event.id]):
-        told["tap"] = tap_record(one)
+        told |= tap_record(one)
     lines, count = printed_by(recording, event, PRINTED_MAX)
     if lines:
         told["printed"] = [
@@ -105,9 +106,13 @@ def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
 
 
 def tap_record(data: Tapped) -> dict[str, Plain]:
-    """Return a tap's data on an event: its processing time in µs, and metadata."""
+    """Return the transport data of an event: ``tap`` with its processing time in µs and metadata,
+    or ``metadata`` alone.
+    """
     metadata: list[Plain] = [FlowMapping({key: value}) for key, value in data.metadata]
-    return {"held_us": data.held_ns // 1000, "metadata": metadata}
+    if data.held_ns is None:
+        return {"metadata": metadata}
+    return {"tap": {"held_us": data.held_ns // 1000, "metadata": metadata}}
 
 
 def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:

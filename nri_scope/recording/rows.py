@@ -141,8 +141,8 @@ def printed_of(row: Row) -> Printed:
 
 
 def tapped_of(row: Row) -> Tapped:
-    """Return a tap's record from event, held_ns, metadata. Raises RowError."""
-    _check("a tap's record", row, (int, int, str), (int, int, _NULL))
+    """Return transport data from event, held_ns, metadata. Raises RowError."""
+    _check("a tap's record", row, (int, int, str), (int, int, _NULL), (int, _NULL, str))
     event, held_ns, metadata = row
     return Tapped(event, held_ns, _pairs(metadata) if metadata else ())
 

@@ -223,6 +223,15 @@ TABLES = (
         since_first=False,
     ),
     Table(
+        "request_metadata",
+        "Trace context in the metadata of requests that no tap recorded.",
+        (
+            Column("event", f"{_ID} REFERENCES event(id)", ""),
+            Column("metadata", _TEXT, "JSON array of [key, value]: traceparent, tracestate"),
+        ),
+        since_first=False,
+    ),
+    Table(
         "output",
         "Lines printed by a plugin that the tap launched.",
         (

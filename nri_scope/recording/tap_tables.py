@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the data that only taps record: processing time, metadata, output of plugins."""
+"""Read data about the transport of events, and the output of plugins.
+
+Taps record processing time, metadata and output. Other connections record the trace context in the
+metadata of requests.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +26,27 @@ _PRINTED = (
     f"SELECT id, session, at_ns, CASE WHEN {characters_sql('stream')} <= 16 THEN stream END, "
     f"CASE WHEN {characters_sql('text')} <= {LINE_MAX} THEN text END FROM output"
 )
-_TAPPED = (
-    f"SELECT event, held_ns, CASE WHEN {characters_sql('metadata')} > {METADATA_MAX} "
-    "THEN '(too long)' ELSE metadata END FROM tapped"
-)
+_METADATA = f"CASE WHEN {characters_sql('metadata')} > {METADATA_MAX} THEN '(too long)' "
+_TABLES = {
+    "tapped": f"SELECT event, held_ns, {_METADATA} ELSE metadata END FROM tapped",
+    "request_metadata": f"SELECT event, NULL, {_METADATA} ELSE metadata END FROM request_metadata",
+}
 
 
 def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
-    """Return the tap's records of up to a few hundred events, ordered by event. Raises
+    """Return the transport data of up to a few hundred events, ordered by event. Raises
     RecordingError.
     """
-    if not events or not recording_has_table(recording, "tapped"):
+    listed = ", ".join(str(int(number)) for number in events)
+    select = _select(recording, f"event IN ({listed})")
+    if not events or not select:
         return []
     with recording_errors(recording):
-        listed = ", ".join(str(int(number)) for number in events)
-        rows = recording.rows(f"{_TAPPED} WHERE event IN ({listed}) ORDER BY event")
-        return [tapped_of(row) for row in rows]
+        return [tapped_of(row) for row in recording.rows(select)]
 
 
 class Taps:
-    """Tap's records of events, read sequentially, in ascending order of events."""
+    """Transport data of events, read sequentially, in ascending order of events."""
 
     def __init__(self, recording: Recording) -> None:
         self._rows = _all(recording)
@@ -49,7 +54,7 @@ class Taps:
         self._began = False
 
     def of(self, event: int) -> Tapped | None:
-        """Return the tap's record of an event, or None. Raises RecordingError."""
+        """Return the data of an event, or None. Raises RecordingError."""
         if not self._began:
             self._began = True
             self._next = next(self._rows, None)
@@ -59,17 +64,28 @@ class Taps:
 
 
 def _all(recording: Recording) -> Iterator[Tapped]:
-    if not recording_has_table(recording, "tapped"):
+    select = _select(recording, "event > ?")
+    if not select:
         return
     newest = 0
     while True:
-        rows = recording.rows(f"{_TAPPED} WHERE event > ? ORDER BY event LIMIT ?", (newest, _PAGE))
+        rows = recording.rows(f"{select} LIMIT {_PAGE}", [newest] * select.count("?"))
         with recording_errors(recording):
             page = [tapped_of(row) for row in ascending(rows, (newest,))]
         yield from page
         if len(page) < _PAGE:
             return
         newest = page[-1].event
+
+
+def _select(recording: Recording, condition: str) -> str:
+    """Return a query of both tables, ordered by event; "" without any of them."""
+    found = [
+        f"{select} WHERE {condition}"
+        for table, select in _TABLES.items()
+        if recording_has_table(recording, table)
+    ]
+    return f"{' UNION ALL '.join(found)} ORDER BY event" if found else ""
 
 
 def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:

@@ -387,7 +387,9 @@ def _add_tables(connection: sqlite3.Connection) -> None:
     effect. Events that a logger recorded without --validate have none.
     """
     missing = {
-        table for table in ("tapped", "output", "plugin_calls") if not has_table(connection, table)
+        table
+        for table in ("tapped", "request_metadata", "output", "plugin_calls")
+        if not has_table(connection, table)
     }
     if not has_table(connection, "effect") and not connection.execute(MAY_HAVE_EFFECTS).fetchone():
         missing.add("effect")

@@ -230,7 +230,7 @@ class JsonLines:
                 timeout_ns=0 if deadline is None else _milliseconds(event, "deadline_ms"),
                 service=_service(role, method, mark),
                 held_ns=_number(tap, "held_us", high=_INT_MAX // 1000) * 1000 if tap else None,
-                metadata=tuple(_metadata(tap)),
+                metadata=tuple(_metadata(tap or record)),
             ),
         )
 
@@ -300,13 +300,13 @@ def _facts(event: dict[str, Plain], number: int) -> EventFacts:
     )
 
 
-def _metadata(tap: dict[str, Plain]) -> Iterator[tuple[str, str]]:
-    pairs = tap.get("metadata", [])
+def _metadata(record: dict[str, Plain]) -> Iterator[tuple[str, str]]:
+    pairs = record.get("metadata", [])
     if not isinstance(pairs, list):
-        raise NotPlain("tap.metadata: not a list")
+        raise NotPlain("metadata: not a list")
     for pair in pairs:
         if not isinstance(pair, dict) or not all(isinstance(one, str) for one in pair.values()):
-            raise NotPlain("tap.metadata: not a list of pairs")
+            raise NotPlain("metadata: not a list of pairs")
         yield from ((key, str(value)) for key, value in pair.items())
 
 

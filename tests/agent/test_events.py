@@ -16,6 +16,7 @@ from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from tests.agent.agent_process import Agent, agent
 from tests.cli.running import PATIENCE, running
 from tests.cli.test_smoke import create
+from tests.recording.traffic import an_item, record
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 NAMES = ("containerd-2.1", "demo")
@@ -98,6 +99,34 @@ async def test_events_are_redacted_unless_the_agent_may_send_them(tmp_path: Path
     assert sum(secret.encode() in one.request for one in plain) >= 2
     assert len(redacted) >= 2
     assert not any(secret.encode() in one.request for one in redacted)
+
+
+async def test_metadata_is_sent_and_redacted(tmp_path: Path) -> None:
+    secret = "hunter2-correct-horse"
+    parent = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    metadata = (parent, ("authorization", secret))
+    items = [an_item()._replace(metadata=metadata, held_ns=held_ns) for held_ns in (None, 7)]
+    folder = tmp_path / "node"
+    folder.mkdir()
+    for options in ((), ("--unredacted",)):
+        path = folder / f"new{len(options)}.nriscope.db"
+        record(path, items)
+        found: list[v1.Event] = []
+        async with agent(folder, *options) as one, one.client() as stub:
+            async with asyncio.timeout(PATIENCE):
+                async for response in stub.get_events(v1.GetEventsRequest(follow=True)):
+                    if response.heartbeat is not None and len(found) == 2:
+                        record(path, items)
+                    if response.event is not None:
+                        found.append(response.event)
+                    if len(found) == 4:
+                        break
+        path.unlink()
+        assert [event.held_ns for event in found] == [None, 7] * 2
+        for event in found:
+            sent = tuple((one.key, one.value) for one in event.metadata)
+            assert sent[0] == parent and sent[1][0] == "authorization"
+            assert (sent[1][1] == secret) == bool(options)
 
 
 async def until_stopped(

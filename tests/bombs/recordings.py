@@ -135,6 +135,7 @@ _ROWS = {
     "mark": "INSERT INTO mark SELECT 100 + i, i, '' FROM n",
     "effect": "INSERT INTO effect SELECT 1, i FROM n",
     "tapped": "INSERT INTO tapped SELECT 10 + i, 1, NULL FROM n",
+    "request_metadata": "INSERT INTO request_metadata SELECT 10 + i, '[]' FROM n",
     "left_out": "INSERT INTO left_out SELECT i, 1, 1 FROM n",
     "outcome": "INSERT INTO outcome SELECT i, 'failed', 0, '', 0, 0 FROM n",
     "state": "INSERT INTO state SELECT 1, 1, 100 + i, pod, container, object FROM n, "

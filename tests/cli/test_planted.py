@@ -48,7 +48,8 @@ def plant_secrets(path: Path, seed: int) -> list[str]:
         secrets.append(metadata)
         key = chance.choice(["authorization", "x-api-key", "x-auth-token"])
         item = an_item("CreateContainer", request, status_message=message)
-        items.append(item._replace(held_ns=1000, metadata=((key, metadata),)))
+        held_ns = 1000 if number % 2 else None
+        items.append(item._replace(held_ns=held_ns, metadata=((key, metadata),)))
     record(path, items)
     return secrets
 

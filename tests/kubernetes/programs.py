@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.runtime.testbed.packages import (
+    Binaries,
     SeriesUnavailable,
     TestbedError,
     containerd_binaries,
@@ -97,6 +98,18 @@ def programs(profile: str) -> Programs:
         else:
             runtime = containerd_binaries(version).bin
     return Programs(runtime, built, packages)
+
+
+def newest_containerd() -> Binaries:
+    """Return the containerd that is built from the Go module proxy.
+
+    :raises TestbedError: a download or a build failed.
+    """
+    version = RUNTIMES["containerd-2.4"]
+    folder = cache_folder() / f"containerd-{version}"
+    with locked("kubernetes"):
+        _build_containerd(version, folder)
+    return Binaries("2.4", folder)
 
 
 def cache_folder() -> Path:

@@ -20,6 +20,7 @@ from nri_scope.logger import logger as logger_module
 from nri_scope.logger.logger import Logger, SessionReport
 from nri_scope.logger.service import LoggerService, watch_clock
 from nri_scope.nri.events import Event
+from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.plugin import Exchange, Identity, SessionEnd, unix_socket
 from nri_scope.wire import RequestReceived
 from tests.plugin.runtime_end import RuntimeEnd, call, configure, synchronize
@@ -147,6 +148,24 @@ async def test_every_request_is_answered_and_recorded(runtime: RuntimeEnd, tmp_p
     assert (start.nri_version, start.nri_version_inferred) == ("0.6.1", True)
     assert (start.registration_timeout_ms, start.request_timeout_ms) == (5000, 2000)
     assert running.sink.ends == [(1, "closed by the runtime")]
+
+
+async def test_only_trace_context_of_the_metadata_is_recorded(
+    runtime: RuntimeEnd, tmp_path: Path
+) -> None:
+    running = Running(tmp_path / "nri.sock")
+    link, _ = await runtime.registered()
+    await configure(link)
+    parent = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    sent = (("containerd-namespace-ttrpc", "k8s.io"), ("baggage", "user=ann"), parent)
+    request = api.StateChangeEvent(event=api.RUN_POD_SANDBOX).SerializeToString()
+    for metadata in (sent, sent[:2], ()):
+        await link.call(PLUGIN_SERVICE, "StateChange", request, metadata=metadata)
+    link.close()
+    while not running.sink.ends:
+        await asyncio.sleep(0.001)
+    await finish(running)
+    assert [item.metadata for _, item in running.sink.captured[1:]] == [(parent,), (), ()]
 
 
 async def test_replies_to_a_split_synchronize_echo_more(

@@ -7,11 +7,15 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from nri_scope.recorder.inbox import Begin, PluginLine
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.test_ring import Written, noisy
 from tests.recording.traffic import NOW, a_start, an_item, record
+
+METADATA = (("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),)
 
 
 def rows(path: Path, query: str) -> list[tuple[int, ...]]:
@@ -19,18 +23,21 @@ def rows(path: Path, query: str) -> list[tuple[int, ...]]:
         return connection.execute(query).fetchall()
 
 
-def test_tap_data_and_output_are_removed_with_their_events(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("held_ns", "table"), [(1, "tapped"), (None, "request_metadata")])
+def test_tap_data_and_output_are_removed_with_their_events(
+    tmp_path: Path, held_ns: int | None, table: str
+) -> None:
     written = Written(tmp_path / "r.db", Ring(MIN_SIZE, None))
     written.write(Begin(1, a_start()))
     for number in range(120):
-        items = [item._replace(held_ns=1) for item in noisy(number)]
+        items = [item._replace(held_ns=held_ns, metadata=METADATA) for item in noisy(number)]
         written.write(PluginLine(1, items[0].wall_ns, "stderr", f"line {number}"))
         written.send(items)
     written.close()
     assert written.writing.removed > 0
     written.check()
     events = rows(written.path, "SELECT id FROM event ORDER BY id")
-    assert rows(written.path, "SELECT event FROM tapped ORDER BY event") == events
+    assert rows(written.path, f"SELECT event FROM {table} ORDER BY event") == events
     (oldest,) = rows(written.path, "SELECT min(at_ns) FROM event")
     assert rows(written.path, "SELECT min(at_ns) FROM output") >= [oldest]
     (count,) = rows(written.path, "SELECT count(*) FROM output")[0]
@@ -56,11 +63,15 @@ def test_a_file_without_tap_tables_gets_them_when_continued(tmp_path: Path) -> N
     path = tmp_path / "old.nriscope.db"
     record(path, [an_item()])
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TABLE tapped; DROP TABLE output")
+        connection.executescript(
+            "DROP TABLE tapped; DROP TABLE output; DROP TABLE request_metadata"
+        )
     recorder = Recorder.open(path)
     session = recorder.begin_session(a_start())
     recorder.capture(session, an_item()._replace(held_ns=7))
+    recorder.capture(session, an_item()._replace(metadata=METADATA))
     recorder.printed(session, NOW, "stderr", "a line")
     recorder.close()
     assert rows(path, "SELECT event, held_ns FROM tapped") == [(2, 7)]
+    assert rows(path, "SELECT event FROM request_metadata") == [(3,)]
     assert rows(path, "SELECT count(*) FROM output") == [(1,)]

@@ -94,7 +94,8 @@ def use(path: Path, *, messages: bool = True) -> None:
                 assert (type(line.at_ns), type(line.text)) == (int, str)
         with suppress(RecordingError):
             for known in tapped(recording, [event.id for event in events[:500]]):
-                assert type(known.held_ns) is int
+                assert known.held_ns is None or type(known.held_ns) is int
+                assert all(type(word) is str for pair in known.metadata for word in pair)
         with suppress(RecordingError):
             for container in recording.containers():
                 assert all(type(n) is int for n in effects_on(recording, container) or ())
@@ -179,6 +180,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         connection.execute("INSERT INTO note VALUES (1, NULL, 2, 'a note')")
         connection.execute("INSERT INTO effect VALUES (1, 1)")
         connection.execute("INSERT INTO tapped VALUES (1, 2, '[]')")
+        connection.execute("INSERT INTO request_metadata VALUES (2, '[]')")
         connection.execute("INSERT INTO output VALUES (1, 1, 2, 'stdout', 'a line')")
         connection.execute("INSERT INTO plugin_calls VALUES (0, '10-a', 'Synchronize', 9, 1, 0, 5)")
         connection.execute("PRAGMA writable_schema = ON")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data in a recording that only a tap provides."""
+"""Data in a recording about the transport of events, and output of plugins."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.recorder.encode import METADATA_MAX
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import printed, printed_by, tapped
+from nri_scope.recording.tap_tables import Taps, printed, printed_by, tapped
 from tests.recording.traffic import NOW, a_start, an_item, record
 
 OLD = Path(__file__).parent.parent / "data" / "recordings"
 LINES = 1_200
+PARENT = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def path(tmp_path: Path) -> Path:
     recorder.capture(session, first)
     recorder.printed(session, NOW + 1, "stdout", "one")
     recorder.printed(other, NOW + 2, "stdout", "of the other")
-    recorder.capture(session, an_item(wall_ns=NOW + 10**9))
+    recorder.capture(session, an_item(wall_ns=NOW + 10**9)._replace(metadata=(PARENT,)))
     for number in range(LINES):
         recorder.printed(session, NOW + 10**9 + number, "stdout", str(number))
     recorder.close()
@@ -43,12 +44,15 @@ def path(tmp_path: Path) -> Path:
 
 
 def read_all(recording: Recording) -> tuple[list[Printed], list[Tapped]]:
-    return list(printed(recording)), tapped(recording, [1])
+    return list(printed(recording)), tapped(recording, [1, 2])
 
 
 def test_tap_data_is_read_back_unchanged(path: Path) -> None:
     with Recording.open(path) as recording:
-        assert tapped(recording, [1, 2]) == [Tapped(1, 5, (("key", "värde"), ("key", "2")))]
+        assert tapped(recording, [2, 1]) == [
+            Tapped(1, 5, (("key", "värde"), ("key", "2"))),
+            Tapped(2, None, (PARENT,)),
+        ]
         assert tapped(recording, []) == []
         lines = list(printed(recording))
         assert lines[:2] == [
@@ -57,6 +61,20 @@ def test_tap_data_is_read_back_unchanged(path: Path) -> None:
         ]
         assert len(lines) == LINES + 3
         assert list(printed(recording, lines[-2].id)) == lines[-1:]
+
+
+def test_transport_data_is_read_in_order_of_events(tmp_path: Path) -> None:
+    metadata = [(("key", str(number)),) for number in range(350)]
+    items = [an_item()._replace(metadata=one) for one in metadata]
+    items[::3] = [item._replace(held_ns=1) for item in items[::3]]
+    items[1::3] = [item._replace(metadata=()) for item in items[1::3]]
+    record(tmp_path / "x.nriscope.db", items)
+    with Recording.open(tmp_path / "x.nriscope.db") as recording:
+        taps = Taps(recording)
+        found = [taps.of(number) for number in range(1, len(items) + 1)]
+    assert [one.metadata for one in found if one] == [one.metadata for one in items if one.metadata]
+    assert [one is None for one in found] == [not item.metadata for item in items]
+    assert [one.held_ns for one in found if one] == [one.held_ns for one in items if one.metadata]
 
 
 def test_an_event_has_its_plugin_s_output_until_the_next_event(path: Path) -> None:
@@ -97,6 +115,9 @@ def test_long_metadata_are_cut_with_a_note(tmp_path: Path) -> None:
         "UPDATE output SET at_ns = 'soon'",
         "UPDATE tapped SET metadata = '[[1]]'",
         "UPDATE tapped SET held_ns = 'long'",
+        "UPDATE request_metadata SET metadata = '[[\"a\", 1]]'",
+        "UPDATE request_metadata SET metadata = '[[\"a\", \"' || hex(zeroblob(200000)) || '\"]]'",
+        "UPDATE request_metadata SET metadata = 1",
     ],
 )
 def test_values_of_wrong_types_are_damage(path: Path, statement: str) -> None:

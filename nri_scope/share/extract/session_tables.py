@@ -16,6 +16,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, LEFT_OUT, REDACTED, RING_REMOVED, Gap, Mark, Note, Session
 from nri_scope.recorder.content_store import ObjectStore
 from nri_scope.recorder.encode import (
+    INSERT_METADATA,
     INSERT_PLUGIN_CALLS,
     INSERT_STATE,
     INSERT_TAPPED,
@@ -314,21 +315,16 @@ class Tables:
                     ),
                 )
 
-    # -- observations of taps ---------------------------------------------------------------
+    # -- transport data of events -----------------------------------------------------------
 
     def tapped(self, events: Sequence[int]) -> None:
-        """Write the tap's observations of these events, whose rows must exist."""
-        self._connection.executemany(
-            INSERT_TAPPED,
-            (
-                (
-                    one.event,
-                    one.held_ns,
-                    metadata_json(tuple(self._keyed(key, value) for key, value in one.metadata)),
-                )
-                for one in tapped(self._source, events)
-            ),
-        )
+        """Write the transport data of these events, whose rows must exist."""
+        for one in tapped(self._source, events):
+            metadata = metadata_json(tuple(self._keyed(key, value) for key, value in one.metadata))
+            if one.held_ns is not None:
+                self._connection.execute(INSERT_TAPPED, (one.event, one.held_ns, metadata))
+            elif metadata is not None:
+                self._connection.execute(INSERT_METADATA, (one.event, metadata))
 
     def output(self) -> None:
         """Write the lines printed by plugins."""

@@ -197,7 +197,7 @@ def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> di
         "owners": json_text(list(event.owners)),
         "request": json_text(request_of(event, request)),
         "reply": json_text(reply_of(event, reply)),
-        "tap_us": None if tap is None else tap.held_ns // 1000,
+        "tap_us": None if tap is None or tap.held_ns is None else tap.held_ns // 1000,
         "metadata": None if tap is None else json_text([list(pair) for pair in tap.metadata]),
     }
 

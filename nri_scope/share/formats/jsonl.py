@@ -55,7 +55,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
         match item:
             case Event():
                 observed = taps.of(item.id)
-                tap: dict[str, Plain] = {} if observed is None else {"tap": tap_record(observed)}
+                tap = {} if observed is None else tap_record(observed)
                 _put(stream, {**event_document(item, *messages), **tap})
                 sessions.add(item.session)
                 count += 1

@@ -4,6 +4,10 @@
 Data without a pod (Configure, Synchronize, gaps) is in the trace of its plugin connection. Ids are
 derived from their subject: the same pod has the same trace id in every recording.
 
+If the runtime sent trace context with an event, the event's span has a link to the runtime's span.
+It is not a child of it: a pod's events belong to many requests of the kubelet, each with a trace of
+its own, and the runtime's spans are exported elsewhere, or not at all if they were not sampled.
+
 The span of a pod, container or connection is written once its end is known, after the spans of its
 events.
 """
@@ -23,6 +27,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_errors import query_rows
 from nri_scope.wire.status import Code
+from nri_scope.wire.trace_context import TraceContext, trace_context
 
 from .exported_part import Excerpt
 from .lifetimes import Lifetime, Lifetimes
@@ -33,7 +38,7 @@ _CODES = frozenset(Code)
 OWN_WORDS = (
     *("resourceSpans", "resource", "scopeSpans", "scope", "nri-scope", "version", "spans"),
     *("schemaUrl", SCHEMA_URL, "attributes", "traceId", "spanId", "parentSpanId"),
-    *("startTimeUnixNano", "endTimeUnixNano", "status", "message"),
+    *("startTimeUnixNano", "endTimeUnixNano", "status", "message", "links", "traceState", "flags"),
     *("boolValue", "intValue", "stringValue", "arrayValue", "values"),
     *("rpc.system.name", "rpc.method", "rpc.status_code", "error.type"),
     *("k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.container.name", "container.id"),
@@ -58,9 +63,11 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     excerpt = Excerpt(recording, numbers)
     sessions = {session.id: session for session in excerpt.sessions()}
     traces = _Traces(recording, Lines(stream), sessions)
+    taps = excerpt.taps()
     count = 0
     for event in excerpt.events():
-        traces.event(event)
+        observed = taps.of(event.id)
+        traces.event(event, trace_context(observed.metadata) if observed else None)
         traces.flush_complete()
         count += 1
     for gap in excerpt.gaps():
@@ -80,7 +87,7 @@ class _Traces:
     """Time of the last reply of each session, in ns."""
     resources: dict[int, str] = field(default_factory=dict)
 
-    def event(self, event: Event) -> None:
+    def event(self, event: Event, link: TraceContext | None) -> None:
         trace, parent = self._place(event)
         end_ns = event.at_ns + event.took_ns
         self.connections[event.session] = max(self.connections.get(event.session, end_ns), end_ns)
@@ -123,6 +130,7 @@ class _Traces:
                 end_ns=end_ns,
                 attributes=attributes,
                 error=(event.status_message or event.status) if code else None,
+                link=link,
             ),
         )
 

@@ -17,6 +17,7 @@ from typing import IO
 from nri_scope import __version__
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST
+from nri_scope.wire.trace_context import TraceContext
 
 from .json_text import json_line
 
@@ -46,6 +47,8 @@ class SpanKind(IntEnum):
 
 
 _STATUS_ERROR = 2
+_IS_REMOTE = 0x300
+"""The bits of ``SpanFlags`` that tell that a link's span is of another process."""
 
 
 def trace_id(*subject: str | int) -> str:
@@ -80,6 +83,8 @@ class Span:
     kind: SpanKind = SpanKind.INTERNAL
     error: str | None = None
     """The error message; None for success."""
+    link: TraceContext | None = None
+    """A related span of another trace."""
 
 
 def span_text(span: Span) -> str:
@@ -95,9 +100,18 @@ def span_text(span: Span) -> str:
         "endTimeUnixNano": str(max(start_ns, _time(span.end_ns))),
         "attributes": attributes(span.attributes),
     }
+    if span.link is not None:
+        document["links"] = [_link(span.link)]
     if span.error is not None:
         document["status"] = {"code": _STATUS_ERROR, "message": _clipped(span.error)}
     return json_line(document)
+
+
+def _link(other: TraceContext) -> Plain:
+    link: dict[str, Plain] = {"traceId": other.trace_id, "spanId": other.span_id}
+    if other.state:
+        link["traceState"] = other.state
+    return {**link, "flags": other.flags | _IS_REMOTE}
 
 
 def attributes(values: dict[str, Value]) -> list[Plain]:

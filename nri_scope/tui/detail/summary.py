@@ -55,7 +55,8 @@ def of_event(
     yield fact("time", _moment(event.at_ns))
     yield from _reply(event)
     for known in tapped(recording, [event.id]):
-        yield fact("tap", duration(known.held_ns), "  in the tap, both directions")
+        if known.held_ns is not None:
+            yield fact("tap", duration(known.held_ns), "  in the tap, both directions")
         for key, value in known.metadata:
             yield fact("metadata", f"{key}: {value}")
     if event.mark:

@@ -10,9 +10,10 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from nri_scope.errors import NriScopeError, RpcError
 from tests.cri.driver import CriDriver
@@ -36,8 +37,15 @@ class Containerd:
     between :meth:`stop` and :meth:`start`: containerd reads them when it starts.
     """
 
-    def __init__(self, binaries: Binaries, folder: Path, registration: str) -> None:
+    def __init__(
+        self,
+        binaries: Binaries,
+        folder: Path,
+        registration: str,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.binaries = binaries
+        self._environment = environment
         self.layout = Layout(folder)
         self._process: asyncio.subprocess.Process | None = None
         self._cri: CriDriver | None = None
@@ -137,7 +145,11 @@ class Containerd:
             with self.layout.log.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     *(self.binaries.bin / "containerd", "--config", self.layout.config),
-                    env={"PATH": path, "NOTIFY_SOCKET": str(self.layout.notify_socket)},
+                    env={
+                        "PATH": path,
+                        "NOTIFY_SOCKET": str(self.layout.notify_socket),
+                        **self._environment,
+                    },
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -194,17 +206,21 @@ class Containerd:
 
 @asynccontextmanager
 async def running(
-    binaries: Binaries, *, start: bool = True, registration: str = "30s"
+    binaries: Binaries,
+    *,
+    start: bool = True,
+    registration: str = "30s",
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[Containerd]:
     """Provide a containerd for the duration of a block, and remove it completely afterwards.
 
     ``start=False``: do not start it, so that plugins can be installed before. ``registration``:
     registration timeout. The default of 5 s is too short for Python plugins on a busy machine.
+    ``environment``: variables for containerd.
     """
     # Not $TMPDIR: paths of unix sockets are limited to 107 bytes.
-    containerd = Containerd(
-        binaries, Path(tempfile.mkdtemp(prefix="nst-", dir="/tmp")), registration
-    )
+    folder = Path(tempfile.mkdtemp(prefix="nst-", dir="/tmp"))
+    containerd = Containerd(binaries, folder, registration, environment)
     try:
         if start:
             await containerd.start()

@@ -26,6 +26,11 @@ END = BEGIN + SECOND
 """Wall clock time of the last event of `varied`, in ns."""
 CONTAINER = a_container(a_pod(1), "app-0").id
 POD = a_pod(1).id
+TRACE_CONTEXT = (
+    ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+    ("tracestate", "congo=t61rcWkgMzE"),
+)
+"""ttRPC metadata of event 8 of `varied`."""
 SPEC = json.dumps({"runtimeSpec": {"ociVersion": "1.1.0"}}).encode()
 
 
@@ -64,6 +69,8 @@ def varied(path: Path) -> Path:
     second = recorder.begin_session(a_start("90-second"))
     for number, item in enumerate(lifecycle(1)):
         recorder.capture(first, item)
+        if number == 3:
+            item = item._replace(metadata=TRACE_CONTEXT)
         if number == 4:
             item = item._replace(status_code=4, status_message="too late", reply=b"")
         recorder.capture(second, item._replace(wall_ns=item.wall_ns + 1_000_000))

@@ -18,7 +18,8 @@ def _records(path: Path, numbers: list[int] | None = None) -> list[dict[str, Any
 
 def _kinds(records: list[dict[str, Any]]) -> list[str]:
     return [
-        next(iter(record.keys() - {"schema_version", "request", "reply"})) for record in records
+        next(iter(record.keys() - {"schema_version", "request", "reply", "metadata"}))
+        for record in records
     ]
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, SpanFlags, Status, TracesData
 
 from nri_scope.share.formats import lifetimes
-from tests.recording.traffic import NOW, lifecycles, record
+from tests.recording.traffic import NOW, an_item, lifecycles, record
 from tests.share.formats.recordings import (
     BEGIN,
     CONTAINER,
@@ -23,6 +23,7 @@ from tests.share.formats.recordings import (
     POD,
     SAMPLES,
     SECOND,
+    TRACE_CONTEXT,
     exported,
     hostile,
     varied,
@@ -153,6 +154,31 @@ def test_an_event_is_a_call_of_its_plugin(spans: list[Span]) -> None:
         "nri.request.size": _attributes(failed.attributes)["nri.request.size"],
         "nri.request.timeout_ms": 1999,
     }
+
+
+def test_an_event_links_to_the_span_of_the_runtime(spans: list[Span]) -> None:
+    (linked,) = (span for span in spans if span.links)
+    assert _attributes(linked.attributes)["nri.event.id"] == 8
+    (link,) = linked.links
+    assert link.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert link.span_id.hex() == "00f067aa0ba902b7"
+    assert link.trace_state == "congo=t61rcWkgMzE"
+    remote = SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
+    assert link.flags == 1 | remote | SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
+    # The event belongs to the pod's trace as any other.
+    (pod,) = (span for span in spans if span.name == "pod shop/web-1")
+    assert linked.trace_id == pod.trace_id != link.trace_id
+
+
+def test_invalid_trace_context_gives_no_link(tmp_path: Path) -> None:
+    parent, state = (dict([one]) for one in TRACE_CONTEXT)
+    values = ["", parent["traceparent"].upper(), f"00-{'0' * 32}-00f067aa0ba902b7-01", "x" * 9_000]
+    items = [
+        an_item()._replace(metadata=(("traceparent", value), *state.items())) for value in values
+    ]
+    record(tmp_path / "r.db", [*items, an_item()._replace(metadata=(*state.items(),))])
+    spans = _spans(exported(tmp_path / "r.db", "otlp-json"))
+    assert len(spans) > len(items) and not any(span.links for span in spans)
 
 
 def test_an_answer_of_the_cri_is_a_client_call(spans: list[Span]) -> None:

@@ -75,6 +75,14 @@ def test_metadata_with_a_credential_key_is_replaced(key: str, value: str, left: 
     assert shown[1].startswith(left + "redacted-") and "x1y2" not in shown[1]
 
 
+def test_trace_context_is_kept_but_for_credentials() -> None:
+    parent = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    assert redactor.keyed(*parent, "tapped.metadata") == parent
+    _, state = redactor.keyed("tracestate", "token=AKIAIOSFODNN7EXAMPLE", "tapped.metadata")
+    assert "AKIA" not in state
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
