@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements/dev.txt
+RUNTIME_LOCK := requirements/runtime.txt
 
 # The interpreter that creates .venv: python3 if it is new enough, else a versioned one.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -133,7 +134,7 @@ lint-imports:
 	@echo "== import-linter"; $(BIN)/lint-imports --no-logo --no-cache
 # The lock names no index or folder, and the environment satisfies all requirements.
 lint-lock:
-	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
+	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) $(RUNTIME_LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
 lint-generated:
 	@echo "== generated code"; $(BIN)/python -m scripts.generate --check
 lint-words:
@@ -162,6 +163,11 @@ dist: $(STAMP) ## build the source distribution, the wheel and their checksums i
 	$(BIN)/python -m hatchling build --directory dist
 	cd dist && sha256sum *.tar.gz *.whl | tee SHA256SUMS
 
+IMAGE := build/nri-scope-image.tar
+.PHONY: image
+image: $(STAMP) ## build the container image as an OCI archive, without a registry or a daemon
+	$(BIN)/python -m scripts.make_image $(IMAGE)
+
 .PHONY: site
 site: $(STAMP) ## build the documentation site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -172,6 +178,10 @@ lock: $(STAMP) ## lock the newest development dependencies
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --quiet \
 		--custom-compile-command "make lock" --output-file $(LOCK)
+	@# What the image contains, a part of it. Only a command that nri-scope does not use needs pip.
+	$(BIN)/uv pip compile pyproject.toml --constraint $(LOCK) --no-emit-package pip --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--no-annotate --quiet --custom-compile-command "make lock" --output-file $(RUNTIME_LOCK)
 
 .PHONY: clean
 clean: ## remove .venv, caches and build products

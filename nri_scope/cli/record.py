@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from nri_scope.errors import UsageError
+
 from .output import Output
 from .params import (
     EVENTS,
@@ -87,6 +89,13 @@ class Options(TypedDict):
     help="Keep the file below this size, e.g. 500M, by deleting the oldest events.",
 )
 @click.option("--max-age", type=Duration(), help="Delete events older than this, e.g. 24h.")
+@click.option(
+    "--max-folder-size",
+    type=Size(),
+    help="Keep all recordings in the folder of FILE below this size, by deleting the oldest "
+    "finished ones, those of other recorders too. FILE itself is kept below half of it, or "
+    "--max-size, so that there is room for a second recorder.",
+)
 @click.option("--duration", type=Duration(), help="Stop after this time, e.g. 10m.")
 @click.option(
     "--once",
@@ -143,6 +152,7 @@ def command(
     print_format: str | None,
     keep_connected: bool,
     metrics: str | None,
+    max_folder_size: int | None,
     **options: Unpack[Options],
 ) -> None:
     """Record every NRI event of a container runtime to a file.
@@ -165,11 +175,20 @@ def command(
         chosen = replace(
             record_options(options, where), keep_connected=keep_connected, metrics=metrics
         )
+        if max_folder_size is not None:
+            chosen = _with_folder_size(chosen, max_folder_size)
         if options["spool"] is None and os.path.isdir(V01_SPOOL):  # noqa: PTH112
             chosen = replace(chosen, spool=V01_SPOOL, is_spool_default=True)
         record(chosen, notices.put, print_format or "")
     finally:
         notices.close()
+
+
+def _with_folder_size(options: RecordOptions, max_bytes: int) -> RecordOptions:
+    max_size = max_bytes // 2 if options.max_size is None else options.max_size
+    if max_size > max_bytes:
+        raise UsageError("--max-size is above --max-folder-size", "make --max-folder-size larger")
+    return replace(options, max_size=max_size, max_folder_size=max_bytes)
 
 
 def record_options(options: Options, where: Filter | None = None) -> RecordOptions:

@@ -35,7 +35,7 @@ _M_MMAP_THRESHOLD = -3
 """From `malloc.h`."""
 _LARGE_ARRAY = 1 << 18
 """Minimum bytes of an array whose memory is returned to the system."""
-_NOT_SHARED = ("where", "print_format", "keep_connected", "metrics")
+_NOT_SHARED = ("where", "print_format", "keep_connected", "metrics", "max_folder_size")
 """Options of `record` that `tui` does not share."""
 RECORD_OPTIONS = tuple(
     option

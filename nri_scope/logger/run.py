@@ -53,6 +53,8 @@ class RecordOptions:
     """Maximum number of bytes of the recording."""
     max_age: float | None = None
     """Maximum age of events in seconds."""
+    max_folder_size: int | None = None
+    """Maximum number of bytes of all recordings in the folder."""
     duration: float | None = None
     """Seconds to record; None for no limit."""
     once: bool = False
@@ -165,6 +167,7 @@ class _Run:
                 str(options.where) if options.where is not None else None,
                 options.redact,
                 self._metrics,
+                max_folder_size=options.max_folder_size,
             ),
             self._say,
             *((PRINTS, self._print_format) if self._print_format else ()),

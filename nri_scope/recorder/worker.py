@@ -16,6 +16,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Event
 from nri_scope.recording.file_errors import LOCKED, error_words
 
+from .folder_budget import CHECK_SECONDS, FolderBudget
 from .inbox import TOO_FAST, Entry, GapEntry, Inbox, NoteEntry
 from .transactions import LATE, BatchResult, TransactionWriter
 
@@ -61,6 +62,8 @@ class Worker:
         on_written: Callable[[BatchResult], None] | None = None,
     ) -> None:
         self.tally = Tally()
+        self.folder_budget: FolderBudget | None = None
+        """Size limit of the folder; set it before `start`."""
         self._inbox = inbox
         self._writing = writing
         writing.is_too_late = self._is_too_late
@@ -126,7 +129,7 @@ class Worker:
             if not inbox and not self._own and not self._finishing:
                 inbox.settle()
             if not inbox and not self._own:
-                inbox.sleep_while_empty(0.0 if tidying else self._writing.idle_seconds)
+                inbox.sleep_while_empty(0.0 if tidying else self._idle_seconds())
                 if inbox and not self._finishing:
                     inbox.sleep(self._window)
             if self._is_too_late():
@@ -140,8 +143,19 @@ class Worker:
                 inbox.done(entries)
             if self._finishing and not inbox and not self._own:
                 self._tidy(_FINAL_TIDY_SECONDS)
+                if self.folder_budget is not None:
+                    self._limit_folder(self.folder_budget)
                 return
             tidying = self._tidy(_TIDY_SECONDS)
+            if self.folder_budget is not None and self.folder_budget.is_due:
+                self._limit_folder(self.folder_budget)
+
+    def _idle_seconds(self) -> float:
+        """Return after how many seconds without an entry to tidy; negative: never."""
+        seconds = self._writing.idle_seconds
+        if self.folder_budget is None:
+            return seconds
+        return CHECK_SECONDS if seconds < 0 else min(seconds, CHECK_SECONDS)
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -250,6 +264,10 @@ class Worker:
             self._can_tidy = False
             self._report_once(f"old events stay: internal error: {type(error).__name__}: {error}")
         return False
+
+    def _limit_folder(self, budget: FolderBudget) -> None:
+        for line in budget.apply():
+            self._report(line)
 
     # -- reports ----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from nri_scope.events import CapturedCall, Event, SessionStart
 from nri_scope.recording.writable_file import RecordingFile
 
 from .counters import RecorderCounters
+from .folder_budget import FolderBudget
 from .inbox import Begin, ControlEntry, End, GapEntry, Inbox, NoteEntry, PluginLine, Resume
 from .ring import MIN_SIZE, Ring
 from .transactions import BatchResult, TransactionWriter
@@ -41,6 +42,9 @@ class WriterLimits:
     """
     max_age_seconds: float | None = None
     """Age in seconds after which events are removed, in stretches of a sixteenth of this time."""
+    max_folder_bytes: int | None = None
+    """Maximum bytes of all recordings in the folder. The oldest finished ones are removed above it.
+    """
 
 
 class Recorder:
@@ -95,6 +99,8 @@ class Recorder:
             redaction=redaction,
         )
         worker = Worker(inbox, writing, limits.batch_seconds, on_event, on_problem, on_written)
+        if limits.max_folder_bytes is not None:
+            worker.folder_budget = FolderBudget(file.path, limits.max_folder_bytes)
         recorder = cls(worker, inbox, writing.next_session)
         worker.start()
         return recorder

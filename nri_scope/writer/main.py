@@ -184,7 +184,11 @@ class _Work:
             options.redact,
             lambda redaction: _open_when_free(
                 options.path,
-                limits=WriterLimits(max_size=options.max_size, max_age_seconds=options.max_age),
+                limits=WriterLimits(
+                    max_size=options.max_size,
+                    max_age_seconds=options.max_age,
+                    max_folder_bytes=options.max_folder_size,
+                ),
                 keep=parse(options.where).matches if options.where is not None else None,
                 on_event=on_event,
                 on_problem=self._say,

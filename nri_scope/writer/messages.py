@@ -75,6 +75,8 @@ class RecordingOptions:
     """The first reading of the runtime's metrics; None not to record them."""
     makes_folder: bool = False
     """Whether to create a missing folder."""
+    max_folder_size: int | None = None
+    """Maximum number of bytes of all recordings in the folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of the test cluster, built or unpacked into a cache folder outside the checkout.
 
-Kubernetes, etcd and the newest containerd are built from the Go module proxy, once: 8 minutes and
+Kubernetes, etcd, Helm and the newest containerd are built from the Go module proxy, once: 8 minutes and
 4 GB of Go's caches on two cores. The rest are Debian packages, unpacked without installation.
 ``python -m tests.kubernetes.programs`` builds everything that is missing.
 """
@@ -27,6 +27,7 @@ from tests.runtime.testbed.packages import (
 )
 
 KUBERNETES = "1.34.4"
+HELM = "3.19.5"
 KUBERNETES_PROGRAMS = (
     "kube-apiserver",
     "kube-controller-manager",
@@ -87,6 +88,7 @@ def programs(profile: str) -> Programs:
                 _unpack(package, packages)
         built = folder / "bin"
         _build_kubernetes(built)
+        _build_helm(built)
         version = RUNTIMES[profile]
         if version.startswith("cri-o"):
             runtime = folder / version
@@ -142,6 +144,12 @@ def _build_kubernetes(folder: Path) -> None:
     )
     require = [f"require k8s.io/kubernetes v{KUBERNETES}", *replaced]
     _build(missing, require, flags, folder, (module / "go.sum").read_bytes())
+
+
+def _build_helm(folder: Path) -> None:
+    if not (folder / "helm").exists():
+        packages = {"helm": "helm.sh/helm/v3/cmd/helm"}
+        _build(packages, [f"require helm.sh/helm/v3 v{HELM}"], "", folder)
 
 
 def _build_containerd(version: str, folder: Path) -> None:

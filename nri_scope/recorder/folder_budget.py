@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limit the size of all recordings in a folder, by removing the oldest finished ones."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.schema import APPLICATION_ID
+from nri_scope.recording.trusted_location import COMPANIONS, companion
+from nri_scope.recording.writable_file import wal_of
+
+_SUFFIX = ".nriscope.db"
+CHECK_SECONDS = 5.0
+"""Seconds after which the size is checked again."""
+_MAGIC = b"SQLite format 3\0"
+_ID_OFFSET = 68
+"""Offset of the application's id in the header of an SQLite file."""
+
+
+class _Recording(NamedTuple):
+    modified_ns: int
+    path: Path
+    size: int
+    """Bytes of the file and its write-ahead log."""
+
+
+class FolderBudget:
+    """Size limit that all recorders of a folder share."""
+
+    def __init__(self, recording: Path, max_bytes: int) -> None:
+        """Limit the folder of ``recording``, which itself is counted but never removed."""
+        self._recording = recording
+        self._max_bytes = max_bytes
+        self._due = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last call of `apply` was some seconds ago."""
+        return time.monotonic() >= self._due
+
+    def apply(self) -> Iterator[str]:
+        """Remove the oldest finished recordings while all together exceed the limit.
+
+        Yields a line about each recording that was or could not be removed.
+        """
+        self._due = time.monotonic() + CHECK_SECONDS
+        try:
+            found = sorted(self._recordings())
+        except OSError as error:
+            yield f"{self._recording.parent}: its size is unknown: {error_words(error)}"
+            return
+        total = sum(each.size for each in found)
+        for each in found:
+            if total <= self._max_bytes:
+                return
+            if each.path.name == self._recording.name or not each.size:
+                continue
+            try:
+                removed = _remove(each.path)
+            except OSError as error:
+                yield f"{each.path}: it cannot be removed: {error_words(error)}"
+                continue
+            if removed:
+                total -= each.size
+                yield (
+                    f"{each.path}: removed, as the recordings in its folder exceeded "
+                    f"{self._max_bytes} bytes"
+                )
+
+    def _recordings(self) -> Iterator[_Recording]:
+        with os.scandir(self._recording.parent) as entries:
+            for entry in entries:
+                is_own = entry.name == self._recording.name
+                if not is_own and not entry.name.endswith(_SUFFIX):
+                    continue
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        path = self._recording.with_name(entry.name)
+                        wal_ns, wal_bytes = _wal(path)
+                        yield _Recording(
+                            max(status.st_mtime_ns, wal_ns), path, status.st_size + wal_bytes
+                        )
+
+
+def _wal(path: Path) -> tuple[int, int]:
+    try:
+        status = os.lstat(wal_of(path))
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+def _remove(path: Path) -> bool:
+    """Remove a recording of this user, unless it is being recorded. Raises OSError."""
+    lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        header = os.pread(lock, _ID_OFFSET + 4, 0)
+        status = os.fstat(lock)
+        if (
+            status.st_uid != os.geteuid()
+            or not header.startswith(_MAGIC)
+            or header[_ID_OFFSET:] != APPLICATION_ID.to_bytes(4, "big")
+        ):
+            return False
+        try:
+            # Held during the removal: a recorder that continues the file would need it.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        # The file first: without its log it would be incomplete, or damaged.
+        for each in (path, *(companion(path, suffix) for suffix in COMPANIONS)):
+            each.unlink(missing_ok=True)
+        return True
+    finally:
+        os.close(lock)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests for installation, as kustomize and Helm render them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nri_scope import __version__
+from nri_scope.cluster.agent_pods import LABEL, NAMESPACE
+from scripts.make_image import NAME
+
+from .programs import cache_folder
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+OVERLAYS = ("validate", "redact", "openshift")
+VARIANTS = ("base", *OVERLAYS)
+Manifest = dict[str, Any]
+
+# Volumes of https://kubernetes.io/docs/concepts/security/pod-security-standards/, "restricted".
+_VOLUMES = {
+    *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"),
+    *("projected", "secret"),
+}
+_SELINUX_TYPES = {None, "", "container_t", "container_init_t", "container_kvm_t"}
+_SELINUX_TYPES |= {"container_engine_t"}
+EXCEPTIONS = {
+    "volume nri: hostPath",
+    "volume recordings: hostPath",
+    "recorder: runs as root",
+    "agent: runs as root",
+}
+"""Exceptions from the profile "restricted", which docs/kubernetes.md explains."""
+
+
+def program(name: str) -> str:
+    """Return the path of a program, or skip the test."""
+    path = cache_folder() / "bin" / name
+    if path.exists():
+        return str(path)
+    pytest.skip(f"no {name} in {path.parent}; python -m tests.kubernetes.programs builds it")
+
+
+def kustomized(variant: str) -> list[Manifest]:
+    """Return the objects that kustomize renders."""
+    kubectl = program("kubectl")
+    rendered = subprocess.run(
+        [kubectl, "kustomize", DEPLOY / "kustomize" / variant], capture_output=True, check=True
+    )
+    return list(yaml.safe_load_all(rendered.stdout))
+
+
+def templated(*options: str, namespace: str = "nri-scope") -> list[Manifest]:
+    """Return the objects that Helm renders."""
+    command = [program("helm"), "template", "nri-scope", str(DEPLOY / "helm" / "nri-scope")]
+    rendered = subprocess.run(
+        [*command, f"--namespace={namespace}", "--kube-version=1.34", *options],
+        capture_output=True,
+        check=True,
+    )
+    return [each for each in yaml.safe_load_all(rendered.stdout) if each is not None]
+
+
+def violations(pod: Manifest) -> set[str]:
+    """Return where a pod's specification exceeds the Pod Security profile "restricted"."""
+    found = {
+        f"host namespace: {each}" for each in ("hostNetwork", "hostPID", "hostIPC") if pod.get(each)
+    }
+    for volume in pod["volumes"]:
+        found |= {
+            f"volume {volume['name']}: {kind}" for kind in volume.keys() - _VOLUMES - {"name"}
+        }
+    shared = pod.get("securityContext", {})
+    for container in [*pod["containers"], *pod.get("initContainers", [])]:
+        name, own = container["name"], container.get("securityContext", {})
+        context = shared | own
+        if context.get("privileged"):
+            found.add(f"{name}: privileged")
+        if context.get("allowPrivilegeEscalation") is not False:
+            found.add(f"{name}: privilege escalation")
+        capabilities = own.get("capabilities", {})
+        if "ALL" not in capabilities.get("drop", ()) or set(capabilities.get("add", ())) - {
+            "NET_BIND_SERVICE"
+        }:
+            found.add(f"{name}: capabilities")
+        if not context.get("runAsNonRoot") or context.get("runAsUser") == 0:
+            found.add(f"{name}: runs as root")
+        if context.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
+            found.add(f"{name}: seccomp")
+        selinux = context.get("seLinuxOptions", {})
+        if selinux.get("type") not in _SELINUX_TYPES or selinux.keys() & {"user", "role"}:
+            found.add(f"{name}: SELinux")
+        if context.get("procMount") not in (None, "Default") or context.get("windowsOptions"):
+            found.add(f"{name}: procMount or windowsOptions")
+        if context.get("appArmorProfile", {}).get("type") == "Unconfined":
+            found.add(f"{name}: AppArmor")
+        found |= {f"{name}: host port" for port in container.get("ports", ()) if "hostPort" in port}
+    return found
+
+
+def daemon_set(objects: list[Manifest]) -> Manifest:
+    """Return the DaemonSet among objects."""
+    (found,) = [each for each in objects if each["kind"] == "DaemonSet"]
+    return found
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_helm_renders_the_same_objects_as_kustomize(variant: str) -> None:
+    options = [] if variant == "base" else [f"--set={variant}=true"]
+    rendered = templated("--set=createNamespace=true", *options)
+
+    def order(one: Manifest) -> tuple[str, str]:
+        return one["kind"], one["metadata"]["name"]
+
+    assert sorted(rendered, key=order) == sorted(kustomized(variant), key=order)
+
+
+def test_helm_uses_its_namespace_and_leaves_it_to_the_cluster() -> None:
+    rendered = templated("--set=openshift=true", namespace="other")
+    assert "Namespace" not in [each["kind"] for each in rendered]
+    assert {each["metadata"].get("namespace", "other") for each in rendered} == {"other"}
+    assert "nri-scope:nri-scope" not in json.dumps(rendered)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_pods_are_restricted_with_named_exceptions(variant: str) -> None:
+    pod = daemon_set(kustomized(variant))["spec"]["template"]["spec"]
+    expected = EXCEPTIONS
+    if variant == "openshift":
+        expected = expected | {"recorder: SELinux", "agent: SELinux"}
+    assert violations(pod) == expected
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_reaches_nri_has_no_port_and_no_account(variant: str) -> None:
+    objects = kustomized(variant)
+    pod = daemon_set(objects)["spec"]["template"]["spec"]
+    recorder, agent = pod["containers"]
+    mounted = {
+        each["name"]: {mount["name"] for mount in each["volumeMounts"]}
+        for each in (recorder, agent)
+    }
+    assert mounted == {"recorder": {"nri", "recordings"}, "agent": {"recordings", "tmp"}}
+    assert "ports" not in recorder
+    assert pod["automountServiceAccountToken"] is False
+    assert [each["kind"] for each in objects if "rbac" in each["apiVersion"]] == []
+    assert all("cpu" not in each["resources"]["limits"] for each in (recorder, agent))
+    assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in (recorder, agent))
+
+
+def test_objects_are_found_by_the_commands_and_use_the_image_of_this_version() -> None:
+    objects = kustomized("base")
+    found = daemon_set(objects)
+    key, value = LABEL.split("=")
+    assert found["spec"]["template"]["metadata"]["labels"][key] == value
+    assert {each["metadata"].get("namespace", NAMESPACE) for each in objects} == {NAMESPACE}
+    images = {each["image"] for each in found["spec"]["template"]["spec"]["containers"]}
+    assert images == {NAME}
+    chart = yaml.safe_load((DEPLOY / "helm/nri-scope/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_arguments_are_options_of_the_commands(variant: str) -> None:
+    pod = daemon_set(kustomized(variant))["spec"]["template"]["spec"]
+    for container in pod["containers"]:
+        command, *arguments = container["args"]
+        known = subprocess.run(
+            [Path(sys.executable).parent / "nri-scope", command, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for each in arguments:
+            assert not each.startswith("--") or each.partition("=")[0] in known

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image: what it is locked to, and what its Containerfile copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import requires
+from pathlib import Path
+
+from scripts.make_image import _UNUSED, ENVIRONMENT, OWNER, layer
+
+ROOT = Path(__file__).parents[2]
+
+
+def locked(name: str) -> dict[str, str]:
+    """Return the entries of a lock file by package."""
+    text = (ROOT / "requirements" / name).read_text()
+    return {
+        entry.partition("==")[0]: entry for entry in re.findall(r"(?m)^[a-z].*(?:\n +.*)+", text)
+    }
+
+
+def needed(name: str, seen: set[str]) -> Iterator[str]:
+    """Yield the packages that an installed package needs, itself included."""
+    name = re.sub(r"[-_.]+", "-", name).lower()
+    if name in seen:
+        return
+    seen.add(name)
+    yield name
+    for requirement in requires(name) or ():
+        if "extra ==" not in requirement and not re.search(r"win32|Windows", requirement):
+            yield from needed(re.split(r"[^\w.-]", requirement)[0], seen)
+
+
+def test_the_image_has_the_tested_versions_of_what_nri_scope_needs_and_no_more() -> None:
+    runtime, dev = locked("runtime.txt"), locked("dev.txt")
+    assert runtime.items() <= dev.items()
+    # Only `sqlite-utils install` uses pip.
+    assert set(needed("nri-scope", set())) - {"nri-scope", "pip"} <= set(runtime)
+    assert not set(runtime) & {"pytest", "mypy", "ruff", "hypothesis", "pip", "hatchling", "uv"}
+
+
+def test_what_the_containerfile_copies_exists() -> None:
+    text = (ROOT / "Containerfile").read_text()
+    sources = [
+        source
+        for line in re.findall(r"(?m)^COPY (?!--from)(.*)$", text)
+        for source in line.split()[:-1]
+    ]
+    assert len(sources) == 8
+    assert [each for each in sources if not (ROOT / each).exists()] == []
+    assert f"USER {OWNER}:{OWNER}" in text
+    for name in ("LANG", "HOME", "PYTHONDONTWRITEBYTECODE"):
+        assert f"{name}={ENVIRONMENT[name]}" in text
+
+
+def test_layers_are_the_same_each_time_and_belong_to_no_user_of_the_machine(
+    tmp_path: Path,
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"x")
+    first = layer({"etc/one": one, "usr/local/bin/run": b"y"}, folders=True)
+    two.write_bytes(b"x")
+    assert layer({"usr/local/bin/run": b"y", "etc/one": two}, folders=True) == first
+
+
+def test_tests_of_python_are_left_out() -> None:
+    for name in ("test/test_os.py", "ensurepip/__init__.py", "lib-dynload/_testcapi.so"):
+        assert _UNUSED.match(name) is not None
+    for name in ("unittest/mock.py", "testing.py", "lib-dynload/_sqlite3.so"):
+        assert _UNUSED.match(name) is None
