@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -12,14 +13,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from nri_scope.cli.record import command as record
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from tests.cli.running import PATIENCE, running
 from tests.cli.test_smoke import create
+from tests.docs.readme import ROOT, blocks
 
-UNIT = Path(__file__).parents[2] / "deploy/systemd/nri-scope.service"
+UNIT = ROOT / "deploy/systemd/nri-scope.service"
+DROP_INS = blocks("ini", (ROOT / "docs/systemd.md").read_text(encoding="utf-8"))
 needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a mount namespace")
 
@@ -37,6 +42,17 @@ def test_systemd_accepts_every_line(tmp_path: Path) -> None:
     # systemd looks for the program in /usr/local/bin and /usr/bin.
     text = UNIT.read_text().replace("ExecStart=nri-scope", f"ExecStart={sys.executable}")
     (tmp_path / UNIT.name).write_text(text)
+    analyze("verify", "--man=no", tmp_path / UNIT.name)
+
+
+@needs_systemd
+@pytest.mark.parametrize("drop_in", DROP_INS)
+def test_systemd_accepts_the_documented_changes(tmp_path: Path, drop_in: str) -> None:
+    (options,) = re.findall(r'"OPTIONS=(.*)"', drop_in)
+    context = click.Context(record, info_name="record")
+    record.parse_args(context, ["--output=x.nriscope.db", *shlex.split(options)])
+    text = UNIT.read_text().replace("ExecStart=nri-scope", f"ExecStart={sys.executable}")
+    (tmp_path / UNIT.name).write_text(f"{text}\n{drop_in}")
     analyze("verify", "--man=no", tmp_path / UNIT.name)
 
 
