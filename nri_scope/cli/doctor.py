@@ -25,7 +25,15 @@ _WIDTH_MAX = 100
     help="The runtime's NRI socket.  [default: as configured, else /var/run/nri/nri.sock]",
 )
 @format_option(
-    "text|json", "json: one object with `checks`, each with name, status, detail, fix and config."
+    "text|json",
+    "json: one object with `checks`, each with name, status, detail, fix and config; or, with "
+    "--install, with `facts`, `first`, `recommended`, `why` and `ways`.",
+)
+@click.option(
+    "--install",
+    is_flag=True,
+    help="Print how to install the recorder on this machine, and why: as a DaemonSet, a systemd "
+    "unit or a plugin that the runtime launches. Nothing is installed.",
 )
 @click.option(
     "--metrics",
@@ -41,7 +49,9 @@ _WIDTH_MAX = 100
     hidden=True,
     help="Examine the machine whose root file system is mounted here.",
 )
-def command(socket: Path | None, output_format: str, metrics: str | None, root: Path) -> int:
+def command(
+    socket: Path | None, output_format: str, install: bool, metrics: str | None, root: Path
+) -> int:
     """Find out why NRI does or does not work here.
 
     Checks the socket and the process that listens on it, registers briefly as a passive plugin
@@ -50,11 +60,15 @@ def command(socket: Path | None, output_format: str, metrics: str | None, root: 
     It changes nothing and takes a few seconds at most. Run it as root. If NRI is off, it prints the
     lines to add to the configuration of this runtime and version, and the file.
 
-    Exit status: 0 all checks passed, 1 a check failed.
+    Exit status: 0 all checks passed, 1 a check failed; with --install, 0 a way works now or the
+    recorder is installed, else 1.
     """
     from nri_scope.doctor.check import exit_status
-    from nri_scope.doctor.examine import examine
+    from nri_scope.doctor.examine import examination
     from nri_scope.doctor.host import Host
+    from nri_scope.doctor.install import Program, plan
+    from nri_scope.doctor.install import as_json as plan_as_json
+    from nri_scope.doctor.install import as_text as plan_as_text
     from nri_scope.doctor.plugin_metrics import check_metrics
     from nri_scope.doctor.render import as_json, as_text
     from nri_scope.nri.plugin_metrics import parse_metrics
@@ -62,7 +76,18 @@ def command(socket: Path | None, output_format: str, metrics: str | None, root: 
 
     path = None if socket is None else str(socket.absolute())
     measured = None if metrics is None else parse_metrics(http_get(metrics))
-    checks = examine(Host(root.resolve()), path)
+    host = Host(root.resolve())
+    checks, installations = examination(host, path)
+    if install:
+        found = plan(host, installations, checks, Program.running())
+        with Output() as output:
+            if output_format == "json":
+                output.line(plan_as_json(found))
+            else:
+                terminal = output.width if output.is_terminal else None
+                for line in plan_as_text(found, min(terminal or _WIDTH_MAX, _WIDTH_MAX)):
+                    output.line(line)
+        return found.exit_status
     if measured is not None:
         checks += check_metrics(measured)
     with Output() as output:

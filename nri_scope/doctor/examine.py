@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from nri_scope.nri.methods import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH, DEFAULT_SOCKET
 from nri_scope.nri.versions import runtime_title, sort_key
@@ -33,12 +33,30 @@ STEP_TIMEOUT = 5.0
 T = TypeVar("T")
 
 
+class Examination(NamedTuple):
+    """What was found on a machine."""
+
+    checks: list[Check]
+    installations: list[Installation]
+    """The runtimes that serve the socket or, if none does, all that run or are configured."""
+
+
 def examine(
     host: Host,
     socket_path: str | None = None,
     *,
     version_of: Callable[[int], ProgramVersion] | None = None,
 ) -> list[Check]:
+    """Return the checks of an `examination`."""
+    return examination(host, socket_path, version_of=version_of).checks
+
+
+def examination(
+    host: Host,
+    socket_path: str | None = None,
+    *,
+    version_of: Callable[[int], ProgramVersion] | None = None,
+) -> Examination:
     """Examine ``host``. Without ``socket_path`` the running runtime's socket is examined.
 
     ``version_of`` returns the version of a process's program. By default it runs the program, but
@@ -71,7 +89,7 @@ def examine(
             checks += _bounded(check) or []
     checks += _plugins(host, examined)
     checks += _v01(host, examined)
-    return checks
+    return Examination(checks, examined)
 
 
 _HANGS = "reading {} took too long; a file system may hang"

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from .host import Host
 
@@ -33,16 +35,47 @@ class RuntimeProcess:
     """Start time in seconds since the epoch."""
 
 
+class NamedProcess(NamedTuple):
+    """A process."""
+
+    name: str
+    """Its short name."""
+    pid: int
+
+
 def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
     """Return the daemons of all runtimes, sorted by process id; empty if /proc cannot be read."""
+    boot = _boot_time(host)
+    found = (_process(host, pid, boot) for pid in _pids(host))
+    return tuple(p for p in found if p is not None)
+
+
+def _pids(host: Host) -> list[int]:
+    """Return the ids of all processes, ascending; none if /proc cannot be read."""
     try:
         with os.scandir(host.resolve("/proc")) as entries:
             names = [entry.name for entry in islice(entries, PROCESSES_MAX)]
     except OSError:
-        return ()
-    boot = _boot_time(host)
-    found = (_process(host, int(name), boot) for name in names if name.isdecimal())
-    return tuple(sorted((p for p in found if p is not None), key=lambda p: p.pid))
+        return []
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def first_process(
+    host: Host, names: Collection[str], *, argument: str = "", same_root: bool = False
+) -> NamedProcess | None:
+    """Return the process with the lowest id among those with one of these short names.
+
+    ``argument``: only with this word on its command line. ``same_root``: not in containers.
+    """
+    for pid in _pids(host):
+        name = process_name(host, pid)
+        if (
+            name in names
+            and not (argument and argument not in _command_line(host, pid))
+            and not (same_root and _has_other_root(host, pid))
+        ):
+            return NamedProcess(name, pid)
+    return None
 
 
 def process_name(host: Host, pid: int) -> str:
@@ -57,10 +90,7 @@ def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
     runtime = RUNTIMES.get(process_name(host, pid))
     if runtime is None or _has_other_root(host, pid):
         return None
-    try:
-        command = host.read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
-    except OSError:
-        command = []
+    command = _command_line(host, pid)
     try:
         # Do not resolve the link: its text has the path, and shows whether the file was deleted.
         program = str(host.root.joinpath("proc", str(pid), "exe").readlink())
@@ -69,11 +99,18 @@ def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
     return RuntimeProcess(
         runtime,
         pid,
-        tuple(command[1:-1]),
+        tuple(command[1:]),
         program.removesuffix(" (deleted)"),
         program.endswith(" (deleted)"),
         _started_at(host, pid, boot),
     )
+
+
+def _command_line(host: Host, pid: int) -> list[str]:
+    try:
+        return host.read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
 
 
 def _has_other_root(host: Host, pid: int) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -69,6 +70,18 @@ def test_the_installed_command_imports_the_wheel(prefix: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert Path(done.stdout).is_relative_to(prefix)
     assert (prefix / "bin" / "nri-scope").exists()
+
+
+def test_doctor_names_the_installed_unit(prefix: Path) -> None:
+    unit = prefix / "lib" / "systemd" / "system" / "nri-scope.service"
+    assert unit.read_text() == (ROOT / "deploy" / "systemd" / unit.name).read_text()
+    command = (prefix / "bin" / "nri-scope", "doctor", "--install", "--root", prefix)
+    done = subprocess.run([*command, "--format", "json"], capture_output=True, text=True)
+    (way,) = (one for one in json.loads(done.stdout)["ways"] if one["name"] == "unit")
+    assert way["commands"][:2] == [
+        f"sudo ln -s {prefix}/bin/nri-scope /usr/local/bin/nri-scope",
+        f"sudo install -m 0644 {unit} /etc/systemd/system/",
+    ]
 
 
 def test_bash_completes_commands(prefix: Path) -> None:
