@@ -28,7 +28,8 @@ from nri_scope import __version__
 ROOT = Path(__file__).parent.parent
 NAME = f"localhost/nri-scope:{__version__}"
 OWNER = 65532
-"""User and group of all files, and of processes for which a pod names no other user."""
+"""User and group of all files, and of processes for which a pod names no other user. Folders belong
+to root: a recorder refuses a place that another user could replace."""
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -57,7 +58,7 @@ _TERMINALS = (
     *("tmux", "tmux-256color", "vt100", "vt220", "xterm", "xterm-256color", "xterm-color"),
 )
 _TERMINFO = ("/lib/terminfo", "/usr/share/terminfo")
-_FOLDERS = ("etc", "proc", "sys", "dev", "run", "var/run/nri", "var/lib/nri-scope", "root")
+_FOLDERS = ("etc", "proc", "sys", "dev", "run", "var/lib", "root")
 _V = "application/vnd.oci.image"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 Files = dict[str, Path | bytes]
@@ -243,7 +244,7 @@ def _is_program(name: str) -> bool:
 def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
     entry.type, entry.mode = kind, mode
-    entry.uid = entry.gid = OWNER
+    entry.uid = entry.gid = 0 if kind == tarfile.DIRTYPE else OWNER
     return entry
 
 

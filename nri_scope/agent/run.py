@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import socket
 import ssl
+import stat
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -78,6 +81,7 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
     """
     recordings = NodeRecordings(options.folder)
     recordings.all()
+    _protect_temporary_files()
     new_redactor = None if options.redact is None else _redactors(options.folder, options.redact)
     _allow_files()
     state = AgentState()
@@ -183,6 +187,19 @@ def _unusable(address: Address, error: OSError) -> UsageError:
 def _written(address: tuple[Any, ...]) -> str:
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _protect_temporary_files() -> None:
+    """Set the sticky bit of a volume for temporary files, which the kubelet makes without it.
+
+    Without the bit, other users could replace files there, and recordings would be refused.
+    """
+    folder = Path(tempfile.gettempdir())
+    with suppress(OSError):
+        status = folder.stat()
+        is_own = folder.is_mount() and status.st_uid == os.geteuid()
+        if is_own and status.st_mode & stat.S_IWOTH:
+            folder.chmod(stat.S_IMODE(status.st_mode) | stat.S_ISVTX)
 
 
 def _allow_files() -> None:

@@ -128,7 +128,9 @@ async def _discard(process: Process) -> None:
 async def _end(process: Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
+            # Its own method would wait for a process that has just ended, and asyncio would then
+            # warn on stderr that it does not know the process.
+            os.kill(process.pid, signal.SIGTERM)
         try:
             async with asyncio.timeout(2):
                 await process.wait()

@@ -14,30 +14,37 @@ _SUBJECTS = {
     "admin": "/O=system:masters/CN=admin",
     "controller-manager": "/CN=system:kube-controller-manager",
     "scheduler": "/CN=system:kube-scheduler",
-    "node1": "/O=system:nodes/CN=system:node:node1",
 }
 _NAMES = {
     "apiserver": "DNS:kubernetes.default.svc,DNS:localhost,IP:127.0.0.1,IP:10.96.0.1,IP:10.77.0.2",
-    "node1": "DNS:node1,IP:10.77.0.2",
 }
 
 
-def write_certificates(folder: Path) -> None:
+def node_address(number: int) -> str:
+    """Return the address of a node, from 1."""
+    return f"10.77.0.{number + 1}"
+
+
+def write_certificates(folder: Path, nodes: int = 1) -> None:
     """Write an authority, a key of service accounts, certificates and ``NAME.conf`` files."""
+    subjects, names = dict(_SUBJECTS), dict(_NAMES)
+    for number in range(1, nodes + 1):
+        subjects[f"node{number}"] = f"/O=system:nodes/CN=system:node:node{number}"
+        names[f"node{number}"] = f"DNS:node{number},IP:{node_address(number)}"
     folder.mkdir()
     _openssl(
         folder, "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 30 -subj /CN=ca"
     )
     _openssl(folder, "genrsa -out sa.key 2048")
-    for name, subject in _SUBJECTS.items():
+    for name, subject in subjects.items():
         _openssl(
             folder,
             f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj {subject}",
         )
         extensions = "keyUsage=digitalSignature,keyEncipherment\n"
         extensions += "extendedKeyUsage=clientAuth,serverAuth\n"
-        if name in _NAMES:
-            extensions += f"subjectAltName={_NAMES[name]}\n"
+        if name in names:
+            extensions += f"subjectAltName={names[name]}\n"
         (folder / "extensions").write_text(extensions)
         _openssl(
             folder,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kubernetes cluster of one node, with a real containerd under NRI, for the time of a test."""
+"""A Kubernetes cluster with real runtimes under NRI, for the time of a test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,11 +29,16 @@ START_TIMEOUT = 180.0
 class Cluster:
     """A running cluster; start it with `running`."""
 
-    def __init__(self, folder: Path, found: Programs, pid: int) -> None:
+    def __init__(self, folder: Path, found: Programs, pids: Sequence[int]) -> None:
         self.folder = folder
         self.name = folder.name
         self._programs = found
-        self._pid = pid
+        self._pids = pids
+
+    @property
+    def path(self) -> str:
+        """Value of PATH with kubectl."""
+        return self._programs.path
 
     @property
     def nri_socket(self) -> Path:
@@ -51,23 +56,65 @@ class Cluster:
 
         :raises TestbedError: it failed; the message has its errors.
         """
-        config = self.folder / "certificates/admin.conf"
-        kubectl = str(self._programs.kubernetes / "kubectl")
-        command = ("nsenter", f"--target={self._pid}", "--net", "--", kubectl)
-        done = subprocess.run(
-            [*command, f"--kubeconfig={config}", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-        )
+        done = self.run("kubectl", *arguments, stdin=stdin)
         if done.returncode:
             raise TestbedError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
+    def run(self, *command: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command in the network of the first node, as an administrator of the cluster."""
+        return subprocess.run(
+            [*self.entered(*command)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=os.environ | self.environment,
+        )
+
+    def entered(self, *command: str | Path) -> tuple[str | Path, ...]:
+        """Return a command that runs another one in the network of the first node."""
+        return "nsenter", f"--target={self._pids[0]}", "--net", "--", *command
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of commands for the cluster."""
+        folders = f"{Path(sys.executable).parent}{os.pathsep}{self._programs.path}"
+        return {"PATH": folders, "KUBECONFIG": str(self.folder / "certificates/admin.conf")}
+
+    def restart_containerd(self, node: int) -> None:
+        """Kill containerd on a node with -9, and start it again at once."""
+        folder = node_process.node_folder(self.folder, node)
+        pid = (folder / "containerd.pid").read_text()
+        script = (
+            f"kill -9 {pid}; cd {folder}; setsid containerd --config {folder}/containerd.toml"
+            f" </dev/null >>containerd.log 2>&1 & echo $! >{folder}/containerd.pid"
+        )
+        target = f"--target={self._pids[node - 1]}"
+        subprocess.run(
+            ["nsenter", target, *("-m", "-n", "-p", "-u", "-i"), "--", "sh", "-c", script],
+            check=True,
+        )
+
+    def processes(self, node: int, *arguments: str) -> list[int]:
+        """Return the processes of a node's pods whose command line has these arguments in a row."""
+        cgroup = f"/{node_process.cgroup_name(self.folder, node)}/"
+        wanted = "\0".join(arguments).encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (
+                    wanted in (process / "cmdline").read_bytes()
+                    and cgroup in (process / "cgroup").read_text()
+                ):
+                    found.append(int(process.name))
+        return sorted(found)
+
 
 @contextmanager
-def running(profile: str) -> Iterator[Cluster]:
+def running(profile: str, nodes: int = 1, images: Sequence[Path] = ()) -> Iterator[Cluster]:
     """Provide a cluster for the duration of a block, and remove it completely afterwards.
+
+    ``images``: OCI archives for all nodes, which only containerd can import.
 
     :raises TestbedError: the machine does not allow it, or the node does not start.
     """
@@ -77,23 +124,50 @@ def running(profile: str) -> Iterator[Cluster]:
     # A short path, because it contains sockets.
     folder = Path(tempfile.mkdtemp(prefix="nsk-", dir="/tmp"))
     os.environ["PATH"] = found.path
-    write_certificates(folder / "certificates")
-    outer = _start(folder, profile)
+    write_certificates(folder / "certificates", nodes)
+    outers: list[subprocess.Popen[bytes]] = []
     try:
-        yield Cluster(folder, found, _wait_ready(folder, outer))
+        for number in range(1, nodes + 1):
+            outers.append(_start(folder, profile, number, images))
+            if number > 1:
+                _connect(number, _first_process(outers[0]), _first_process(outers[-1]))
+        for number, outer in enumerate(outers, 1):
+            _wait_ready(node_process.node_folder(folder, number), outer)
+        yield Cluster(folder, found, [_first_process(outer) for outer in outers])
     finally:
-        _end(outer)
-        _remove_cgroups(folder.name)
+        for outer in reversed(outers):
+            _end(outer)
+        numbers = range(1, nodes + 1)
+        _remove_cgroups([node_process.cgroup_name(folder, number) for number in numbers])
         shutil.rmtree(folder)
 
 
-def _start(folder: Path, profile: str) -> subprocess.Popen[bytes]:
-    with (folder / "node.log").open("wb") as log:
+def _connect(number: int, first: int, other: int) -> None:
+    """Connect the network of another node to the bridge of the first one."""
+    link = f"node-{number}"
+    made = f"ip link add {link} netns {first} type veth peer name eth0 netns {other}"
+    _retried(*made.split())
+    joined = f"nsenter --target={first} --net -- ip link set {link} master node0 up"
+    end = time.monotonic() + START_TIMEOUT
+    while subprocess.run(joined.split(), capture_output=True).returncode:
+        # The first node makes the bridge.
+        if time.monotonic() > end:
+            raise TestbedError("the nodes cannot be connected")
+        time.sleep(0.1)
+
+
+def _start(
+    folder: Path, profile: str, number: int, images: Sequence[Path]
+) -> subprocess.Popen[bytes]:
+    log_folder = node_process.node_folder(folder, number)
+    log_folder.mkdir(exist_ok=True)
+    with (log_folder / "node.log").open("wb") as log:
         return subprocess.Popen(
             [
                 *("unshare", "--mount", "--net", "--pid", "--uts", "--ipc"),
                 *("--fork", "--mount-proc", "--kill-child"),
-                *(sys.executable, "-m", node_process.__name__, folder, profile),
+                *(sys.executable, "-m", node_process.__name__, folder, profile, str(number)),
+                *images,
             ],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
@@ -104,7 +178,7 @@ def _start(folder: Path, profile: str) -> subprocess.Popen[bytes]:
         )
 
 
-def _wait_ready(folder: Path, outer: subprocess.Popen[bytes]) -> int:
+def _wait_ready(folder: Path, outer: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + START_TIMEOUT
     while not (folder / "ready").exists():
         if outer.poll() is not None or time.monotonic() > end:
@@ -116,13 +190,21 @@ def _wait_ready(folder: Path, outer: subprocess.Popen[bytes]) -> int:
             ]
             raise TestbedError("\n".join(["the node did not start", *lines]))
         time.sleep(0.1)
-    children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
-    return int(children[0])
+
+
+def _first_process(outer: subprocess.Popen[bytes]) -> int:
+    """Return the first process of a node, as the machine numbers it."""
+    while outer.poll() is None:
+        children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+        if children:
+            return int(children[0])
+        time.sleep(0.05)
+    raise TestbedError("the node ended at once")
 
 
 def _end(outer: subprocess.Popen[bytes]) -> None:
     """Kill the first process of the node, with which all others, mounts and interfaces end."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, IndexError):
         children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
         os.kill(int(children[0]), signal.SIGKILL)
     if outer.poll() is None:
@@ -133,27 +215,30 @@ def _end(outer: subprocess.Popen[bytes]) -> None:
             outer.wait()
 
 
-def _remove_cgroups(name: str) -> None:
-    """Remove the node's cgroups, also those of huge pages, which only the node had mounted."""
+def _remove_cgroups(names: list[str]) -> None:
+    """Remove the nodes' cgroups, also those of huge pages, which only nodes had mounted."""
     base = Path("/sys/fs/cgroup")
-    tops = [base / name, *(each / name for each in base.iterdir())]
-    script = 'find "$0" -depth -type d -exec rmdir {} +'
+    tops = [each / name for name in names for each in (base, *base.iterdir())]
+    script = 'find "$@" -depth -type d -exec rmdir {} +'
     for top in tops:
         if top.is_dir():
-            _retried("sh", "-c", script, str(top))
+            _retried("sh", "-c", script, "sh", str(top))
     if not (base / "cgroup.controllers").exists() and not (base / "hugetlb").exists():
-        # The hierarchy ends when it is unmounted without a dying cgroup.
+        # The hierarchy ends when it is unmounted without a dying cgroup, or with the last cluster.
         mounted = (
-            f'mount -t cgroup -o hugetlb cgroup /mnt && {{ [ ! -e "$0" ] || {script}; }}'
-            " && umount /mnt && sleep 0.1 && grep -q '^hugetlb[[:space:]]0' /proc/cgroups"
+            f'mount -t cgroup -o hugetlb cgroup /mnt && {{ [ ! -e "$1" ] || {script}; }}'
+            " && others=$(find /mnt -maxdepth 1 -name 'nsk-*') && umount /mnt && sleep 0.1"
+            " && { [ -n \"$others\" ] || grep -q '^hugetlb[[:space:]]0' /proc/cgroups; }"
         )
-        _retried("unshare", "--mount", "sh", "-c", mounted, f"/mnt/{name}")
+        _retried(
+            *("unshare", "--mount", "sh", "-c", mounted, "sh"), *(f"/mnt/{name}" for name in names)
+        )
 
 
 def _retried(*command: str) -> None:
-    """Run a command until it succeeds: cgroups are busy until killed processes are gone."""
-    for _ in range(50):
+    """Run a command until it succeeds, e.g. while killed processes keep cgroups busy."""
+    for _ in range(100):
         if subprocess.run(command, capture_output=True).returncode == 0:
             return
         time.sleep(0.1)
-    raise TestbedError(f"cgroups are left behind: {' '.join(command)}")
+    raise TestbedError(f"failed again and again: {' '.join(command)}")

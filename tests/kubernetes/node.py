@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node of the test cluster: the first process in namespaces of its own.
+"""A node of the test cluster: the first process in namespaces of its own.
 
-Started by `cluster` as ``unshare … python -m tests.kubernetes.node FOLDER PROFILE``. Its mounts and
-its network end with it; all programs keep their default paths, which are bound to ``FOLDER``.
+Started by `cluster` as ``unshare … python -m tests.kubernetes.node FOLDER PROFILE NUMBER IMAGES…``.
+Its mounts and its network end with it; all programs keep their default paths, which are bound to
+``FOLDER``, or for another node than the first to a folder in it. The first node has the control
+plane and a bridge, to which `cluster` connects the other nodes.
 """
 
 from __future__ import annotations
@@ -12,18 +14,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.runtime.testbed.images import write_images
 
 from . import registry
-from .certificates import SERVER
+from .certificates import SERVER, node_address
 from .programs import Programs, programs
 
 ROOT = Path(__file__).parent.parent.parent
 NAME = "node1"
-ADDRESS = "10.77.0.2"
+ADDRESS = node_address(1)
+NODES_MAX = 3
 SERVICE = "10.96.0.1"
 
 CONTROLLERS = (
@@ -46,18 +50,23 @@ _TIMEOUT = 120.0
 class Node:
     """Steps to set a node up, in order."""
 
-    def __init__(self, folder: Path, profile: str, found: Programs) -> None:
-        self.folder = folder
+    def __init__(self, cluster: Path, profile: str, found: Programs, number: int = 1) -> None:
+        self.folder = node_folder(cluster, number)
+        self.folder.mkdir(exist_ok=True)
+        self.number = number
+        self.name = f"node{number}"
+        self.address = node_address(number)
+        self.cgroup = cgroup_name(cluster, number)
         self.profile = profile
         self.programs = found
-        self.certificates = folder / "certificates"
+        self.certificates = cluster / "certificates"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         os.environ["PATH"] = found.path
         os.environ["KUBECONFIG"] = str(self.certificates / "admin.conf")
 
     def isolate(self) -> None:
         """Replace folders and settings of the machine by those of the node."""
-        socket.sethostname(NAME)
+        socket.sethostname(self.name)
         # Mounts of others below /tmp would stay busy as long as the node exists.
         mounted = Path("/proc/self/mountinfo").read_text().splitlines()
         for point in reversed([line.split()[4] for line in mounted]):
@@ -74,7 +83,8 @@ class Node:
             layer.mkdir()
         options = "lowerdir=/etc,upperdir={},workdir={}".format(*layers)
         run("mount", "-t", "overlay", "overlay", "-o", options, "/etc")
-        Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
+        hosts = [f"{node_address(each)} node{each}\n" for each in range(1, NODES_MAX + 1)]
+        Path("/etc/hosts").write_text("".join(["127.0.0.1 localhost\n", *hosts]))
         # A link on some machines.
         Path("/etc/resolv.conf").unlink(missing_ok=True)
         Path("/etc/resolv.conf").touch()
@@ -87,7 +97,7 @@ class Node:
         """Make the cgroup of the node in each hierarchy; add that of huge pages where it lacks."""
         cgroups = Path("/sys/fs/cgroup")
         if (cgroups / "cgroup.controllers").exists():
-            (cgroups / self.folder.name).mkdir()
+            (cgroups / self.cgroup).mkdir()
             return
         private = self.folder / "cgroup"
         private.mkdir()
@@ -100,34 +110,48 @@ class Node:
                 run("mount", "-t", "cgroup", "-o", name, "cgroup", str(private / name))
         run("mount", "--rbind", str(private), str(cgroups))
         for name in CONTROLLERS:
-            (cgroups / name / self.folder.name).mkdir()
+            (cgroups / name / self.cgroup).mkdir()
         for setting in ("cpus", "mems"):
             inherited = (cgroups / "cpuset" / f"cpuset.{setting}").read_text()
-            (cgroups / "cpuset" / self.folder.name / f"cpuset.{setting}").write_text(inherited)
+            (cgroups / "cpuset" / self.cgroup / f"cpuset.{setting}").write_text(inherited)
 
     def make_network(self) -> None:
-        """Make a bridge with the node's address; the service's address is local."""
-        for command in (
-            "ip link set lo up",
-            "ip link add node0 type bridge",
-            f"ip addr add {ADDRESS}/24 dev node0",
-            "ip link set node0 up",
-            f"ip addr add {SERVICE}/32 dev lo",
-            f"ip route add default via {ADDRESS}",
-        ):
+        """Make a bridge with the first node's address; the service's address is local there."""
+        run("ip", "link", "set", "lo", "up")
+        if self.number == 1:
+            commands = [
+                "ip link add node0 type bridge",
+                f"ip addr add {ADDRESS}/24 dev node0",
+                "ip link set node0 up",
+                f"ip addr add {SERVICE}/32 dev lo",
+            ]
+        else:
+            self.wait_for("a link to the first node", Path("/sys/class/net/eth0").exists)
+            commands = [
+                f"ip addr add {self.address}/24 dev eth0",
+                "ip link set eth0 up",
+                f"ip route add {SERVICE} via {ADDRESS}",
+            ]
+        commands.append(f"ip route add default via {ADDRESS}")
+        commands += [
+            f"ip route add {_pod_network(each)} via {node_address(each)}"
+            for each in range(1, NODES_MAX + 1)
+            if each != self.number
+        ]
+        for command in commands:
             run(*command.split())
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")
         (self.folder / "cni").mkdir()
-        (self.folder / "cni" / "10-test.conflist").write_text(_CNI)
+        (self.folder / "cni" / "10-test.conflist").write_text(_CNI % _pod_network(self.number))
 
-    def start_runtime(self) -> None:
-        """Start the runtime and provide the images."""
+    def start_runtime(self, images: Sequence[str] = ()) -> None:
+        """Start the runtime and provide the images, with those of further archives."""
         archive = self.folder / "images.tar"
         write_images(archive)
         if self.profile == "cri-o":
             self._start_cri_o(archive)
         else:
-            self._start_containerd(archive)
+            self._start_containerd([str(archive), *images])
 
     def _start_cri_o(self, archive: Path) -> None:
         self.start(sys.executable, "-m", registry.__name__, str(archive), "80", cwd=ROOT)
@@ -149,15 +173,14 @@ class Node:
         self.start("crio", "--config", str(config), "--config-dir", "")
         self.wait_for("CRI-O", Path("/run/crio/crio.sock").exists)
 
-    def _start_containerd(self, archive: Path) -> None:
+    def _start_containerd(self, archives: Sequence[str]) -> None:
         config = self.folder / "containerd.toml"
         config.write_text(self._containerd_toml())
         self.start("containerd", "--config", str(config))
         self.wait_for("containerd", Path("/run/containerd/containerd.sock").exists)
-        self.wait_for(
-            "the import of images",
-            lambda: succeeds("ctr", "-n", "k8s.io", "images", "import", str(archive)),
-        )
+        for archive in archives:
+            command = ("ctr", "-n", "k8s.io", "images", "import", archive)
+            self.wait_for("the import of images", partial(succeeds, *command))
 
     def start_control_plane(self) -> None:
         """Start etcd, the API server, the controllers and the scheduler."""
@@ -206,16 +229,20 @@ class Node:
 
     def start_kubelet(self) -> None:
         """Start the kubelet and wait for the node to be ready."""
+        # Another node starts before the control plane is complete.
+        self.wait_for(
+            f"the API server at {SERVER}", lambda: succeeds("kubectl", "get", "--raw=/readyz")
+        )
         config = self.folder / "kubelet.yaml"
         config.write_text(self._kubelet_yaml())
         self.start(
             "kubelet",
             f"--config={config}",
-            f"--kubeconfig={self.certificates}/{NAME}.conf",
-            f"--hostname-override={NAME}",
-            f"--node-ip={ADDRESS}",
+            f"--kubeconfig={self.certificates}/{self.name}.conf",
+            f"--hostname-override={self.name}",
+            f"--node-ip={self.address}",
         )
-        ready = ("wait", "--for=condition=Ready", f"node/{NAME}", "--timeout=1s")
+        ready = ("wait", "--for=condition=Ready", f"node/{self.name}", "--timeout=1s")
         self.wait_for("the node to be ready", lambda: succeeds("kubectl", *ready))
 
     def start(self, *command: str, cwd: Path | None = None) -> None:
@@ -225,6 +252,7 @@ class Node:
             self._processes[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd or self.folder
             )
+        (self.folder / f"{name}.pid").write_text(str(self._processes[name].pid))
 
     def wait_for(self, what: str, is_done: Callable[[], bool]) -> None:
         """Wait until a condition is true; all started processes must continue meanwhile."""
@@ -284,10 +312,10 @@ authentication:
   webhook: {{enabled: true}}
   anonymous: {{enabled: false}}
 authorization: {{mode: Webhook}}
-tlsCertFile: {at}/{NAME}.crt
-tlsPrivateKeyFile: {at}/{NAME}.key
+tlsCertFile: {at}/{self.name}.crt
+tlsPrivateKeyFile: {at}/{self.name}.key
 cgroupDriver: cgroupfs
-cgroupRoot: /{self.folder.name}
+cgroupRoot: /{self.cgroup}
 failSwapOn: false
 failCgroupV1: false
 oomScoreAdj: 0
@@ -304,6 +332,20 @@ volumePluginDir: {self.folder}/volume-plugins
 """
 
 
+def node_folder(cluster: Path, number: int) -> Path:
+    """Return the folder of a node."""
+    return cluster if number == 1 else cluster / f"node{number}"
+
+
+def cgroup_name(cluster: Path, number: int) -> str:
+    """Return the name of a node's cgroup in each hierarchy."""
+    return cluster.name if number == 1 else f"{cluster.name}-{number}"
+
+
+def _pod_network(number: int) -> str:
+    return f"10.88.{number - 1}.0/24"
+
+
 def run(*command: str) -> None:
     """Run a command that must succeed."""
     subprocess.run(command, check=True)
@@ -316,7 +358,7 @@ def succeeds(*command: str) -> bool:
 
 _CNI = """\
 {"cniVersion": "1.0.0", "name": "test", "plugins": [{"type": "bridge", "bridge": "cni0",
- "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]],
+ "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "%s"}]],
  "routes": [{"dst": "0.0.0.0/0"}]}}]}
 """
 _CONTAINERD_1 = """\
@@ -373,20 +415,21 @@ plugin_dirs = ["{network}"]
 """
 
 
-def main(folder: Path, profile: str) -> None:
+def main(folder: Path, profile: str, number: int = 1, images: Sequence[str] = ()) -> None:
     """Set the node up, tell that it is ready, and reap processes until killed."""
     # The cache folder may be hidden by the node's folders afterwards.
-    node = Node(folder, profile, programs(profile))
+    node = Node(folder, profile, programs(profile), number)
     node.isolate()
     node.make_cgroups()
     node.make_network()
-    node.start_runtime()
-    node.start_control_plane()
+    node.start_runtime(images)
+    if number == 1:
+        node.start_control_plane()
     node.start_kubelet()
-    (folder / "ready").touch()
+    (node.folder / "ready").touch()
     while True:
         os.wait()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:])

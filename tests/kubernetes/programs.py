@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of the test cluster, built or unpacked into a cache folder outside the checkout.
 
-Kubernetes, etcd, Helm and the newest containerd are built from the Go module proxy, once: 8 minutes
-and 4 GB of Go's caches on two cores. The rest are Debian packages, unpacked without installation.
+Kubernetes, etcd, Helm and the newest containerd are built from the Go module proxy, once: 12
+minutes and 4 GB of Go's caches on two cores. The rest are Debian packages, unpacked without
+installation.
 ``python -m tests.kubernetes.programs`` builds everything that is missing.
 """
 

@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DaemonSet on a cluster of two nodes: what its recordings tell, and what disturbs it.
+
+A second recorder on each node, outside of the cluster, tells what the runtime sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from nri_scope.events import Gap, Session
+from nri_scope.recording.reader import Recording
+from tests.runtime.testbed.packages import SeriesUnavailable
+
+from . import node as node_process
+from .cluster import ROOT, Cluster, running
+
+pytestmark = pytest.mark.kubernetes
+
+PROFILE = "containerd-2.1"
+NODES = (1, 2)
+IMAGE = ROOT / "build/nri-scope-image.tar"
+PATIENCE = 120.0
+"""Seconds for anything that a busy machine may delay."""
+_KUBECTL = ("--namespace=nri-scope",)
+_COMMAND = Path(sys.executable).parent / "nri-scope"
+Key = tuple[str, str, str]
+
+_WEB = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: web-{node}, labels: {{app: web}}}}
+spec:
+  nodeSelector: {{kubernetes.io/hostname: node{node}}}
+  terminationGracePeriodSeconds: 0
+  containers:
+    - name: app
+      image: localhost/busybox:1
+      imagePullPolicy: Never
+      command: [sleep, "1000000"]
+      env: [{{name: PASSWORD, value: hunter2-correct-horse}}]
+---
+"""
+_LOAD = """
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}-{node}}}
+spec:
+  completions: {pods}
+  parallelism: 3
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      nodeSelector: {{kubernetes.io/hostname: node{node}}}
+      containers:
+        - {{name: app, image: "localhost/busybox:1", imagePullPolicy: Never, command: ["true"]}}
+---
+"""
+
+
+def folder_of(cluster: Cluster, node: int) -> Path:
+    """Return the folder of a node's recordings, as the machine sees it."""
+    return node_process.node_folder(cluster.folder, node) / "lib/nri-scope"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster with the DaemonSet, a pod on each node, and another recorder on each node."""
+    if not IMAGE.exists():
+        subprocess.run([sys.executable, "-m", "scripts.make_image", IMAGE], cwd=ROOT, check=True)
+    try:
+        stack = ExitStack()
+        one = stack.enter_context(running(PROFILE, len(NODES), [IMAGE]))
+    except SeriesUnavailable as error:
+        pytest.skip(str(error))
+    with stack:
+        began = time.monotonic()
+        one.kubectl("apply", "-k", str(ROOT / "deploy/kustomize/base"))
+        roll_out(one)
+        report("installed and synchronised on two nodes", began)
+        wait_for(lambda: "default" in one.kubectl("get", "serviceaccount", "-o", "name"))
+        for node in NODES:
+            stack.enter_context(observer(one, node))
+        one.kubectl("apply", "-f", "-", stdin="".join(_WEB.format(node=node) for node in NODES))
+        one.kubectl("wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=60s")
+        before = containers(one)
+        yield one
+        assert containers(one) == before, "a pod was disturbed"
+
+
+@contextmanager
+def observer(cluster: Cluster, node: int) -> Iterator[None]:
+    """Record outside of the cluster what the runtime of a node sends."""
+    socket = node_process.node_folder(cluster.folder, node) / "run/nri/nri.sock"
+    with (cluster.folder / f"observer{node}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(_COMMAND, "record", "--socket", socket, "--index", "99"),
+                *("--name", "observer", "-o", observed_by(cluster, node)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_for(lambda: "recording" in (cluster.folder / f"observer{node}.log").read_text())
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def observed_by(cluster: Cluster, node: int) -> Path:
+    """Return the recording of the other recorder."""
+    return cluster.folder / f"observer{node}.nriscope.db"
+
+
+def roll_out(cluster: Cluster) -> None:
+    cluster.kubectl("rollout", "status", "ds/nri-scope", *_KUBECTL, f"--timeout={PATIENCE:g}s")
+
+
+def containers(cluster: Cluster) -> object:
+    """Return ids and restarts of the containers of the pods on both nodes."""
+    pods = json.loads(cluster.kubectl("get", "pods", "-l", "app=web", "-o", "json"))["items"]
+    return {
+        (pod["metadata"]["uid"], one["containerID"], one["restartCount"])
+        for pod in pods
+        for one in pod["status"]["containerStatuses"]
+    }
+
+
+def status(cluster: Cluster) -> dict[str, dict[str, object]]:
+    """Return the states of the nodes by name."""
+    done = cluster.run("kubectl", "nri-scope", "status", "--format", "json")
+    assert done.stdout, done.stderr
+    return {each["node"]: each for each in json.loads(done.stdout)["nodes"]}
+
+
+def are_synchronized(cluster: Cluster) -> bool:
+    states = status(cluster)
+    return len(states) == len(NODES) and all(each.get("synchronized") for each in states.values())
+
+
+def wait_for(is_done: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_done():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.3)
+
+
+def report(what: str, began: float) -> None:
+    print(f"{what}: {time.monotonic() - began:.1f} s")
+
+
+# -- load and its events ----------------------------------------------------------------------
+
+
+@contextmanager
+def load(cluster: Cluster, name: str, pods: int) -> Iterator[None]:
+    """Run jobs on both nodes during a block; none of their pods may fail."""
+    jobs = "".join(_LOAD.format(name=name, node=node, pods=pods) for node in NODES)
+    cluster.kubectl("apply", "-f", "-", stdin=jobs)
+    wait_for(lambda: "node1" in cluster.kubectl("get", "pods", "-l", "job-name", "-o", "wide"))
+    yield
+    names = [f"job/{name}-{node}" for node in NODES]
+    cluster.kubectl("wait", "--for=condition=Complete", *names, f"--timeout={PATIENCE:g}s")
+    failed = cluster.kubectl("get", *names, "-o", "jsonpath={.items[*].status.failed}")
+    assert failed.split() == [], f"pods failed: {failed}"
+    cluster.kubectl("delete", *names, "--wait")
+
+
+def events(path: Path) -> dict[Key, list[int]]:
+    """Return the times of a recording's events by kind, pod and container."""
+    found: dict[Key, list[int]] = {}
+    with Recording.open(path) as recording:
+        for event in recording.events():
+            if event.event != "Synchronize":
+                key = event.event, event.pod_id or "", event.container_id or ""
+                found.setdefault(key, []).append(event.at_ns)
+    return found
+
+
+def missing(cluster: Cluster, node: int, since_ns: int) -> list[int]:
+    """Return when events happened that no recording of the DaemonSet on a node has."""
+    recorded: Counter[Key] = Counter()
+    for path in folder_of(cluster, node).glob("*.nriscope.db"):
+        # While two recorders run, both have an event.
+        recorded |= Counter({key: len(times) for key, times in events(path).items()})
+    lost: list[int] = []
+    for key, times in events(observed_by(cluster, node)).items():
+        lost += sorted(times)[recorded[key] :]
+    return [at_ns for at_ns in lost if at_ns >= since_ns]
+
+
+def gaps(cluster: Cluster, node: int) -> list[Gap]:
+    """Return all gaps of the DaemonSet's recordings on a node."""
+    found: list[Gap] = []
+    for path in folder_of(cluster, node).glob("*.nriscope.db"):
+        with Recording.open(path) as recording:
+            found += recording.gaps()
+    return found
+
+
+def sessions(path: Path) -> list[Session]:
+    """Return the sessions of a recording."""
+    with Recording.open(path) as recording:
+        return list(recording.sessions())
+
+
+def settled(cluster: Cluster) -> None:
+    """Wait until the recorders have written what the runtimes sent."""
+    wait_for(lambda: are_synchronized(cluster))
+    time.sleep(1)
+
+
+# -- commands ---------------------------------------------------------------------------------
+
+
+def test_status_knows_both_nodes(cluster: Cluster) -> None:
+    done = cluster.run("kubectl", "nri-scope", "status")
+    assert done.returncode == 0, done
+    assert re.findall(r"(?m)^(node\d).* 2\.1\.\S+ .*synchronised", done.stdout) == [
+        "node1",
+        "node2",
+    ]
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_commands_show_a_pod_on_either_node(cluster: Cluster, node: int) -> None:
+    pod = f"default/web-{node}"
+    log = cluster.run("kubectl", "nri-scope", "log", pod, "--format", "jsonl")
+    names = [json.loads(line).get("event") for line in log.stdout.splitlines()]
+    assert {"RunPodSandbox", "CreateContainer", "StartContainer"} <= set(names), log
+    blame = cluster.run("kubectl", "nri-scope", "blame", f"{pod}/app")
+    assert (blame.returncode, blame.stderr) == (0, ""), blame
+    assert "no plugin was seen to change any of" in blame.stdout
+    show = cluster.run("kubectl", "nri-scope", "show", f"{pod}/app")
+    assert (show.returncode, show.stderr) == (0, ""), show
+    assert "PASSWORD" in show.stdout
+    # The agent redacts what it sends, although the recording has the value.
+    assert "hunter2" not in show.stdout
+    assert any(
+        b"hunter2" in request
+        for path in folder_of(cluster, node).glob("*.nriscope.db")
+        for request in requests(path)
+    )
+
+
+def requests(path: Path) -> list[bytes]:
+    with Recording.open(path) as recording:
+        return [request for _, request, _ in recording.exchanges()]
+
+
+def test_a_pod_that_is_unknown_is_one_line(cluster: Cluster) -> None:
+    done = cluster.run("kubectl", "nri-scope", "log", "default/no-such-pod")
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_the_api_server_finds_only_the_documented_exceptions(cluster: Cluster) -> None:
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    done = cluster.run("kubectl", "label", "--dry-run=server", "--overwrite", "ns/nri-scope", label)
+    (found,) = re.findall(r"(?m)^Warning: nri-scope-\S+ .*?: (.*)$", done.stderr)
+    assert found == "restricted volume types, runAsNonRoot != true, runAsUser=0"
+
+
+def test_the_terminal_interface_works_in_the_container(cluster: Cluster) -> None:
+    path = next(folder_of(cluster, 1).glob("*.nriscope.db"))
+    pod = cluster.kubectl(
+        *("get", "pods", *_KUBECTL, "--field-selector=spec.nodeName=node1"),
+        *("-o", "jsonpath={.items[0].metadata.name}"),
+    )
+    command = ("kubectl", "exec", "-it", *_KUBECTL, pod, "-c", "agent", "--", "nri-scope", "tui")
+    main, other = pty.openpty()
+    process = subprocess.Popen(
+        cluster.entered(*command, f"/var/lib/nri-scope/{path.name}"),
+        stdin=other,
+        stdout=other,
+        stderr=other,
+        env=os.environ | cluster.environment | {"TERM": "xterm-256color"},
+        start_new_session=True,
+    )
+    os.close(other)
+    shown = b""
+    try:
+        end = time.monotonic() + PATIENCE
+        while b"RunPodSandbox" not in shown and time.monotonic() < end:
+            if select.select([main], [], [], 1)[0]:
+                shown += os.read(main, 65536)
+        assert b"RunPodSandbox" in shown, shown[-2000:]
+    finally:
+        process.kill()
+        process.wait()
+        os.close(main)
+
+
+# -- disturbances -----------------------------------------------------------------------------
+
+
+def test_a_killed_agent_interrupts_nothing(cluster: Cluster) -> None:
+    process = subprocess.Popen(
+        cluster.entered(
+            *("kubectl", "nri-scope", "log", "-f", "--node", "node1", "--format", "jsonl")
+        ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | cluster.environment,
+    )
+    try:
+        since_ns = time.time_ns()
+        with load(cluster, "agents", 6):
+            for node in NODES:
+                for agent in cluster.processes(node, "nri-scope", "agent"):
+                    os.kill(agent, signal.SIGKILL)
+        wait_for(lambda: are_synchronized(cluster))
+        assert [missing(cluster, node, since_ns) for node in NODES] == [[], []]
+        # The command has each event once.
+        expected = sum(map(len, events(observed_by(cluster, 1)).values()))
+        time.sleep(10)
+    finally:
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert re.sub(r"(?m)^node1: .*; connecting again$", "", errors).strip() == ""
+    lines = [json.loads(line) for line in output.splitlines()]
+    keys = Counter(
+        (one["event"], one.get("pod_id"), one.get("container_id"), one.get("time"))
+        for one in lines
+        if one.get("event") and one["event"] != "Synchronize"
+    )
+    assert set(keys.values()) == {1}
+    assert sum(keys.values()) >= expected
+
+
+def test_events_that_a_killed_recorder_misses_are_in_a_gap(cluster: Cluster) -> None:
+    since_ns = time.time_ns()
+    began = time.monotonic()
+    with load(cluster, "recorders", 10):
+        for node in NODES:
+            for recorder in cluster.processes(node, "nri-scope", "record"):
+                os.kill(recorder, signal.SIGKILL)
+    settled(cluster)
+    report("recorders killed under load, synchronised again", began)
+    for node in NODES:
+        lost = missing(cluster, node, since_ns)
+        explained = [gap for gap in gaps(cluster, node) if gap.to_ns >= since_ns]
+        print(f"node{node}: {len(lost)} events lost, gaps: {[gap.reason for gap in explained]}")
+        assert explained
+        # A request may have been answered before its time in the other recording.
+        margin = 100_000_000
+        assert [
+            at_ns
+            for at_ns in lost
+            if not any(gap.from_ns - margin <= at_ns <= gap.to_ns + margin for gap in explained)
+        ] == []
+
+
+def test_a_restart_of_containerd_ends_no_recording(cluster: Cluster) -> None:
+    for node in NODES:
+        began, since_ns = time.monotonic(), time.time_ns()
+        cluster.restart_containerd(node)
+
+        def is_back(name: str = f"node{node}", since_ns: int = since_ns) -> bool:
+            state = status(cluster)[name]
+            since = str(state.get("connected_since") or "")
+            return bool(state.get("synchronized")) and since > _rfc3339(since_ns)
+
+        wait_for(is_back)
+        report(f"containerd of node{node} killed and started, synchronised again", began)
+        reasons = [gap.reason for gap in gaps(cluster, node) if gap.to_ns >= since_ns]
+        print(f"node{node}: gaps: {reasons}")
+        assert reasons
+    since_ns = time.time_ns()
+    with load(cluster, "afterwards", 3):
+        pass
+    settled(cluster)
+    assert [missing(cluster, node, since_ns) for node in NODES] == [[], []]
+
+
+def _rfc3339(at_ns: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ns // 10**9))
+
+
+def test_no_event_is_lost_while_the_daemon_set_is_rolled_under_load(cluster: Cluster) -> None:
+    before = {path.name for node in NODES for path in folder_of(cluster, node).glob("*.db")}
+    since_ns = time.time_ns()
+    with load(cluster, "rolled", 20):
+        began = time.monotonic()
+        cluster.kubectl("rollout", "restart", "ds/nri-scope", *_KUBECTL)
+        roll_out(cluster)
+        report("rolled on two nodes under load", began)
+    settled(cluster)
+    for node in NODES:
+        assert missing(cluster, node, since_ns) == []
+        both = [one for one in gaps(cluster, node) if one.from_ns >= since_ns]
+        assert both == []
+        files = {path.name: path for path in folder_of(cluster, node).glob("*.db")}
+        (new,) = files.keys() - before
+        # Two recorders of one index and name were connected for some time.
+        began_ns = sessions(files[new])[0].started_ns
+        ended_ns = max(
+            one.ended_ns or 0 for name in files.keys() & before for one in sessions(files[name])
+        )
+        assert since_ns < began_ns < ended_ns
+        print(f"node{node}: both recorders for {(ended_ns - began_ns) / 1e9:.1f} s")
+
+
+def test_memory_of_the_containers(cluster: Cluster) -> None:
+    for node in NODES:
+        for command in ("record", "agent"):
+            (first,) = cluster.processes(node, "nri-scope", command)
+            pids = in_container_of(first)
+            sizes = [_resident(pid) for pid in pids]
+            print(f"node{node}: {command}: {[size >> 20 for size in sizes]} MiB")
+            assert 0 < sum(sizes) < 128 << 20
+
+
+def in_container_of(pid: int) -> list[int]:
+    """Return all processes of a process's container."""
+    own = Path(f"/proc/{pid}/cgroup").read_text()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cgroup").read_text() == own:
+                found.append(int(process.name))
+    return found
+
+
+def _resident(pid: int) -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) << 10
