@@ -55,6 +55,7 @@ class HttpConnection(asyncio.Protocol):
     """One request for metrics or the state, and its answer. Bodies are not read."""
 
     is_idle = True
+    is_overlong = False
 
     def __init__(self, registry: CollectorRegistry, state: AgentState) -> None:
         self._registry = registry
@@ -103,7 +104,7 @@ class HttpConnection(asyncio.Protocol):
         if method not in (b"GET", b"HEAD"):
             return HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET\n"
         if path == b"/metrics":
-            accept = message_from_bytes(rest).get("Accept", "")
+            accept = str(message_from_bytes(rest).get("Accept", ""))
             encode, kind = choose_encoder(accept)
             return HTTPStatus.OK, kind, encode(self._registry)
         if path in (b"/healthz", b"/readyz"):

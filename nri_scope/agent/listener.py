@@ -25,6 +25,11 @@ class Served(Protocol):
         ...
 
     @property
+    def is_overlong(self) -> bool:
+        """Whether it buffers more of a message than allowed."""
+        ...
+
+    @property
     def protocol(self) -> asyncio.Protocol:
         """What handles its data."""
         ...
@@ -130,7 +135,10 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             self._served.protocol.data_received(data)
+            is_bad = self._served.is_overlong
         except Exception:  # noqa: BLE001 - h2 and grpclib raise anything for malformed frames
+            is_bad = True
+        if is_bad:
             self.close()
 
     def eof_received(self) -> bool | None:

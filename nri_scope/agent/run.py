@@ -49,6 +49,9 @@ UPDATE_S = 2.0
 _PROTO = "agent/v1/agent.proto"
 _WINDOW = 1 << 20
 """Bytes of requests of all calls of a connection that may wait."""
+_FRAME_MAX = (16 << 10) + 9
+"""Maximum number of bytes of a frame with its header, as announced by HTTP/2's defaults."""
+_HEADERS_MAX = 64 << 10
 _BACKLOG = 128
 _LOG_S = 60.0
 """Minimum number of seconds between two messages of libraries."""
@@ -164,6 +167,13 @@ class _GrpcConnection:
     def is_idle(self) -> bool:
         """Whether it has no calls."""
         return not self.protocol.processor.streams
+
+    @property
+    def is_overlong(self) -> bool:
+        """Whether an incomplete frame or header is too long; h2 checks them when complete."""
+        buffer = self.protocol.connection._connection.incoming_buffer
+        headers = sum(len(frame.data) for frame in buffer._headers_buffer)
+        return len(buffer._data) > _FRAME_MAX or headers > _HEADERS_MAX
 
 
 def _listening(address: Address) -> socket.socket:
