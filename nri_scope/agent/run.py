@@ -103,7 +103,12 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
         return RecorderStatus(recordings, options.node, redactor)
 
     status = new_status()
-    metrics = NodeMetrics(recordings, status, by_namespace=options.by_namespace)
+    metrics = NodeMetrics(
+        recordings,
+        status,
+        None if new_redactor is None else new_redactor(),
+        by_namespace=options.by_namespace,
+    )
     reading = _Reading(metrics, state, options.recorder)
     service = AgentService(recordings, new_redactor, new_status())
     reading.start()
