@@ -1,96 +1,145 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of calls, which grpclib lacks: the size of requests, their time, and their number."""
+"""Limits of calls, which grpclib lacks: the size of messages, time, and number."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections import Counter
 from typing import Any
 
 from grpclib.const import Status
 from grpclib.events import RecvRequest, listen
-from grpclib.exceptions import GRPCError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.server import Server
 
 REQUEST_MAX = 64 << 10
 """Maximum number of bytes of a request. A cursor of 64 recordings has at most 11 kB."""
 REQUEST_TIMEOUT_S = 10.0
 """Seconds in which a request must arrive after its call began."""
-CALLS_MAX = 256
-"""Maximum number of concurrent calls of all clients."""
+WAITING_MAX = 256
+"""Maximum number of calls that wait for their requests; the oldest ones make room."""
+CALLS_MAX = 64
+"""Maximum number of concurrent calls of one method."""
+STALL_S = 20.0
+"""Seconds in which a client must accept a message."""
 _PREFIX = 5
 """Bytes before a message: whether it is compressed, and its length."""
 
 
 def limit_calls(server: Server) -> None:
-    """Let a server refuse calls above the limits with RESOURCE_EXHAUSTED."""
-    running = 0
+    """Let a server refuse calls above the limits."""
+    running: Counter[str] = Counter()
+    waiting: dict[_Call, asyncio.Timeout] = {}
 
     async def on_request(event: RecvRequest) -> None:
-        perform: Callable[[Any], Any] = event.method_func
+        perform = event.method_func
+        method = event.method_name
 
         async def limited(stream: Any) -> None:
-            nonlocal running
-            if running >= CALLS_MAX:
-                raise GRPCError(Status.RESOURCE_EXHAUSTED, f"more than {CALLS_MAX} calls")
-            running += 1
+            call = _Call(stream, method, running, waiting)
+            stream.recv_message, stream.send_message = call.receive, call.send
             try:
-                stream.recv_message = _Receiver(stream).receive
                 await perform(stream)
             finally:
-                running -= 1
+                call.end()
 
         event.method_func = limited
 
     listen(server, RecvRequest, on_request)
 
 
-class _Receiver:
-    """Receives the messages of one call, of limited size and within a limited time."""
+class _Call:
+    """Receives and sends the messages of one call."""
 
-    def __init__(self, stream: Any) -> None:
-        self._receive = stream.recv_message
+    def __init__(
+        self,
+        stream: Any,
+        method: str,
+        running: Counter[str],
+        waiting: dict[_Call, asyncio.Timeout],
+    ) -> None:
+        self._receive, self._send = stream.recv_message, stream.send_message
         self._data = stream._stream
+        self._method = method
+        self._running = running
+        self._waiting = waiting
+        self._is_counted = False
 
     async def receive(self) -> Any:
+        """Return the next message. Raises GRPCError."""
         original = self._data.recv_data
-
-        async def recv_data(size: int) -> bytes:
-            if size > REQUEST_MAX:
-                raise GRPCError(
-                    Status.RESOURCE_EXHAUSTED, f"a request of more than {REQUEST_MAX} bytes"
-                )
-            data: bytes = await original(size)
-            return data
-
-        self._data.recv_data = recv_data
+        self._data.recv_data = self._checked(original)
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                return await self._receive()
+            async with asyncio.timeout(REQUEST_TIMEOUT_S) as limit:
+                self._wait(limit)
+                message = await self._receive()
         except TimeoutError:
-            raise GRPCError(
-                Status.DEADLINE_EXCEEDED, f"no request within {REQUEST_TIMEOUT_S:g} s"
-            ) from None
+            text = f"no request within {REQUEST_TIMEOUT_S:g} s, or too many calls without one"
+            raise GRPCError(Status.DEADLINE_EXCEEDED, text) from None
+        except (GRPCError, StreamTerminatedError):
+            raise
+        except Exception as error:
+            # grpclib and the decoder raise anything for malformed messages.
+            raise GRPCError(Status.INVALID_ARGUMENT, "malformed request") from error
         finally:
             self._data.recv_data = original
+            self._waiting.pop(self, None)
+        if not self._is_counted:
+            if message is None:
+                raise GRPCError(Status.INVALID_ARGUMENT, "a call without a request")
+            if self._running[self._method] >= CALLS_MAX:
+                raise GRPCError(Status.RESOURCE_EXHAUSTED, f"more than {CALLS_MAX} such calls")
+            self._running[self._method] += 1
+            self._is_counted = True
+        return message
+
+    def _wait(self, limit: asyncio.Timeout) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            oldest = next(iter(self._waiting))
+            self._waiting.pop(oldest).reschedule(0)
+        self._waiting[self] = limit
+
+    @staticmethod
+    def _checked(recv_data: Any) -> Any:
+        async def receive(size: int) -> bytes:
+            if size > REQUEST_MAX:
+                text = f"a request of more than {REQUEST_MAX} bytes"
+                raise GRPCError(Status.RESOURCE_EXHAUSTED, text)
+            data: bytes = await recv_data(size)
+            if size == _PREFIX and data[:1] not in (b"", b"\0"):
+                raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not supported")
+            return data
+
+        return receive
+
+    async def send(self, message: Any) -> None:
+        """Send a message. Raises GRPCError if the client does not read."""
+        try:
+            async with asyncio.timeout(STALL_S):
+                await self._send(message)
+        except TimeoutError:
+            text = f"the client did not read for {STALL_S:g} s"
+            raise GRPCError(Status.UNAVAILABLE, text) from None
+
+    def end(self) -> None:
+        """Make room for another call."""
+        if self._is_counted:
+            self._running[self._method] -= 1
 
 
-class CallSlots:
-    """Number of calls of one kind that may run at the same time."""
+class Slots:
+    """Number of calls that may do the same work at the same time, for any thread."""
 
     def __init__(self, most: int, what: str) -> None:
-        self._most = most
-        self._what = what
-        self._running = 0
+        self._slots = threading.BoundedSemaphore(most)
+        self._problem = f"more than {most} {what}"
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold a slot in the block. Raises GRPCError (RESOURCE_EXHAUSTED) if there is none."""
-        if self._running >= self._most:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, f"more than {self._most} {self._what}")
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
+    def take(self) -> None:
+        """Take a slot. Raises GRPCError (RESOURCE_EXHAUSTED) if there is none."""
+        if not self._slots.acquire(blocking=False):
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, self._problem)
+
+    def release(self, _: object = None) -> None:
+        """Give a slot back."""
+        self._slots.release()

@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for the kubelet."""
+"""HTTP: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for the kubelet.
+
+Not `http.server`, which has a thread for each connection: idle clients would exhaust them.
+"""
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET, AF_INET6, socket
+import asyncio
+from email import message_from_bytes
+from http import HTTPStatus
 from time import monotonic
+from typing import cast
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-CONNECTIONS_MAX = 32
-"""Maximum number of concurrent connections; more wait in the kernel's queue or are refused."""
+CONNECTIONS_MAX = 64
+"""Maximum number of concurrent connections; a new one replaces the oldest."""
 TIMEOUT_S = 10.0
-"""Seconds after which an idle connection is closed."""
+"""Seconds for a request and its answer."""
+HEAD_MAX = 16 << 10
+"""Maximum number of bytes of a request."""
+_TEXT = "text/plain; charset=utf-8"
 STALE_S = 30.0
 """Seconds without an update of the metrics after which the agent is not healthy."""
 
@@ -44,69 +51,65 @@ class AgentState:
         return self.unhealthy or self._problem or self._not_ready
 
 
-def http_server(
-    address: tuple[str, int], registry: CollectorRegistry, state: AgentState
-) -> ThreadingHTTPServer:
-    """Return a server that listens. Raises OSError."""
+class HttpConnection(asyncio.Protocol):
+    """One request for metrics or the state, and its answer. Bodies are not read."""
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = TIMEOUT_S
-        server_version = "nri-scope"
-        sys_version = ""
+    is_idle = True
+    is_overlong = False
 
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if path == "/metrics":
-                encode, kind = choose_encoder(self.headers.get("Accept") or "")
-                self._answer(200, kind, encode(registry))
-            elif path in ("/healthz", "/readyz"):
-                problem = state.unhealthy if path == "/healthz" else state.not_ready
-                text = f"{problem or 'ok'}\n".encode()
-                self._answer(503 if problem else 200, "text/plain; charset=utf-8", text)
-            else:
-                self._answer(404, "text/plain; charset=utf-8", b"not found\n")
+    def __init__(self, registry: CollectorRegistry, state: AgentState) -> None:
+        self._registry = registry
+        self._state = state
+        self._head = b""
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-        def _answer(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    @property
+    def protocol(self) -> HttpConnection:
+        """What handles its data."""
+        return self
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request."""
+        # uvloop's transports are no subclass.
+        self._transport = cast(asyncio.Transport, transport)
+        self._timer = asyncio.get_running_loop().call_later(TIMEOUT_S, self._transport.abort)
 
-    return _Server(address, Handler)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        if self._timer is not None:
+            self._timer.cancel()
 
-
-class _Server(ThreadingHTTPServer):
-    """HTTP server with a limited number of threads."""
-
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self.address_family = AF_INET6 if ":" in address[0] else AF_INET
-        self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
-        super().__init__(address, handler)
-
-    def process_request(
-        self, request: socket | tuple[bytes, socket], client_address: object
-    ) -> None:
-        """Answer in a thread, if there are not too many."""
-        if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)
+    def data_received(self, data: bytes) -> None:
+        """Answer when the request's head is complete."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
             return
-        super().process_request(request, client_address)
+        self._head += data
+        if b"\r\n\r\n" in self._head or len(self._head) > HEAD_MAX:
+            status, kind, body = self._answer()
+            head = (
+                f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            )
+            transport.write(head.encode("ascii") + (b"" if self._head[:5] == b"HEAD " else body))
+            transport.close()
 
-    def process_request_thread(
-        self, request: socket | tuple[bytes, socket], client_address: object
-    ) -> None:
-        """Answer one connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that go away."""
+    def _answer(self) -> tuple[HTTPStatus, str, bytes]:
+        line, _, rest = self._head.partition(b"\r\n")
+        method, _, target = line.partition(b" ")
+        path = target.partition(b" ")[0].partition(b"?")[0]
+        if len(self._head) > HEAD_MAX:
+            return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TEXT, b"too long\n"
+        if method not in (b"GET", b"HEAD"):
+            return HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET\n"
+        if path == b"/metrics":
+            accept = str(message_from_bytes(rest).get("Accept", ""))
+            encode, kind = choose_encoder(accept)
+            return HTTPStatus.OK, kind, encode(self._registry)
+        if path in (b"/healthz", b"/readyz"):
+            state = self._state
+            problem = state.unhealthy if path == b"/healthz" else state.not_ready
+            status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+            return status, _TEXT, f"{problem or 'ok'}\n".encode()
+        return HTTPStatus.NOT_FOUND, _TEXT, b"not found\n"

@@ -7,10 +7,17 @@ values that pods or containers choose, but for namespaces, on request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    disable_created_metrics,
+)
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
@@ -21,7 +28,9 @@ from nri_scope.nri.validation import VALIDATE, owned_paths
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
+from nri_scope.share.redaction import NameKind, Redactor
 
+from .event_redaction import redacted_plugin
 from .node_recordings import NodeRecordings
 from .recorder_status import RecorderStatus
 
@@ -35,6 +44,9 @@ _OTHER = "other"
 _PLUGINS_MAX = 100
 """Maximum number of plugins that have metrics; the others are counted as ``other``."""
 _NAMESPACES_MAX = 1_000
+_KINDS_MAX = 50
+_VALUE_MAX = 200
+"""Maximum number of characters of a label's value."""
 
 
 @dataclass(slots=True)
@@ -49,16 +61,27 @@ class NodeMetrics:
     """Metrics of all recordings of a node. Use it in one thread."""
 
     def __init__(
-        self, recordings: NodeRecordings, status: RecorderStatus, *, by_namespace: bool
+        self,
+        recordings: NodeRecordings,
+        status: RecorderStatus,
+        redactor: Redactor | None,
+        *,
+        by_namespace: bool,
     ) -> None:
+        """``redactor``: for the names of plugins and namespaces."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._recordings = recordings
         self._status = status
+        self._redactor = redactor
         self._by_namespace = by_namespace
         self._progress: dict[tuple[str, int], _Progress] | None = None
         """By name and inode of a recording."""
         self._plugins: set[str] = set()
+        self._ever: set[str] = set()
+        """Plugins that a request to a validator named."""
         self._namespaces: set[str] = set()
+        self._kinds: set[str] = set()
         of_event = ("event", "namespace") if by_namespace else ("event",)
         registry = self.registry
         self._events = Counter(
@@ -87,6 +110,16 @@ class NodeMetrics:
             "nri_scope_plugin_changes",
             "Changes of containers by plugins, as named in requests to validators.",
             ("plugin", "kind"),
+            registry=registry,
+        )
+        for reason in GAP_REASONS:
+            # A counter that begins at 1 has no increase for Prometheus.
+            self._gaps.labels(reason)
+            self._lost.labels(reason)
+        self._plugin = Gauge(
+            "nri_scope_plugin_connected",
+            "Whether the newest request to a validator names a plugin that an earlier one named.",
+            ("plugin",),
             registry=registry,
         )
         self._connected = Gauge(
@@ -154,14 +187,20 @@ class NodeMetrics:
         name = event.event if event.event in _NAMES else _OTHER
         labels = [name]
         if self._by_namespace:
-            labels.append(_bounded(event.namespace, self._namespaces, _NAMESPACES_MAX))
+            namespace = event.namespace
+            if self._redactor is not None:
+                namespace = self._redactor.name(NameKind.NAMESPACE, namespace)
+            labels.append(_bounded(namespace, self._namespaces, _NAMESPACES_MAX))
         self._events.labels(*labels).inc()
         self._took.labels(name).observe(event.took_ns / 1e9)
         if event.status != Status.OK:
             self._errors.labels(*labels, event.status).inc()
         for path, owner in _owned(recording, event):
+            if self._redactor is not None:
+                owner = redacted_plugin(self._redactor, owner)
             plugin = _bounded(owner, self._plugins, _PLUGINS_MAX)
-            self._changes.labels(plugin, kind_of(path)).inc()
+            kind = _bounded(kind_of(path), self._kinds, _KINDS_MAX)
+            self._changes.labels(plugin, kind).inc()
 
     def _count_gap(self, gap: Gap) -> None:
         reason = gap_reason(gap.reason)
@@ -176,6 +215,7 @@ class NodeMetrics:
         self._free.set(status.free_bytes)
         self._unreadable.set(sum(bool(one.problem) for one in recordings))
         self._newest.set(max((one.newest_ns for one in recordings), default=0) / 1e9)
+        self._set_plugins(recordings)
         sessions = [one.session for one in recordings if one.session is not None]
         info = {"version": status.version, "node": status.node}
         if sessions:
@@ -185,9 +225,21 @@ class NodeMetrics:
                 "runtime_version": newest.runtime_version,
                 "nri_version": newest.nri_version,
             }
-        self._info.info(info)
+        self._info.info({name: value[:_VALUE_MAX] for name, value in info.items()})
+
+    def _set_plugins(self, recordings: Sequence[v1.RecordingStatus]) -> None:
+        validated = [one for one in recordings if one.connected and one.plugins_at_ns]
+        if not validated:
+            return
+        newest = max(validated, key=lambda one: one.plugins_at_ns)
+        there = {_bounded(plugin, self._plugins, _PLUGINS_MAX) for plugin in newest.plugins}
+        self._ever |= there - {_OTHER}
+        for plugin in self._ever:
+            self._plugin.labels(plugin).set(plugin in there)
 
 
+GAP_REASONS = ("too_fast", "recorder_killed", "not_connected", "recorder_stalled", _OTHER)
+"""Values for the reason of a gap."""
 _NO_LOSS = (LEFT_OUT, RING_REMOVED)
 """Reasons of gaps whose events were recorded."""
 
@@ -221,6 +273,7 @@ def _owned(recording: Recording, event: Event) -> Iterator[tuple[str, str]]:
 
 
 def _bounded(value: str, known: set[str], most: int) -> str:
+    value = value[:_VALUE_MAX]
     if value not in known:
         if len(known) >= most:
             return _OTHER

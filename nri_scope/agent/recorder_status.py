@@ -15,31 +15,39 @@ from nri_scope.nri.validation import VALIDATE, consulted_plugins
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.reader import Recording
+from nri_scope.share.redaction import Redactor
 
 from .event_messages import session_message
+from .event_redaction import redacted_plugin, redacted_session
 from .node_recordings import NodeRecording, NodeRecordings
 
+_PLUGINS_MAX = 100
 _VALIDATIONS = parse(f"event:{VALIDATE}")
 
 
 class RecorderStatus:
     """Reader of states. Use it in one thread."""
 
-    def __init__(self, recordings: NodeRecordings, node: str, *, redacts: bool) -> None:
+    def __init__(self, recordings: NodeRecordings, node: str, redactor: Redactor | None) -> None:
+        """``redactor``: for the names of plugins and runtimes."""
         self._recordings = recordings
         self._node = node
-        self._redacts = redacts
+        self._redactor = redactor
         self._probes: dict[tuple[str, int], RecorderLockProbe] = {}
-        """Never closed: this would drop the locks of other readers in this process."""
+        """Not closed while the file exists: this would drop the locks of this process's readers."""
 
     def read(self) -> v1.GetStatusResponse:
         """Return the state of the node. Raises UsageError if the folder cannot be read."""
         files = self._recordings.all()
+        there = {(one.name, one.inode) for one in files}
+        for key in self._probes.keys() - there:
+            # A file that is open takes space after its removal.
+            self._probes.pop(key).close()
         system = os.statvfs(self._recordings.folder)
         return v1.GetStatusResponse(
             node=self._node,
             version=__version__,
-            redacted=self._redacts,
+            redacted=self._redactor is not None,
             now_ns=time_ns(),
             recorded_bytes=sum(one.size for one in files),
             free_bytes=system.f_bavail * system.f_frsize,
@@ -52,7 +60,7 @@ class RecorderStatus:
         try:
             status.recording_now = self._is_recorded(file)
             with Recording.open(file.path) as recording:
-                _describe(recording, status)
+                self._describe(recording, status)
         except RecordingError as error:
             status.problem = error.problem
         except OSError as error:
@@ -65,25 +73,28 @@ class RecorderStatus:
             probe = self._probes[file.name, file.inode] = RecorderLockProbe(file.path)
         return probe.is_recorder_active()
 
+    def _describe(self, recording: Recording, status: v1.RecordingStatus) -> None:
+        sessions = [one for one in recording.sessions() if one.role == Role.LOGGER]
+        if sessions:
+            session = sessions[-1]
+            shown = session if self._redactor is None else redacted_session(self._redactor, session)
+            status.session = session_message(status.recording, shown)
+            status.connected = status.recording_now and session.ended_ns is None
+            status.synchronized = status.connected and recording.is_synchronized(session.id)
+        oldest, newest = event_range(recording)
+        if newest:
+            status.events = newest - oldest + 1
+            status.oldest_ns, status.newest_ns = _time(recording, oldest), _time(recording, newest)
+        gaps = [gap for gap in recording.gaps() if not gap.is_left_out]
+        status.gaps = len(gaps)
+        status.lost = sum(gap.lost or 0 for gap in gaps)
+        for event in recording.events(where=_VALIDATIONS, last=1):
+            plugins = consulted_plugins(recording.request(event.id)) or []
+            status.plugins = [self._shown(plugin_title(*one)) for one in plugins[:_PLUGINS_MAX]]
+            status.plugins_at_ns = event.at_ns
 
-def _describe(recording: Recording, status: v1.RecordingStatus) -> None:
-    sessions = [one for one in recording.sessions() if one.role == Role.LOGGER]
-    if sessions:
-        session = sessions[-1]
-        status.session = session_message(status.recording, session)
-        status.connected = status.recording_now and session.ended_ns is None
-        status.synchronized = status.connected and recording.is_synchronized(session.id)
-    oldest, newest = event_range(recording)
-    if newest:
-        status.events = newest - oldest + 1
-        status.oldest_ns, status.newest_ns = _time(recording, oldest), _time(recording, newest)
-    gaps = [gap for gap in recording.gaps() if not gap.is_left_out]
-    status.gaps = len(gaps)
-    status.lost = sum(gap.lost or 0 for gap in gaps)
-    for event in recording.events(where=_VALIDATIONS, last=1):
-        plugins = consulted_plugins(recording.request(event.id)) or []
-        status.plugins = [plugin_title(index, name) for index, name in plugins]
-        status.plugins_at_ns = event.at_ns
+    def _shown(self, title: str) -> str:
+        return title if self._redactor is None else redacted_plugin(self._redactor, title)
 
 
 def _time(recording: Recording, number: int) -> int:

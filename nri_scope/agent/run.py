@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 import socket
@@ -15,8 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from http.server import ThreadingHTTPServer
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from google.protobuf import descriptor_pool
@@ -34,16 +35,29 @@ from nri_scope.share.redaction.capture import RECORDER_LIMITS
 from nri_scope.transport.loop import run
 
 from .call_limits import REQUEST_MAX, limit_calls
-from .http_server import AgentState, http_server
+from .http_server import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
+from .http_server import AgentState, HttpConnection
+from .listener import Listener
 from .metrics import NodeMetrics
 from .node_recordings import NodeRecordings
 from .recorder_status import RecorderStatus
 from .service import AgentService
 
 Address = tuple[str, int]
+CONNECTIONS_MAX = 512
+"""Maximum number of connections to the gRPC service; a new one replaces the oldest without calls.
+"""
 UPDATE_S = 2.0
 """Seconds between two readings of the recordings for metrics."""
 _PROTO = "agent/v1/agent.proto"
+_WINDOW = 1 << 20
+"""Bytes of requests of all calls of a connection that may wait."""
+_FRAME_MAX = (16 << 10) + 9
+"""Maximum number of bytes of a frame with its header, as announced by HTTP/2's defaults."""
+_HEADERS_MAX = 64 << 10
+_BACKLOG = 128
+_LOG_S = 60.0
+"""Minimum number of seconds between two messages of libraries."""
 _STATE = ".agent"
 """Folder below the recordings for the key of redaction."""
 
@@ -84,26 +98,27 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
     _protect_temporary_files()
     new_redactor = None if options.redact is None else _redactors(options.folder, options.redact)
     _allow_files()
+    _limit_log()
     state = AgentState()
-    status = RecorderStatus(recordings, options.node, redacts=new_redactor is not None)
-    metrics = NodeMetrics(recordings, status, by_namespace=options.by_namespace)
-    reading = _Reading(metrics, state, options.recorder)
-    http = None if options.http is None else _http(options.http, metrics, state)
-    # Its own status: each is used in one thread.
-    service = AgentService(
+
+    def new_status() -> RecorderStatus:
+        # Each is used in one thread.
+        redactor = None if new_redactor is None else new_redactor()
+        return RecorderStatus(recordings, options.node, redactor)
+
+    status = new_status()
+    metrics = NodeMetrics(
         recordings,
-        new_redactor,
-        RecorderStatus(recordings, options.node, redacts=new_redactor is not None),
+        status,
+        None if new_redactor is None else new_redactor(),
+        by_namespace=options.by_namespace,
     )
+    reading = _Reading(metrics, state, options.recorder)
+    service = AgentService(recordings, new_redactor, new_status())
+    reading.start()
     try:
-        reading.start()
-        if http is not None:
-            threading.Thread(target=http.serve_forever, name="http", daemon=True).start()
-        run(_serve_grpc(options, service, None if http is None else http.server_address, say))
+        run(_serve(options, service, partial(HttpConnection, metrics.registry, state), say))
     finally:
-        if http is not None:
-            http.shutdown()
-            http.server_close()
         reading.stop()
 
 
@@ -112,10 +127,10 @@ def _redactors(folder: Path, rules: Rules) -> Callable[[], Redactor]:
     return lambda: Redactor(rules, key, memory=RECORDER_LIMITS)
 
 
-async def _serve_grpc(
+async def _serve(
     options: AgentOptions,
     service: AgentService,
-    http: tuple[Any, ...] | None,
+    new_http: Callable[[], HttpConnection],
     say: Callable[[str], None],
 ) -> None:
     pool = descriptor_pool.Default()
@@ -124,33 +139,58 @@ async def _serve_grpc(
     services = ServerReflection.extend([service, Health()])
     # One request fits, so that a client cannot make the server buffer more.
     config = Configuration(
-        http2_connection_window_size=4 << 20, http2_stream_window_size=REQUEST_MAX
+        http2_connection_window_size=_WINDOW, http2_stream_window_size=REQUEST_MAX
     )
     server = Server(services, config=config)
     limit_calls(server)
-    stopped = asyncio.Event()
     context = None if options.tls is None else _tls(options.tls)
-    family = socket.AF_INET6 if ":" in options.grpc[0] else socket.AF_INET
-    try:
-        listening = socket.create_server(options.grpc, family=family)
-    except OSError as error:
-        raise _unusable(options.grpc, error) from error
-    address = listening.getsockname()
-    await server.start(sock=listening, ssl=context)
+    grpc = _listening(options.grpc)
+    listeners = [Listener(grpc, partial(_GrpcConnection, server), CONNECTIONS_MAX, context)]
+    text = f"serving {options.folder} on {_written(grpc.getsockname())}"
+    if options.http is not None:
+        http = _listening(options.http)
+        listeners.append(Listener(http, new_http, HTTP_CONNECTIONS_MAX))
+        text += f", metrics on {_written(http.getsockname())}"
+    stopped = asyncio.Event()
     with stop_signals(
         lambda number, reason: stopped.set(),
         loop=asyncio.get_running_loop(),
         ignore_afterwards=True,
     ):
-        say(
-            f"serving {options.folder} on {_written(address)}"
-            + ("" if http is None else f", metrics on {_written(http)}")
-        )
+        serving = [asyncio.create_task(one.serve()) for one in listeners]
+        say(text)
         await stopped.wait()
-    server.close()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(5):
-            await server.wait_closed()
+        for task in serving:
+            task.cancel()
+        await asyncio.wait(serving)
+
+
+class _GrpcConnection:
+    """Connection of a gRPC client."""
+
+    def __init__(self, server: Server) -> None:
+        # grpclib has no public way to serve a connection that was accepted by other code.
+        self.protocol = server._protocol_factory()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no calls."""
+        return not self.protocol.processor.streams
+
+    @property
+    def is_overlong(self) -> bool:
+        """Whether an incomplete frame or header is too long; h2 checks them when complete."""
+        buffer = self.protocol.connection._connection.incoming_buffer
+        headers = sum(len(frame.data) for frame in buffer._headers_buffer)
+        return len(buffer._data) > _FRAME_MAX or headers > _HEADERS_MAX
+
+
+def _listening(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise UsageError(f"{_written(address)}: cannot listen: {error_words(error)}") from error
 
 
 def _tls(files: TlsFiles) -> ssl.SSLContext:
@@ -171,17 +211,6 @@ def _tls(files: TlsFiles) -> ssl.SSLContext:
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {error_words(error)}") from error
     return context
-
-
-def _http(address: Address, metrics: NodeMetrics, state: AgentState) -> ThreadingHTTPServer:
-    try:
-        return http_server(address, metrics.registry, state)
-    except OSError as error:
-        raise _unusable(address, error) from error
-
-
-def _unusable(address: Address, error: OSError) -> UsageError:
-    return UsageError(f"{_written(address)}: cannot listen: {error_words(error)}")
 
 
 def _written(address: tuple[Any, ...]) -> str:
@@ -207,6 +236,27 @@ def _allow_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
+
+
+def _limit_log() -> None:
+    """Print few of the errors that clients can cause in grpclib and asyncio."""
+
+    class Limit(logging.Filter):
+        next_at = 0.0
+
+        def filter(self, record: logging.LogRecord) -> bool:
+            now = monotonic()
+            if now < self.next_at:
+                return False
+            self.next_at = now + _LOG_S
+            return True
+
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.ERROR)
+    handler.addFilter(Limit())
+    for name in ("grpclib", "asyncio"):
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).propagate = False
 
 
 class _Reading:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic, time_ns
@@ -27,7 +28,7 @@ from nri_scope.share.extract import Selection
 from nri_scope.share.extract.selected_events import choose
 from nri_scope.share.redaction import Redactor
 
-from .call_limits import CallSlots
+from .call_limits import Slots
 from .cursor import parse_cursor
 from .event_reader import EventQuery, EventReader
 from .node_recordings import NodeRecordings
@@ -35,6 +36,8 @@ from .recorder_status import RecorderStatus
 
 STREAMS_MAX = 64
 """Maximum number of concurrent calls of GetEvents, each of which has a thread."""
+COPIES_MAX = 8
+"""Maximum number of these calls that have temporary copies of recordings; others wait."""
 EXPORTS_MAX = 4
 """Maximum number of concurrent calls of GetRecording."""
 HEARTBEAT_S = 5.0
@@ -61,8 +64,9 @@ class AgentService(v1.AgentBase):
         self._recordings = recordings
         self._new_redactor = new_redactor
         self._status = status
-        self._streams = CallSlots(STREAMS_MAX, "streams of events")
-        self._exports = CallSlots(EXPORTS_MAX, "exports")
+        self._streams = Slots(STREAMS_MAX, "streams of events")
+        self._exports = Slots(EXPORTS_MAX, "exports")
+        self._copies = threading.Semaphore(COPIES_MAX)
         self._status_thread = ThreadPoolExecutor(1, "status")
 
     async def get_status(self, message: v1.GetStatusRequest) -> v1.GetStatusResponse:
@@ -74,36 +78,37 @@ class AgentService(v1.AgentBase):
         """Answer a call."""
         with _grpc_errors():
             query = _query(message)
-        async with self._streams.slot():
-            thread = ThreadPoolExecutor(1, "events")
-            redactor = None if self._new_redactor is None else self._new_redactor()
-            reader = EventReader(self._recordings, query, redactor)
-            try:
-                yield _heartbeat(reader, caught_up=False)
-                caught_up = False
-                sent = monotonic()
-                while True:
-                    reading = asyncio.ensure_future(_run(thread, reader.batch))
-                    while not (await asyncio.wait({reading}, timeout=HEARTBEAT_S))[0]:
-                        yield _heartbeat(reader, caught_up=False)
-                    with _grpc_errors():
-                        responses, is_all = reading.result()
-                    for response in responses:
-                        yield response
-                    now = monotonic()
-                    if responses:
-                        sent, caught_up = now, False
-                    if is_all and (not caught_up or now >= sent + HEARTBEAT_S):
-                        sent, caught_up = now, True
-                        yield _heartbeat(reader, caught_up=True)
-                    if is_all and not query.follow:
-                        return
-                    if is_all:
-                        await asyncio.sleep(_POLL_S)
-            finally:
-                reader.interrupt()
-                thread.submit(reader.close)
-                thread.shutdown(wait=False)
+        redactor = None if self._new_redactor is None else self._new_redactor()
+        reader = EventReader(self._recordings, query, redactor, self._copies)
+        self._streams.take()
+        thread = ThreadPoolExecutor(1, "events")
+        try:
+            yield _heartbeat(reader, caught_up=False)
+            caught_up = False
+            sent = monotonic()
+            while True:
+                reading = asyncio.ensure_future(_run(thread, reader.batch))
+                while not (await asyncio.wait({reading}, timeout=HEARTBEAT_S))[0]:
+                    yield _heartbeat(reader, caught_up=False)
+                with _grpc_errors():
+                    responses, is_all = reading.result()
+                for response in responses:
+                    yield response
+                now = monotonic()
+                if responses:
+                    sent, caught_up = now, False
+                if is_all and (not caught_up or now >= sent + HEARTBEAT_S):
+                    sent, caught_up = now, True
+                    yield _heartbeat(reader, caught_up=True)
+                if is_all and not query.follow:
+                    return
+                if is_all:
+                    await asyncio.sleep(_POLL_S)
+        finally:
+            reader.interrupt()
+            # Its thread may still work, and counts until it ends.
+            thread.submit(reader.close).add_done_callback(self._streams.release)
+            thread.shutdown(wait=False)
 
     async def get_recording(
         self, message: v1.GetRecordingRequest
@@ -112,26 +117,43 @@ class AgentService(v1.AgentBase):
         with _grpc_errors():
             where = parse(message.where) if message.where else None
             interval(message.since, message.until)
-        async with self._exports.slot():
-            thread = ThreadPoolExecutor(1, "export")
-            exported = False
-            try:
-                with temporary_folder() as folder:
-                    for file in self._recordings.all():
-                        output = folder / f"{file.name}.nriscope.zip"
-                        with _grpc_errors():
-                            export_file = partial(self._export, file.path, output, where, message)
-                            if not await _run(thread, export_file):
-                                continue
-                        exported = True
-                        with output.open("rb") as bundle:
-                            while data := bundle.read(_CHUNK):
-                                yield v1.GetRecordingResponse(recording=file.name, data=data)
-                        output.unlink()
-            finally:
-                thread.shutdown(wait=False)
-            if not exported:
-                raise GRPCError(Status.NOT_FOUND, "no recording of this node has such events")
+        self._exports.take()
+        thread = ThreadPoolExecutor(1, "export")
+        stopped = threading.Event()
+        files = ExitStack()
+        exported, problem = False, ""
+        try:
+            with _grpc_errors():
+                folder = files.enter_context(temporary_folder())
+                found = await _run(thread, self._recordings.all)
+            for file in found:
+                output = folder / f"{file.name}.nriscope.zip"
+                export_file = partial(self._export, file.path, output, where, message, stopped)
+                try:
+                    with _grpc_errors():
+                        is_exported = await _run(thread, export_file)
+                except GRPCError as error:
+                    if error.status is not Status.DATA_LOSS:
+                        raise
+                    # The others are sent, and the state of the node tells why.
+                    problem = problem or f"{file.name}: {error.message}"
+                    continue
+                if not is_exported:
+                    continue
+                exported = True
+                with output.open("rb") as bundle:
+                    while data := bundle.read(_CHUNK):
+                        yield v1.GetRecordingResponse(recording=file.name, data=data)
+                output.unlink()
+        finally:
+            stopped.set()
+            # Its thread may still work, and counts until it ends.
+            thread.submit(files.close).add_done_callback(self._exports.release)
+            thread.shutdown(wait=False)
+        if problem and not exported:
+            raise GRPCError(Status.DATA_LOSS, problem)
+        if not exported:
+            raise GRPCError(Status.NOT_FOUND, "no recording of this node has such events")
 
     def _export(
         self,
@@ -139,16 +161,29 @@ class AgentService(v1.AgentBase):
         output: Path,
         where: Filter | None,
         message: v1.GetRecordingRequest,
+        stopped: threading.Event,
     ) -> bool:
+        def go_on(_: float) -> None:
+            if stopped.is_set():
+                raise NriScopeError("the call has ended")
+
         with Recording.open(path) as recording:
             since_ns, until_ns = interval(message.since, message.until, time_span(recording))
             selection = Selection(within(recording, where), since_ns, until_ns)
             try:
-                choose(recording, selection, lambda _: None)
+                choose(recording, selection, go_on)
             except UsageError:
                 return False
             redactor = None if self._new_redactor is None else self._new_redactor()
-            export(recording, output, selection, redactor=redactor, max_bytes=BUNDLE_MAX, marks=())
+            export(
+                recording,
+                output,
+                selection,
+                redactor=redactor,
+                max_bytes=BUNDLE_MAX,
+                marks=(),
+                on_progress=go_on,
+            )
         return True
 
 
@@ -186,6 +221,6 @@ def _grpc_errors() -> Iterator[None]:
     except UsageError as error:
         raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
     except RecordingError as error:
-        raise GRPCError(Status.DATA_LOSS, str(error)) from error
+        raise GRPCError(Status.DATA_LOSS, error.problem) from error
     except NriScopeError as error:
         raise GRPCError(Status.INTERNAL, str(error)) from error

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics against `stats`, promtool, the alert rules and the dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.agent.metrics import gap_reason, kind_of
+from nri_scope.recording.reader import Recording
+from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from tests.agent.agent_process import Agent, agent
+from tests.agent.prometheus import promtool
+from tests.cli.running import PATIENCE, running
+from tests.cli.test_smoke import create
+
+PROJECT = Path(__file__).parents[2]
+RULES = PROJECT / "deploy/prometheus/rules.yaml"
+DASHBOARD = PROJECT / "deploy/grafana/nri-scope.json"
+CONTAINERD = PROJECT / "tests/data/metrics/containerd-2.4.2.txt"
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def http(one: Agent, path: str = "metrics") -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{one.http}/{path}", timeout=PATIENCE) as got:
+        content: bytes = got.read()
+        return content.decode()
+
+
+async def text_of(one: Agent) -> str:
+    return await asyncio.to_thread(http, one)
+
+
+def samples(text: str) -> Samples:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def by(found: Samples, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    """Return the values of a metric other than 0 by some of its labels."""
+    sums: Counter[tuple[str, ...]] = Counter()
+    for (one, pairs), value in found.items():
+        if one == name:
+            sums[tuple(dict(pairs)[label] for label in labels)] += int(value)
+    return {key: value for key, value in sums.items() if value}
+
+
+async def wait_for(one: Agent, events: int) -> Samples:
+    """Return the metrics once they count this number of events."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = samples(await text_of(one))
+            if sum(by(found, "nri_scope_events_total").values()) >= events:
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def stats(path: Path) -> dict[str, object]:
+    async with running("stats", path, "--format", "json") as process:
+        status, out, errors = await process.wait_for_exit()
+    assert status == 0, errors
+    found: dict[str, object] = json.loads(out)
+    return found
+
+
+@pytest.mark.parametrize("name", ["containerd-2.1", "demo", "containerd-1.7"])
+async def test_metrics_equal_the_counts_of_stats(tmp_path: Path, name: str) -> None:
+    source = PROJECT / f"recordings/{name}.nriscope.db"
+    counted = await stats(source)
+    with Recording.open(source) as recording:
+        events = list(recording.events())
+        gaps = list(recording.gaps())
+    async with agent(tmp_path, "--metrics-namespaces") as one:
+        # A recording that appears later is counted from its beginning.
+        shutil.copy(source, tmp_path / "later.nriscope.db")
+        found = await wait_for(one, len(events))
+    rows = counted["events"]
+    assert isinstance(rows, list)
+    assert by(found, "nri_scope_events_total", "event") == {
+        (row["event"],): row["count"] for row in rows
+    }
+    assert by(found, "nri_scope_events_total", "namespace") == dict(
+        Counter((event.namespace,) for event in events)
+    )
+    assert by(found, "nri_scope_event_errors_total", "event", "status") == dict(
+        Counter((event.event, event.status) for event in events if event.status != "ok")
+    )
+    assert by(found, "nri_scope_answer_seconds_count", "event") == by(
+        found, "nri_scope_events_total", "event"
+    )
+    took = sum(value for (key, _), value in found.items() if key == "nri_scope_answer_seconds_sum")
+    assert took == pytest.approx(sum(event.took_ns for event in events) / 1e9)
+    assert sum(by(found, "nri_scope_gaps_total").values()) == len(
+        [gap for gap in gaps if not gap.is_left_out]
+    )
+
+
+async def test_a_running_recorder_and_its_plugins(tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    folder.mkdir()
+    output = folder / "new.nriscope.db"
+    async with (
+        agent(folder, "--node", "worker-1") as one,
+        Runtime(ProfileSetUp(PROFILES["containerd-2.4"])) as runtime,
+    ):
+        await runtime.listen(tmp_path / "nri.sock")
+        found = samples(await text_of(one))
+        assert found["nri_scope_connected", frozenset()] == 0
+        options = ("--socket", tmp_path / "nri.sock", "-o", output, "--validate")
+        async with running("record", *options) as recorder:
+            await runtime.wait_plugins(1)
+            await create(runtime, "A=1")
+            async with asyncio.timeout(PATIENCE):
+                while not found.get(("nri_scope_synchronized", frozenset())):
+                    await asyncio.sleep(0.1)
+                    found = samples(await text_of(one))
+            assert found["nri_scope_connected", frozenset()] == 1
+            assert await asyncio.to_thread(http, one, "readyz") == "ok\n"
+            async with one.client() as stub:
+                status = await stub.get_status(v1.GetStatusRequest())
+            (recording,) = status.recordings
+            assert status.node == "worker-1"
+            assert status.redacted
+            assert recording.recording_now
+            assert recording.connected
+            assert recording.synchronized
+            assert recording.plugins
+            async with asyncio.timeout(PATIENCE):
+                while by(found, "nri_scope_plugin_connected", "plugin") != {
+                    (plugin,): 1 for plugin in recording.plugins
+                }:
+                    await asyncio.sleep(0.1)
+                    found = samples(await text_of(one))
+            await recorder.interrupt()
+        async with asyncio.timeout(PATIENCE):
+            while found["nri_scope_synchronized", frozenset()]:
+                await asyncio.sleep(0.1)
+                found = samples(await text_of(one))
+        async with one.client() as stub:
+            (recording,) = (await stub.get_status(v1.GetStatusRequest())).recordings
+        assert not (recording.recording_now or recording.connected)
+
+
+async def test_no_label_names_pods_or_containers(tmp_path: Path) -> None:
+    source = PROJECT / "recordings/demo.nriscope.db"
+    with Recording.open(source) as recording:
+        names = {event.namespace for event in recording.events()} - {""}
+        names |= {pod.name for pod in recording.pods()}
+        names |= {container.name for container in recording.containers()}
+    async with agent(tmp_path) as one:
+        shutil.copy(source, tmp_path)
+        await wait_for(one, 88)
+        text = await text_of(one)
+    values = set(re.findall(r'="((?:[^"\\]|\\.)*)"', text))
+    assert names
+    assert not values & names
+
+
+async def test_promtool_accepts_the_metrics(tmp_path: Path) -> None:
+    shutil.copy(PROJECT / "recordings/demo.nriscope.db", tmp_path)
+    async with agent(tmp_path, "--metrics-namespaces") as one:
+        text = await text_of(one)
+    run = subprocess.run(
+        [promtool(), "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def test_alerts_fire_when_they_should() -> None:
+    run = subprocess.run(
+        [promtool(), "test", "rules", RULES.with_name("rules_test.yaml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_alert_is_tested_to_fire_and_not_to_fire() -> None:
+    alerts = re.findall(r"alert: (\w+)", RULES.read_text())
+    tests = RULES.with_name("rules_test.yaml").read_text()
+    assert len(alerts) == 5
+    for alert in alerts:
+        assert re.search(rf"alertname: {alert}\n\s+exp_alerts", tests), alert
+        assert re.search(rf"alertname: {alert}}}", tests), alert
+
+
+def dashboard_queries() -> list[str]:
+    found = json.loads(DASHBOARD.read_text())
+    return [target["expr"] for panel in found["panels"] for target in panel["targets"]]
+
+
+def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
+    queries = dashboard_queries()
+    assert len(queries) > 10
+    rules = [
+        {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m")}
+        for number, query in enumerate(queries)
+    ]
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    run = subprocess.run(
+        [promtool(), "check", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+async def test_rules_and_dashboard_use_metrics_that_exist(tmp_path: Path) -> None:
+    async with agent(tmp_path) as one:
+        text = await text_of(one) + CONTAINERD.read_text()
+    known = set()
+    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
+        known |= {name} if kind != "histogram" else {f"{name}_bucket", f"{name}_count"}
+    used = set()
+    rules = re.findall(r"expr: (?:>-\n)?(.*?)\n(?=        \w)", RULES.read_text(), re.DOTALL)
+    for query in [*dashboard_queries(), *rules]:
+        used |= set(re.findall(r"\b(?:nri_scope|containerd)_\w+", query))
+    assert len(used) > 12
+    assert used <= known
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/process/env/FOO", "env"),
+        ("/linux/resources/memory/limit", "resources"),
+        ("/mounts/~1data", "mounts"),
+        ("/annotations/a~1b", "annotations"),
+        ("/process", "process"),
+        ("", "other"),
+        ("/", "other"),
+    ],
+)
+def test_kinds_are_few(path: str, kind: str) -> None:
+    assert kind_of(path) == kind
+
+
+def test_reasons_are_few() -> None:
+    assert gap_reason("not connected to the runtime: it was stopped") == "not_connected"
+    assert gap_reason("the recorder stalled for 3.0 s; replies may have been late") == (
+        "recorder_stalled"
+    )
+    assert gap_reason("x" * 100) == "other"
