@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from rich.console import COLOR_SYSTEMS, Console, RenderableType
@@ -51,6 +52,18 @@ class TerminalApp(App[None], inherit_bindings=False):
         ):
             renderable = cast("RenderableType", _CellUpdate(renderable, self._driver.sent))
         super()._display(screen, renderable)
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Lend the terminal to another program; unlike Textual's, take it back after an error."""
+        failure: Exception | None = None
+        with super().suspend():
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 - raised below
+                failure = error
+        if failure is not None:
+            raise failure
 
     @on(events.Resize)
     @on(Driver.SignalResume)

@@ -329,10 +329,17 @@ async def test_an_editor_gets_the_terminal_and_returns_it(tmp_path: Path) -> Non
         "run(P(), name='p')\n"
     )
     plugin.chmod(0o755)
-    variables = {"EDITOR": "sh -c 'sed -i \"s/name: app/name: app\\n  args: [edited]/\" $0'"}
+    editor = tmp_path / "editor.sh"
+    editor.write_text(
+        'if mkdir "$0.begun"; then exit 3; fi\n'
+        'sed -i "s/name: app/name: app\\n  args: [edited]/" "$1"\n'
+    )
+    variables = {"EDITOR": f"sh {editor}"}
     command = f"debug {path} --break {CREATE} -- ./plugin.py"
     async with terminal(tmp_path, command, variables=variables) as window:
         await window.shows("next: 4  CreateContainer", "pid ")
+        await window.press("e")
+        await window.shows("next: 4  CreateContainer", "sh ended with exit status 3; nothing was")
         await window.press("e")
         await window.shows("next: 5  PostCreateContainer", "the request was edited", "'edited'")
         await window.press("q")

@@ -209,6 +209,10 @@ def _containers(spec: Field, remarks: Remarks) -> Iterator[ContainerSpec]:
                 kind = "sidecar" if restarts == "Always" else "init"
             limits = _amounts(field["resources"]["limits"])
             requests = {**limits, **_amounts(field["resources"]["requests"])}
+            for resource, limit in limits.items():
+                if requests[resource] > limit:
+                    refused = field["resources"]["requests"][resource]
+                    raise refused.error("is more than the limit")
             for resource in limits:
                 if "/" in resource:
                     remarks.add(

@@ -70,6 +70,10 @@ def test_errors_name_line_and_field(text: str, error: str) -> None:
         ("resources: {limits: {cpu: 1x}}", "resources.limits.cpu: '1x' is not a quantity"),
         ("resources: {limits: {memory: -1Gi}}", "resources.limits.memory: a quantity must not"),
         ("resources: {limits: {a b: 1}}", "resources.limits[a b]: is not the name of a resource"),
+        (
+            "resources: {limits: {cpu: 1500m}, requests: {cpu: 2}}",
+            "resources.requests.cpu: is more than the limit",
+        ),
         ("resource: {}", "resource: is not a field; did you mean resources?"),
         ("command: sleep", "command: a list is needed, not 'sleep'"),
         ("args: [1]", "args[0]: 1 is a number, not text; quote it"),
