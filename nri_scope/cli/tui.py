@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -20,9 +21,9 @@ from .params import ANY_PATH, WHERE, say
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
-    from nri_scope.logger.recorder_process import RecorderProcess
     from nri_scope.logger.run import RecordOptions
     from nri_scope.tui.app import ScopeApp
+    from nri_scope.tui.commands.copy import Source
     from nri_scope.tui.config import Config
     from nri_scope.tui.polling import RecorderStatus
     from nri_scope.tui.store.store import Store
@@ -94,7 +95,7 @@ def command(
     _check(context, file, live=live)
     reason = tui_obstacle()
     if file is not None and not reason:
-        _browse(file, where, config, theme)
+        _browse(file, where, config, theme, context.find_object(Followed))
         return
     if reason:
         _fall_back(context, reason, file, where)
@@ -135,12 +136,37 @@ def tui_obstacle() -> str:
     return ""
 
 
-def _browse(file: Path, where: Filter | None, config: Config, theme: str | None) -> None:
-    from nri_scope.scenario.playable import playable
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A temporary recording that follows another; the object of the context of `command`."""
 
+    title: str
+    command: tuple[str, ...]
+    """Words of the command line that shows it."""
+    status: RecorderStatus
+    """Of what writes it."""
+
+
+def _browse(
+    file: Path,
+    where: Filter | None,
+    config: Config,
+    theme: str | None,
+    followed: Followed | None = None,
+) -> None:
+    from nri_scope.scenario.playable import playable
+    from nri_scope.tui.commands.copy import Source
+
+    if followed is not None:
+        source = Source(followed.title, followed.command)
+        _run(file, where, config, theme, followed.status, source, live=False)
+        return
     with playable(file, on_note=say) as recording:
-        source = None if recording == file else file
-        _run(recording, where, config, theme, None, source)
+        words = ("nri-scope", "tui", str(file))
+        _run(
+            *(recording, where, config, theme, None),
+            None if recording == file else Source(file.name, words),
+        )
     if recording == file:
         say(f"recording: {file}")
 
@@ -187,9 +213,12 @@ def _run(
     where: Filter | None,
     config: Config,
     theme: str | None,
-    recorder: RecorderProcess | None,
-    source: Path | None = None,
+    recorder: RecorderStatus | None,
+    source: Source | None = None,
+    *,
+    live: bool | None = None,
 ) -> None:
+    """Show a recording. ``live``: whether this program records it, by default if ``recorder``."""
     import asyncio
 
     from nri_scope.transport.loop import collect_rarely
@@ -197,8 +226,10 @@ def _run(
 
     _return_freed_arrays()
 
-    async def show() -> ScopeApp:
+    if live is None:
         live = recorder is not None
+
+    async def show() -> ScopeApp:
         # Errors in the file are reported before the interface takes over the screen.
         store = await Store.open(file, live=live)
         app = make_app(
@@ -246,7 +277,7 @@ def make_app(
     recorder: RecorderStatus | None = None,
     badge: str = "",
     store: Store | None = None,
-    source: Path | None = None,
+    source: Source | None = None,
 ) -> ScopeApp:
     """Return the interface for ``file``, with the user's keys and theme; see `ScopeApp`."""
     from nri_scope.tui.app import ScopeApp

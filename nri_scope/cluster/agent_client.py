@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
+from typing import Any
 
 from grpclib.client import Channel
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.cri.codec import MessageCodec
+from nri_scope.errors import NriScopeError, RemoteProtocolError, UsageError
 
-from .agent_pods import AgentPod
+from .agent_pods import AgentPod, agent_pods
 from .kubectl import ForwardError, Kubectl
 
 PORT = 9643
@@ -24,28 +26,39 @@ CALL_TIMEOUT_S = 10.0
 SILENCE_S = 20.0
 """Seconds without a response of a stream, which sends a heartbeat every five seconds."""
 ATTEMPTS = 10
-"""Number of attempts to go on with a call, without any progress."""
-_PAUSE_S = 1.0
-_RETRIED = frozenset({Status.UNAVAILABLE, Status.UNKNOWN, Status.CANCELLED, Status.ABORTED})
+"""Number of attempts to go on with a call without progress; with ``follow``, there is no limit."""
+RESPONSE_MAX = 64 << 20
+"""Maximum number of bytes of a response. A message of NRI has at most 4 MiB."""
+STATUS_MAX = 4 << 20
+"""Maximum number of bytes of a status."""
+_PAUSE_S, _PAUSE_MAX_S = 1.0, 10.0
+_RETRIED = frozenset(
+    {
+        *(Status.UNAVAILABLE, Status.UNKNOWN, Status.CANCELLED, Status.ABORTED),
+        # Too many calls; a recording that is removed while it is read.
+        *(Status.RESOURCE_EXHAUSTED, Status.DATA_LOSS),
+    }
+)
 
 
-class AgentUnreachable(NriScopeError):
-    """An agent that does not answer."""
+class AgentError(NriScopeError):
+    """An agent without a usable answer."""
+
+    def __init__(self, node: str, problem: str) -> None:
+        super().__init__(node, problem)
+        self.node = node
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.problem}"
 
 
 class AgentClient:
-    """Client of one node's agent. All calls raise AgentUnreachable and UsageError."""
+    """Client of one node's agent. All calls raise AgentError, and UsageError if kubectl fails."""
 
-    def __init__(
-        self,
-        kubectl: Kubectl,
-        pod: AgentPod,
-        say: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        """``say`` is called with messages about interruptions."""
+    def __init__(self, kubectl: Kubectl, pod: AgentPod) -> None:
         self._kubectl = kubectl
         self._pod = pod
-        self._say = say
 
     @property
     def node(self) -> str:
@@ -54,63 +67,118 @@ class AgentClient:
     async def status(self) -> v1.GetStatusResponse:
         """Return the state of the node."""
         with _translated(self.node):
-            async with self._channel() as stub, asyncio.timeout(CALL_TIMEOUT_S):
+            async with self._channel(STATUS_MAX) as stub, asyncio.timeout(CALL_TIMEOUT_S):
                 return await stub.get_status(v1.GetStatusRequest())
 
-    async def events(self, request: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
-        """Yield responses. After an interruption, the call goes on without loss or repetition."""
-        cursor, attempt = request.after, 0
+    async def events(
+        self, request: v1.GetEventsRequest, say: Callable[[str], None] = lambda text: None
+    ) -> AsyncGenerator[v1.GetEventsResponse, None]:
+        """Yield responses. After an interruption, the call goes on without loss or repetition.
+
+        ``say`` is called with why there are no responses at present, and with "" when there are.
+        Close the generator, see `contextlib.aclosing`.
+        """
+        cursor, attempt, said = request.after, 0, ""
         began = False
         while True:
             try:
-                async with self._channel() as stub:
-                    responses = stub.get_events(replace(request, after=cursor))
-                    while True:
-                        async with asyncio.timeout(SILENCE_S if began else CALL_TIMEOUT_S):
-                            response = await anext(responses, None)
-                        if response is None:
-                            return
-                        began = True
-                        yield response
-                        if response.cursor:
-                            cursor, attempt = response.cursor, 0
-            except GRPCError as error:
-                if error.status not in _RETRIED:
-                    raise _refused(self.node, error) from error
-                problem = error.message or error.status.name.lower()
-            except (OSError, ProtocolError, StreamTerminatedError, ForwardError) as error:
-                # TimeoutError is an OSError.
-                problem = str(error) or "no answer"
-            attempt += 1
-            if not began or attempt >= ATTEMPTS:
-                raise AgentUnreachable(f"{self.node}: {problem}")
-            if attempt > 1:
-                self._say(f"{self.node}: {problem}; connecting again")
-            await asyncio.sleep(min(_PAUSE_S * (attempt - 1), 10))
+                with _translated(self.node):
+                    async with self._channel(RESPONSE_MAX) as stub:
+                        answer: Any = stub.get_events(replace(request, after=cursor))
+                        async with aclosing(answer) as responses:
+                            while True:
+                                async with asyncio.timeout(SILENCE_S if began else CALL_TIMEOUT_S):
+                                    response = await anext(responses, None)
+                                if response is None:
+                                    return
+                                began = True
+                                if said:
+                                    say("")
+                                    said = ""
+                                yield response
+                                if response.cursor:
+                                    cursor, attempt = response.cursor, 0
+            except _Interrupted as error:
+                attempt += 1
+                if not began or (attempt >= ATTEMPTS and not request.follow):
+                    raise AgentError(self.node, error.problem) from error
+                if attempt > 1 and error.problem != said:
+                    said = error.problem
+                    say(f"{error}; connecting again")
+            await asyncio.sleep(min(_PAUSE_S * (attempt - 1), _PAUSE_MAX_S))
+            await self._find_again()
 
     async def recordings(
         self, request: v1.GetRecordingRequest
-    ) -> AsyncIterator[v1.GetRecordingResponse]:
-        """Yield the pieces of bundles."""
+    ) -> AsyncGenerator[v1.GetRecordingResponse, None]:
+        """Yield the pieces of bundles. Close the generator, see `contextlib.aclosing`."""
         with _translated(self.node):
-            async with self._channel() as stub:
-                responses = stub.get_recording(request)
-                while True:
-                    async with asyncio.timeout(SILENCE_S * 4):
-                        response = await anext(responses, None)
-                    if response is None:
-                        return
-                    yield response
+            async with self._channel(RESPONSE_MAX) as stub:
+                answer: Any = stub.get_recording(request)
+                async with aclosing(answer) as responses:
+                    while True:
+                        async with asyncio.timeout(SILENCE_S * 4):
+                            response = await anext(responses, None)
+                        if response is None:
+                            return
+                        yield response
+
+    async def _find_again(self) -> None:
+        """Find the node's agent, whose pod may have been replaced."""
+        try:
+            found = await agent_pods(self._kubectl, self._pod.namespace, node=self.node)
+        except UsageError:
+            # There is none at present, or kubectl fails: the next attempt tells.
+            return
+        self._pod = found.get(self.node, self._pod)
 
     @asynccontextmanager
-    async def _channel(self) -> AsyncIterator[v1.AgentStub]:
+    async def _channel(self, most: int) -> AsyncIterator[v1.AgentStub]:
         pod = self._pod
         async with self._kubectl.forwarded(pod.namespace, pod.name, PORT) as port:
-            channel = Channel("127.0.0.1", port)
+            channel = _LimitedChannel("127.0.0.1", port, codec=MessageCodec())
+            channel.most = most
             try:
                 yield v1.AgentStub(channel)
             finally:
                 channel.close()
+
+
+class _LimitedChannel(Channel):
+    """A channel that refuses long messages, as grpclib has no limit."""
+
+    most = RESPONSE_MAX
+    """Maximum number of bytes of a message."""
+
+    def request(self, *arguments: Any, **options: Any) -> Any:
+        stream: Any = super().request(*arguments, **options)
+        receive = stream.recv_message
+
+        async def recv_message() -> Any:
+            if not stream._recv_initial_metadata_done:
+                await stream.recv_initial_metadata()
+            original = stream._stream.recv_data
+
+            async def recv_data(size: int) -> bytes:
+                if size > self.most:
+                    raise RemoteProtocolError(
+                        f"it sent a message of {size:,} bytes; {self.most:,} are possible"
+                    )
+                data: bytes = await original(size)
+                return data
+
+            stream._stream.recv_data = recv_data
+            try:
+                return await receive()
+            finally:
+                stream._stream.recv_data = original
+
+        stream.recv_message = recv_message
+        return stream
+
+
+class _Interrupted(AgentError):
+    """An answer that may be complete at the next attempt."""
 
 
 @contextmanager
@@ -120,18 +188,22 @@ def _translated(node: str) -> Iterator[None]:
     except GRPCError as error:
         raise _refused(node, error) from error
     except TimeoutError as error:
-        raise AgentUnreachable(f"{node}: no answer within {CALL_TIMEOUT_S:g} s") from error
+        raise _Interrupted(node, "no answer") from error
     except (OSError, ProtocolError, StreamTerminatedError, ForwardError) as error:
-        raise AgentUnreachable(f"{node}: {error}") from error
+        raise _Interrupted(node, str(error) or "no answer") from error
+    except RemoteProtocolError as error:
+        raise AgentError(node, str(error)) from error
+    except (AssertionError, NotImplementedError, ValueError) as error:
+        # grpclib raises these for messages that end early, are compressed, or have bad headers.
+        raise AgentError(node, "its answer is no message of gRPC") from error
 
 
-def _refused(node: str, error: GRPCError) -> NriScopeError:
-    words = error.message or error.status.name.lower()
+def _refused(node: str, error: GRPCError) -> AgentError:
+    words = error.message or error.status.name.lower().replace("_", " ")
+    if error.status in _RETRIED:
+        return _Interrupted(node, words)
     if error.status is Status.UNIMPLEMENTED:
-        return UsageError(
-            f"{node}: its agent does not know this call: {words}",
-            "use the same version of nri-scope here and on the nodes",
+        words = (
+            "its agent does not know this call; use the same version of nri-scope here and there"
         )
-    if error.status is Status.INVALID_ARGUMENT:
-        return UsageError(words)
-    return AgentUnreachable(f"{node}: {words}")
+    return AgentError(node, words)

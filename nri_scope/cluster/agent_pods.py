@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ LABEL = "app.kubernetes.io/name=nri-scope"
 NAMESPACE = "nri-scope"
 """Namespace of the agents, as installed from deploy/."""
 NODES_MAX = 10_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,23 @@ class NamedPod:
     """"" if it does not run on a node yet."""
 
 
-async def agent_pods(kubectl: Kubectl, namespace: str = NAMESPACE) -> dict[str, AgentPod]:
-    """Return the agents by node, sorted by its name. Raises UsageError if there are none."""
-    found = await kubectl.get("pods", f"--namespace={namespace}", f"--selector={LABEL}")
+def is_name(text: str) -> bool:
+    """Return whether a text can name a namespace, node, pod or container.
+
+    That is more than Kubernetes allows, but safe as a file name and as an argument.
+    """
+    return _NAME.fullmatch(text) is not None
+
+
+async def agent_pods(
+    kubectl: Kubectl, namespace: str = NAMESPACE, *, node: str = ""
+) -> dict[str, AgentPod]:
+    """Return the agents by node, sorted by its name, or that of one ``node``.
+
+    Raises UsageError if there are none.
+    """
+    where = (f"--field-selector=spec.nodeName={node}",) if node else ()
+    found = await kubectl.get("pods", f"--namespace={namespace}", f"--selector={LABEL}", *where)
     pods: dict[str, AgentPod] = {}
     for item in _items(found):
         pod = _agent_pod(item)
@@ -49,7 +65,7 @@ async def agent_pods(kubectl: Kubectl, namespace: str = NAMESPACE) -> dict[str, 
             known is None or (pod.is_running, pod.created) > (known.is_running, known.created)
         ):
             pods[pod.node] = pod
-    if not pods:
+    if not pods and not node:
         raise UsageError(
             f"no agent runs in namespace {namespace}",
             "install nri-scope from deploy/kustomize, or name its namespace with --agent-namespace",
@@ -91,19 +107,26 @@ def _text(item: Any, *path: str) -> str:
     return item if isinstance(item, str) else ""
 
 
+def _name(item: dict[str, Any], *path: str) -> str:
+    name = _text(item, *path)
+    if name and not is_name(name):
+        raise UsageError(f"kubectl get pods: {'.'.join(path)} is {name[:100]!r}, which is no name")
+    return name
+
+
 def _named_pod(item: dict[str, Any]) -> NamedPod:
     return NamedPod(
-        _text(item, "metadata", "namespace"),
-        _text(item, "metadata", "name"),
-        _text(item, "spec", "nodeName"),
+        _name(item, "metadata", "namespace"),
+        _name(item, "metadata", "name"),
+        _name(item, "spec", "nodeName"),
     )
 
 
 def _agent_pod(item: dict[str, Any]) -> AgentPod:
     return AgentPod(
-        node=_text(item, "spec", "nodeName"),
-        namespace=_text(item, "metadata", "namespace"),
-        name=_text(item, "metadata", "name"),
+        node=_name(item, "spec", "nodeName"),
+        namespace=_name(item, "metadata", "namespace"),
+        name=_name(item, "metadata", "name"),
         created=_text(item, "metadata", "creationTimestamp"),
         is_running=_text(item, "status", "phase") == "Running"
         and not _text(item, "metadata", "deletionTimestamp"),

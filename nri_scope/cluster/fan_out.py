@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from .agent_client import AgentUnreachable
+from .agent_client import AgentError
 from .agent_pods import AgentPod
 
 TOGETHER = 16
@@ -23,23 +23,22 @@ async def each_node(
     *,
     timeout: float | None = TIMEOUT_S,
     together: int = TOGETHER,
-) -> AsyncIterator[tuple[str, _T | AgentUnreachable]]:
+) -> AsyncIterator[tuple[str, _T | AgentError]]:
     """Yield the answer of each node, or why there is none, in the order in which they arrive.
 
     Another exception of ``ask`` ends the iteration.
     """
     slots = asyncio.Semaphore(together)
 
-    async def asked(agent: AgentPod) -> tuple[str, _T | AgentUnreachable]:
+    async def asked(agent: AgentPod) -> tuple[str, _T | AgentError]:
         async with slots:
             try:
                 async with asyncio.timeout(timeout):
                     return agent.node, await ask(agent)
-            except AgentUnreachable as error:
+            except AgentError as error:
                 return agent.node, error
             except TimeoutError:
-                problem = f"{agent.node}: no answer within {timeout:g} s"
-                return agent.node, AgentUnreachable(problem)
+                return agent.node, AgentError(agent.node, f"no answer within {timeout:g} s")
 
     tasks = [asyncio.create_task(asked(agent)) for agent in agents.values()]
     try:

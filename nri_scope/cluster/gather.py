@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import UsageError
+from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
 
-from .agent_client import AgentClient, AgentUnreachable
+from .agent_client import AgentClient, AgentError
 from .agent_pods import AgentPod, NamedPod
 from .fan_out import each_node
 from .kubectl import Kubectl
@@ -26,6 +28,10 @@ PULL_TIMEOUT_S = 300.0
 """Seconds for everything that one node sends."""
 TOGETHER = 8
 """Number of nodes that are read at the same time."""
+BUNDLES_MAX = 64
+"""Maximum number of bundles of one node, as of its recordings."""
+BUNDLE_MAX = 1 << 30
+"""Maximum number of bytes of a bundle, as of agents."""
 _T = TypeVar("_T")
 Answers = tuple[dict[str, _T], dict[str, str]]
 """Answers by node, and for nodes without one the reason."""
@@ -40,12 +46,18 @@ async def read_nodes(
     """Copy the events of each node to a temporary recording, and pass it to ``read``."""
     with temporary_folder() as folder:
 
+        def _read(path: Path) -> _T:
+            with Recording.open(path) as recording:
+                return read(recording)
+
         async def copied(agent: AgentPod) -> _T:
             path = folder / f"{agent.node}.nriscope.db"
             await pull(AgentClient(kubectl, agent), request, path)
             try:
-                with Recording.open(path) as recording:
-                    return read(recording)
+                # In a thread, so that the other calls are answered meanwhile.
+                return await asyncio.to_thread(_read, path)
+            except RecordingError as error:
+                raise AgentError(agent.node, f"its events: {error.problem}") from error
             finally:
                 path.unlink()
 
@@ -54,8 +66,8 @@ async def read_nodes(
         async for node, answer in each_node(
             agents, copied, timeout=PULL_TIMEOUT_S, together=TOGETHER
         ):
-            if isinstance(answer, AgentUnreachable):
-                silent[node] = str(answer).removeprefix(f"{node}: ")
+            if isinstance(answer, AgentError):
+                silent[node] = answer.problem
             else:
                 found[node] = answer
         return found, silent
@@ -66,28 +78,39 @@ async def save_bundles(
 ) -> list[Path]:
     """Write the bundles of one node as ``NODE-RECORDING.nriscope.zip``; return their paths.
 
-    Raises AgentUnreachable, and UsageError if a file exists or cannot be written.
+    Raises AgentError, and UsageError if a file exists or cannot be written.
     """
     paths: list[Path] = []
     name: str | None = None
     file: BinaryIO | None = None
+    size = 0
     try:
-        async for response in client.recordings(request):
-            if file is None or response.recording != name:
-                if file is not None:
-                    file.close()
-                name = response.recording
-                path = folder / f"{client.node}-{_SPECIAL.sub('-', name)}.nriscope.zip"
-                file = _create(path)
-                paths.append(path)
-            file.write(response.data)
+        async with aclosing(client.recordings(request)) as responses:
+            async for response in responses:
+                if file is None or response.recording != name:
+                    if file is not None:
+                        file.close()
+                    name, size = response.recording, 0
+                    if not _RECORDING.fullmatch(name) or len(paths) >= BUNDLES_MAX:
+                        raise AgentError(client.node, "it sends bundles that no agent sends")
+                    path = folder / f"{client.node}-{name}.nriscope.zip"
+                    file = _create(path)
+                    paths.append(path)
+                size += len(response.data)
+                if size > BUNDLE_MAX:
+                    raise AgentError(client.node, f"a bundle of more than {BUNDLE_MAX:,} bytes")
+                try:
+                    file.write(response.data)
+                except OSError as error:
+                    raise _unwritable(paths[-1], error) from error
     except BaseException:
         for path in paths:
             path.unlink(missing_ok=True)
         raise
     finally:
         if file is not None:
-            file.close()
+            with suppress(OSError):
+                file.close()
     return paths
 
 
@@ -105,13 +128,17 @@ def pods_filter(pods: Iterable[NamedPod]) -> str:
     return " OR ".join(f"({pod_filter(pod.namespace, pod.name)})" for pod in pods)
 
 
-_SPECIAL = re.compile(r"[^A-Za-z0-9_.-]+")
+_RECORDING = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)
 
 
 def _create(path: Path) -> BinaryIO:
     try:
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", 0)
     except FileExistsError:
         raise UsageError(f"{path}: file exists", "choose an empty folder") from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error_words(error)}") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"{path}: cannot be written: {error_words(error)}")

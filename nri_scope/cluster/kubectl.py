@@ -9,7 +9,7 @@ import os
 import re
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,14 @@ GET_TIMEOUT_S = 30.0
 """Seconds for a request to the API server."""
 FORWARD_TIMEOUT_S = 15.0
 """Seconds until a forwarded port listens."""
-OUTPUT_MAX = 256 << 20
-"""Maximum number of bytes of a reply."""
-_FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+) ->")
+OUTPUT_MAX = 128 << 20
+"""Maximum number of bytes of a reply: some 10,000 pods."""
+_ERRORS_MAX = 64 << 10
+"""Number of the last bytes on stderr that are kept."""
+_FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d{1,5}) ->")
 _LINE_MAX = 2_000
+_END_S = 2.0
+_SERVER = re.compile(r"^(?:error: |Error from server \((?!NotFound)\w+\): |Error from server )")
 
 
 class ForwardError(NriScopeError):
@@ -41,62 +45,67 @@ class Kubectl:
 
         Raises UsageError if kubectl fails.
         """
-        process = await self._start("get", *arguments, "-o", "json")
-        try:
-            async with asyncio.timeout(GET_TIMEOUT_S):
-                output, errors = await process.communicate()
-        except TimeoutError:
-            raise UsageError(
-                f"kubectl get {arguments[0]}: no answer within {GET_TIMEOUT_S:g} s",
-                "check the connection to the cluster",
-            ) from None
-        finally:
-            await _end(process)
+        call = f"kubectl get {arguments[0]}"
+        async with self._running("get", *arguments, "-o", "json") as (process, errors):
+            try:
+                async with asyncio.timeout(GET_TIMEOUT_S):
+                    output = await _read(process.stdout, OUTPUT_MAX)
+                    if output is None:
+                        raise UsageError(f"{call}: it printed more than {OUTPUT_MAX >> 20} MiB")
+                    await process.wait()
+                    await errors.task
+            except TimeoutError:
+                raise UsageError(
+                    f"{call}: no answer within {GET_TIMEOUT_S:g} s",
+                    "check the connection to the cluster, and that kubectl asks for nothing",
+                ) from None
         if process.returncode:
-            words = _last_line(errors)
-            if "(NotFound)" in words:
+            if "(NotFound)" in errors.words:
                 return None
-            raise UsageError(f"kubectl get {arguments[0]}: {words}")
+            raise UsageError(f"{call}: {errors.words}")
         try:
             return json.loads(output)
-        except ValueError:
-            raise UsageError(f"kubectl get {arguments[0]}: it printed no JSON") from None
+        except (ValueError, RecursionError):
+            raise UsageError(f"{call}: it printed no JSON") from None
 
     @asynccontextmanager
     async def forwarded(self, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
         """Forward a port of a pod inside the block; provide the local port. Raises ForwardError."""
-        process = await self._start(
+        async with self._running(
             *("port-forward", "--address=127.0.0.1", f"--namespace={namespace}"),
             *(f"pod/{pod}", f":{port}"),
-        )
-        try:
+        ) as (process, errors):
             try:
                 async with asyncio.timeout(FORWARD_TIMEOUT_S):
                     local = await _forwarded_port(process)
+                    if local is None:
+                        await process.wait()
+                        await errors.task
+                        raise ForwardError(f"kubectl port-forward: {errors.words}")
             except TimeoutError:
                 raise ForwardError(
                     f"kubectl port-forward: no port within {FORWARD_TIMEOUT_S:g} s"
                 ) from None
             # The pipe must not fill up.
-            reading = asyncio.create_task(_discard(process))
+            assert process.stdout is not None
+            reading = asyncio.create_task(_discard(process.stdout))
             try:
                 yield local
             finally:
                 reading.cancel()
-        finally:
-            await _end(process)
 
-    async def _start(self, *arguments: str) -> Process:
+    @asynccontextmanager
+    async def _running(self, *arguments: str) -> AsyncIterator[tuple[Process, _Errors]]:
         try:
-            return await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 "kubectl",
                 *self.options,
                 *arguments,
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,
-                limit=OUTPUT_MAX,
-                # ^C is for this process, which ends kubectl.
+                # ^C is for this process, which ends kubectl; and without a terminal, programs for
+                # authentication cannot ask for a password, while another program uses the screen.
                 start_new_session=True,
             )
         except FileNotFoundError:
@@ -104,48 +113,73 @@ class Kubectl:
         except OSError as error:
             words = os.strerror(error.errno or 0).lower()
             raise UsageError(f"kubectl: cannot be started: {words}") from error
+        assert process.stderr is not None
+        errors = _Errors(process.stderr)
+        try:
+            yield process, errors
+        finally:
+            await _end(process)
+            errors.task.cancel()
 
 
-async def _forwarded_port(process: Process) -> int:
+class _Errors:
+    """Reader of what a process prints on stderr."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+        self._last = b""
+        self.task = asyncio.create_task(self._read())
+
+    @property
+    def words(self) -> str:
+        """What went wrong: a line that says so, or the last one."""
+        lines = [line.strip() for line in self._last.decode("utf-8", "replace").splitlines()]
+        named = [line for line in lines if _SERVER.match(line)] or [line for line in lines if line]
+        if not named:
+            return "it failed without a message"
+        return _SERVER.sub("", named[-1])[:_LINE_MAX]
+
+    async def _read(self) -> None:
+        while data := await self._stream.read(_ERRORS_MAX):
+            self._last = (self._last + data)[-_ERRORS_MAX:]
+
+
+async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes | None:
+    """Read to the end; return None if there are more than ``most`` bytes."""
+    assert stream is not None
+    output = bytearray()
+    while data := await stream.read(1 << 16):
+        output += data
+        if len(output) > most:
+            return None
+    return bytes(output)
+
+
+async def _forwarded_port(process: Process) -> int | None:
+    """Return the port that kubectl names; None if it ends without naming one."""
     assert process.stdout is not None
-    assert process.stderr is not None
-    while line := await process.stdout.readline():
-        if found := _FORWARDING.search(line):
-            return int(found[1])
-    raise ForwardError(f"kubectl port-forward: {_last_line(await process.stderr.read(64 << 10))}")
+    try:
+        while line := await process.stdout.readline():
+            if found := _FORWARDING.search(line):
+                return int(found[1])
+    except ValueError:
+        # The line exceeds the limit of the stream.
+        raise ForwardError("kubectl port-forward: it printed no port") from None
+    return None
 
 
-async def _discard(process: Process) -> None:
-    async def read(stream: asyncio.StreamReader) -> None:
-        while await stream.read(4096):
-            pass
-
-    assert process.stdout is not None
-    assert process.stderr is not None
-    await asyncio.gather(read(process.stdout), read(process.stderr))
+async def _discard(stream: asyncio.StreamReader) -> None:
+    while await stream.read(4096):
+        pass
 
 
 async def _end(process: Process) -> None:
-    if process.returncode is None:
+    """End kubectl, with the programs that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
         with suppress(ProcessLookupError):
-            # Its own method would wait for a process that has just ended, and asyncio would then
-            # warn on stderr that it does not know the process.
-            os.kill(process.pid, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(2):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
                 await process.wait()
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-
-
-def _last_line(errors: bytes) -> str:
-    lines = [line for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
-    words = lines[-1].strip() if lines else "it failed without a message"
-    return words.removeprefix("error: ").removeprefix("Error from server ")[:_LINE_MAX]
-
-
-def labelled(selector: str) -> Sequence[str]:
-    """Return the arguments of ``kubectl get pods`` for a label selector."""
-    return ("pods", f"--selector={selector}")

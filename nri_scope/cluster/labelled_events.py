@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import NriScopeError
+from nri_scope.errors import NriScopeError, UsageError
 
 from .agent_client import AgentClient
-from .agent_pods import AgentPod, agent_pods, labelled_pods
+from .agent_pods import AgentPod, NamedPod, agent_pods, labelled_pods
 from .gather import TOGETHER, by_node, pods_filter
 from .kubectl import Kubectl
 from .pull import pull
@@ -65,15 +65,19 @@ class LabelledEvents:
         self._query = query
         self._folder = folder
         self._say = say
-        self._asked: set[tuple[str, str]] = set()
-        """Pods whose events are pulled, by namespace and name."""
+        self._asked: dict[NamedPod, tuple[asyncio.Task[None], Copy]] = {}
+        """Pods whose events are pulled."""
+        self._number = 0
+        self._gone: set[NamedPod] = set()
+        """Pods that were not listed the last time."""
         self._silent: set[str] = set()
+        self._told = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="pull", daemon=True)
         self.copies: list[Copy] = []
         """Recordings that have everything that was recorded before the command; only grows."""
-        self.error: NriScopeError | None = None
+        self.error: Exception | None = None
         self.failed = False
         """Whether the events of a node are missing."""
 
@@ -102,45 +106,53 @@ class LabelledEvents:
             asyncio.run(self._main())
         except asyncio.CancelledError:
             pass
-        except NriScopeError as error:
+        except (NriScopeError, OSError) as error:
+            # Raised in the other thread.
             self.error = error
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         slots = asyncio.Semaphore(TOGETHER)
-        pulling: set[asyncio.Task[None]] = set()
         try:
-            while True:
-                for agent, request in await self._new_requests(is_first=not pulling):
-                    copy = Copy(agent.node, self._folder / f"{len(self._asked)}-{agent.node}.db")
-                    pulling.add(asyncio.create_task(self._pull(agent, request, copy, slots)))
-                if not self._query.follow:
-                    await asyncio.gather(*pulling)
-                    return
+            await self._list(slots, some=True)
+            while self._query.follow:
                 await asyncio.sleep(LIST_S)
+                try:
+                    await self._list(slots, some=False)
+                except UsageError as error:
+                    self._tell(f"{error}; listing the pods again")
+                else:
+                    self._told = ""
+            await asyncio.gather(*(task for task, _ in self._asked.values()))
         finally:
-            for task in pulling:
+            tasks = {task for task, _ in self._asked.values()}
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*pulling, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _new_requests(self, *, is_first: bool) -> list[tuple[AgentPod, v1.GetEventsRequest]]:
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            self._say(text)
+
+    async def _list(self, slots: asyncio.Semaphore, *, some: bool) -> None:
+        """List the pods, and begin to pull the events of new ones."""
         query = self._query
-        pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=is_first)
-        new = by_node(pod for pod in pods if (pod.namespace, pod.name) not in self._asked)
+        pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=some)
+        self._end_gone(set(pods))
+        new = by_node(pod for pod in pods if pod not in self._asked)
         if not new:
-            return []
+            return
         agents = await agent_pods(self._kubectl, self._agent_namespace)
-        requests: list[tuple[AgentPod, v1.GetEventsRequest]] = []
-        for node, some in sorted(new.items()):
+        for node, some_pods in sorted(new.items()):
             if node not in agents:
                 if node not in self._silent:
                     self._silent.add(node)
                     self.failed = True
                     self._say(f"{node}: has no agent; the events of its pods are missing")
                 continue
-            self._asked |= {(pod.namespace, pod.name) for pod in some}
-            where = pods_filter(some)
+            where = pods_filter(some_pods)
             request = v1.GetEventsRequest(
                 where=f"({where}) ({query.where})" if query.where else where,
                 since=query.since,
@@ -148,8 +160,21 @@ class LabelledEvents:
                 last=query.last,
                 follow=query.follow,
             )
-            requests.append((agents[node], request))
-        return requests
+            self._number += 1
+            copy = Copy(node, self._folder / f"{self._number}-{node}.db")
+            task = asyncio.create_task(self._pull(agents[node], request, copy, slots))
+            self._asked |= dict.fromkeys(some_pods, (task, copy))
+
+    def _end_gone(self, listed: set[NamedPod]) -> None:
+        """End the calls all of whose pods were not listed the second time, as they are gone."""
+        before, self._gone = self._gone, self._asked.keys() - listed
+        gone = before & self._gone
+        needed = {task for pod, (task, _) in self._asked.items() if pod not in gone}
+        for pod in gone:
+            task, copy = self._asked[pod]
+            if task not in needed and copy in self.copies:
+                task.cancel()
+                del self._asked[pod]
 
     async def _pull(
         self,
@@ -165,9 +190,13 @@ class LabelledEvents:
 
         # A slot is free again when what was recorded before was sent.
         await slots.acquire()
-        client = AgentClient(self._kubectl, agent, self._say)
+        client = AgentClient(self._kubectl, agent)
+
+        def say(text: str) -> None:
+            self._say(text or f"{agent.node}: connected again")
+
         try:
-            await pull(client, request, copy.path, on_caught_up)
+            await pull(client, request, copy.path, on_caught_up, say)
         except NriScopeError as error:
             self.failed = True
             self._say(f"{error}; the events of its pods are missing from here on")

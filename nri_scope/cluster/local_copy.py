@@ -10,8 +10,10 @@ from nri_scope.recorder.complete_recording import CompleteRecording
 from nri_scope.recorder.inbox import Begin, End, EventFacts, GapEntry, NoteEntry, PluginLine
 
 _INT_MAX = 2**63 - 1
-_MET_MAX = 100_000
-"""Maximum number of gaps and notes of one copy."""
+_ITEMS_MAX = 1_000_000
+"""Maximum number of sessions, gaps, notes and lines of output of one copy."""
+COPY_MAX = 16 << 30
+"""Maximum number of bytes of a copy."""
 _SessionKey = tuple[str, int]
 
 
@@ -26,7 +28,10 @@ class LocalCopy:
         self._recording = recording
         self._sessions: dict[_SessionKey, int] = {}
         self._ended: set[int] = set()
-        self._met: set[object] = set()
+        self._met: set[int] = set()
+        """Hashes of gaps, notes and output."""
+        self._last_session = 0
+        self._bytes = 0
         self._newest: dict[str, int] = {}
         """Newest event of each recording, by the agent's number."""
         self._last_event = 0
@@ -49,24 +54,32 @@ class LocalCopy:
         elif response.note is not None:
             note = response.note
             session = self._optional(note.recording, note.session)
-            if self._is_new((note.recording, note.session, note.at_ns, note.text)):
+            if self._is_new(note.recording, note.session, note.at_ns, note.text):
                 self._recording.put(NoteEntry(session, note.at_ns, note.text))
         elif response.output is not None:
             line = response.output
             session = self._known(line.recording, line.session)
-            if self._is_new((line.recording, line.session, line.at_ns, line.stream, line.text)):
+            if self._is_new(line.recording, line.session, line.at_ns, line.stream, line.text):
                 self._recording.put(PluginLine(session, line.at_ns, line.stream, line.text))
 
     def flush(self) -> None:
         """Make everything that was added visible to readers."""
         self._recording.flush()
 
-    def _is_new(self, item: object) -> bool:
-        if item in self._met:
+    def _is_new(self, *item: object) -> bool:
+        self._count(sum(len(text) for text in item if isinstance(text, str)))
+        number = hash(item)
+        if number in self._met:
             return False
-        if len(self._met) < _MET_MAX:
-            self._met.add(item)
+        if len(self._met) >= _ITEMS_MAX:
+            raise RemoteProtocolError(f"it sent more than {_ITEMS_MAX:,} gaps, notes and lines")
+        self._met.add(number)
         return True
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > COPY_MAX:
+            raise RemoteProtocolError(f"it sent more than {COPY_MAX >> 30} GiB")
 
     def _known(self, recording: str, session: int) -> int:
         number = self._sessions.get((recording, session))
@@ -83,9 +96,10 @@ class LocalCopy:
             return
         if session.role not in list(Role):
             raise RemoteProtocolError(f"role {session.role[:80]!r} is unknown")
-        taken = set(self._sessions.values())
-        number = session.id if session.id > 0 and not taken else max(taken, default=0) + 1
-        self._sessions[key] = number
+        number = max(session.id, self._last_session + 1)
+        if number > _INT_MAX or len(self._sessions) >= _ITEMS_MAX:
+            raise RemoteProtocolError(f"session {number:,} is one too many")
+        self._last_session = self._sessions[key] = number
         start = SessionStart(
             role=Role(session.role),
             plugin_name=session.plugin_name,
@@ -109,13 +123,14 @@ class LocalCopy:
 
     def _gap(self, gap: v1.Gap) -> None:
         session = self._optional(gap.recording, gap.session)
-        if self._is_new((gap.recording, gap.session, gap.from_ns, gap.to_ns, gap.reason)):
+        if self._is_new(gap.recording, gap.session, gap.from_ns, gap.to_ns, gap.reason):
             self._recording.put(GapEntry(session, gap.from_ns, gap.to_ns, gap.reason, gap.lost))
 
     def _event(self, event: v1.Event) -> None:
         session = self._known(event.recording, event.session)
         if event.id <= self._newest.get(event.recording, 0):
             return
+        self._count(len(event.request) + len(event.reply))
         self._newest[event.recording] = event.id
         number = max(event.id, self._last_event + 1)
         if number > _INT_MAX:

@@ -10,7 +10,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339
 
-from .agent_client import AgentClient, AgentUnreachable
+from .agent_client import AgentClient, AgentError
 from .agent_pods import agent_pods
 from .fan_out import each_node
 from .kubectl import Kubectl
@@ -89,7 +89,7 @@ async def node_states(kubectl: Kubectl, namespace: str) -> AsyncIterator[NodeSta
     async for node, answer in each_node(
         agents, lambda agent: AgentClient(kubectl, agent).status(), timeout=TIMEOUT_S
     ):
-        if isinstance(answer, AgentUnreachable):
-            yield NodeState(node, None, str(answer).removeprefix(f"{node}: "))
+        if isinstance(answer, AgentError):
+            yield NodeState(node, None, answer.problem)
         else:
             yield NodeState(node, answer)

@@ -6,16 +6,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import NriScopeError
+from nri_scope.errors import NriScopeError, RemoteProtocolError, UsageError
 from nri_scope.recorder.complete_recording import complete_recording
 
-from .agent_client import AgentClient
+from .agent_client import AgentClient, AgentError
 from .local_copy import LocalCopy
 
 
@@ -24,39 +24,77 @@ async def pull(
     request: v1.GetEventsRequest,
     path: Path,
     on_caught_up: Callable[[int], None] = lambda events: None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> int:
     """Write the events of an agent to the new recording ``path``; return their number.
 
     ``on_caught_up`` is called with their number each time when everything that was recorded so far
-    was written. With ``request.follow``, it runs until it is cancelled, and then returns. After an
-    error, ``path`` is removed. Raises NriScopeError.
+    was written. With ``request.follow``, it runs until it is cancelled, and then returns. ``say``:
+    see `AgentClient.events`. Raises NriScopeError. After an error, ``path`` is removed, unless it
+    followed the node before.
     """
+    failure: AgentError | UsageError | None = None
     with complete_recording(path) as recording:
         copy = LocalCopy(recording)
-        with suppress(asyncio.CancelledError):
-            async for response in client.events(request):
-                copy.add(response)
-                if response.heartbeat is not None and response.heartbeat.caught_up:
-                    copy.flush()
-                    on_caught_up(copy.events)
+        follows = False
+        try:
+            async with aclosing(client.events(request, say)) as responses:
+                async for response in responses:
+                    _add(copy, response, client.node)
+                    if response.heartbeat is not None and response.heartbeat.caught_up:
+                        copy.flush()
+                        follows = request.follow
+                        on_caught_up(copy.events)
+        except asyncio.CancelledError:
+            if not follows:
+                raise
+        except (AgentError, UsageError) as error:
+            if not follows:
+                raise
+            failure = error
         copy.flush()
         on_caught_up(copy.events)
-        return copy.events
+    if failure is not None:
+        raise failure
+    return copy.events
+
+
+def _add(copy: LocalCopy, response: v1.GetEventsResponse, node: str) -> None:
+    try:
+        copy.add(response)
+    except RemoteProtocolError as error:
+        raise AgentError(node, f"its agent sends what no agent sends: {error}") from error
 
 
 class Puller:
-    """Thread that pulls while other code reads the recording; a context manager."""
+    """Thread that pulls while other code reads the recording; a context manager.
 
-    def __init__(self, client: AgentClient, request: v1.GetEventsRequest, path: Path) -> None:
+    Its attributes `latest`, `ended` and `interruption` are its state for the terminal interface.
+    """
+
+    def __init__(
+        self,
+        client: AgentClient,
+        request: v1.GetEventsRequest,
+        path: Path,
+        say: Callable[[str], None] = lambda text: None,
+        on_error: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``say`` is called in the thread, see `AgentClient.events`; ``on_error`` when it ends."""
         self._client = client
         self._request = request
         self._path = path
+        self._say = say
+        self._on_error = on_error
         self._caught_up = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[int] | None = None
         self._thread = threading.Thread(target=self._run, name="pull", daemon=True)
-        self.error: NriScopeError | None = None
+        self._stopped = False
+        self.error: Exception | None = None
         """Why pulling has ended; None while it goes on."""
+        self.interruption = ""
+        """Why no events arrive at present; "" if they do."""
         self.events = 0
         """Number of events that were written when it last caught up."""
 
@@ -66,9 +104,13 @@ class Puller:
         Raises NriScopeError.
         """
         self._thread.start()
-        self._caught_up.wait()
-        if self.error is not None:
-            raise self.error
+        try:
+            self._caught_up.wait()
+            if self.error is not None:
+                raise self.error
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
@@ -77,6 +119,20 @@ class Puller:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._stop()
+
+    @property
+    def latest(self) -> str:
+        """The error; "" if there is none."""
+        return "" if self.error is None else str(self.error)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more events come."""
+        return self.error is not None
+
+    def _stop(self) -> None:
+        self._stopped = True
         if self._loop is not None and self._task is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._task.cancel)
@@ -85,16 +141,27 @@ class Puller:
     def _run(self) -> None:
         try:
             asyncio.run(self._pull())
-        except NriScopeError as error:
+        except asyncio.CancelledError:
+            pass
+        except (NriScopeError, OSError) as error:
+            # Raised in the other thread.
             self.error = error
+            if self._caught_up.is_set():
+                self._on_error()
         finally:
             self._caught_up.set()
 
     async def _pull(self) -> None:
         self._loop = asyncio.get_running_loop()
-        pulling = pull(self._client, self._request, self._path, self._on_caught_up)
+        pulling = pull(self._client, self._request, self._path, self._on_caught_up, self._heard)
         self._task = asyncio.create_task(pulling)
+        if self._stopped:
+            self._task.cancel()
         await self._task
+
+    def _heard(self, text: str) -> None:
+        self.interruption = text
+        self._say(text)
 
     def _on_caught_up(self, events: int) -> None:
         self.events = events

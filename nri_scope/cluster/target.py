@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import UsageError
 from nri_scope.filter.tree import quote
 
-from .agent_client import AgentClient, AgentUnreachable
-from .agent_pods import AgentPod, agent_pods, find_pod
+from .agent_client import AgentClient, AgentError
+from .agent_pods import AgentPod, agent_pods, find_pod, is_name
 from .fan_out import each_node
 from .kubectl import Kubectl
 
@@ -29,7 +30,7 @@ class Target:
     def parse(cls, text: str) -> Target:
         """Parse ``NAMESPACE/POD`` or ``NAMESPACE/POD/CONTAINER``. Raises UsageError."""
         parts = text.split("/")
-        if not 2 <= len(parts) <= 3 or not all(parts):
+        if not 2 <= len(parts) <= 3 or not all(map(is_name, parts)):
             raise UsageError(
                 f"{text!r} is not a pod or container", "write NAMESPACE/POD[/CONTAINER]"
             )
@@ -70,10 +71,9 @@ async def node_of(
     if not found:
         gone = "is not scheduled yet" if pod is not None else "does not exist"
         raise UsageError(f"pod {name} {gone}, and no recording has it{unknown}")
-    if len(found) > 1:
-        say(f"pod {name} no longer exists; it was recorded on {_listed(found)}{unknown}")
-    else:
-        say(f"pod {name} no longer exists; reading the recordings of {found[0]}{unknown}")
+    gone = "is not scheduled" if pod is not None else "no longer exists"
+    others = f", not of {_listed(found[1:])}" if len(found) > 1 else ""
+    say(f"pod {name} {gone}; reading the recordings of {found[0]}{others}{unknown}")
     return agents[found[0]]
 
 
@@ -85,15 +85,16 @@ async def _recorded_on(
 
     async def newest(agent: AgentPod) -> int:
         at_ns = 0
-        async for response in AgentClient(kubectl, agent).events(request):
-            if response.event is not None:
-                at_ns = response.event.at_ns
+        async with aclosing(AgentClient(kubectl, agent).events(request)) as responses:
+            async for response in responses:
+                if response.event is not None:
+                    at_ns = response.event.at_ns
         return at_ns
 
     times: dict[str, int] = {}
     silent: list[str] = []
     async for node, result in each_node(agents, newest):
-        if isinstance(result, AgentUnreachable):
+        if isinstance(result, AgentError):
             silent.append(node)
         elif result:
             times[node] = result

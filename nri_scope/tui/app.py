@@ -24,7 +24,7 @@ from nri_scope.text.escape import safe
 
 from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
 from .commands.choose import Chooser
-from .commands.copy import Copier
+from .commands.copy import Copier, Source
 from .commands.filter import FILTER_GROUP, Narrower
 from .commands.find import Finder
 from .commands.job import Jobs
@@ -78,15 +78,15 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         store: Store | None = None,
         warning: str = "",
         surveyed: bool = True,
-        source: Path | None = None,
+        source: Source | None = None,
     ) -> None:
         """Create the app. ``live``: this program records the file; ``recorder`` is its recorder.
 
         ``colors``: the terminal's colours, see `theme.color_system`; with too few for ``theme``,
         ``ansi`` is used. ``badge``: a word that the title always shows. ``store``: the recording
         if already open; the app closes it in any case. ``warning``: a message shown at the start.
-        ``surveyed``: whether to survey the recording in the background. ``source``: the scenario
-        or manifest that a temporary recording was made from, which is named in its place.
+        ``surveyed``: whether to survey the recording in the background. ``source``: what a
+        temporary recording was made from, which is named in its place.
         """
         super().__init__()
         self._themes = themes_of(colors)
@@ -107,7 +107,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._recorder = recorder
         self._marks = Marks(path)
         self.context = Context(where, marked=self._marks.filter)
-        self.frame = Frame(keymap, self.context, badge, source)
+        self.frame = Frame(keymap, self.context, badge, source.name if source else "")
         self._has_commands = False
         """Whether the commands have been created."""
         self._opened_in_detail = False

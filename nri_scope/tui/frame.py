@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from nri_scope.errors import RecordingError
@@ -38,6 +37,8 @@ class WorkState:
     recorder: str = ""
     """Newest message of this program's recorder; "" if none."""
     recorder_ended: bool = False
+    interruption: str = ""
+    """Why no events arrive at present; "" if they do."""
 
 
 def empty_list_lines(
@@ -118,6 +119,8 @@ def status_words(
         parts.append(f"{_matches(view)}: {narrowed}")
     if work.recorder_ended:
         parts.append(f"recording ended: {safe(work.recorder)}")
+    elif work.interruption:
+        parts.append(f"! {safe(work.interruption)}")
     if work.busy:
         parts.insert(0, work.busy)
     if work.searching:
@@ -149,10 +152,10 @@ def error_text(error: Exception) -> str:
 class Frame:
     """The frame: shows the state of the recording, of the view and of background work."""
 
-    def __init__(self, keymap: Keymap, context: Context, badge: str, source: Path | None) -> None:
+    def __init__(self, keymap: Keymap, context: Context, badge: str, source: str) -> None:
         """Create the frame. ``badge``: a word that the title always shows.
 
-        ``source``: the scenario that the recording was made from.
+        ``source``: what the recording was made from, "" if it is not temporary.
         """
         self.title_bar = TitleBar(badge, source)
         self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")

@@ -45,6 +45,11 @@ class RecorderStatus(Protocol):
         """Whether the recorder has ended."""
         ...
 
+    @property
+    def interruption(self) -> str:
+        """Why no events arrive at present; "" if they do."""
+        ...
+
 
 @dataclass
 class Poller:
@@ -92,8 +97,11 @@ class Poller:
     async def _update(self) -> None:
         if self.recorder is not None:
             latest, ended = self.recorder.latest, self.recorder.ended
-            if (latest, ended) != (self.frame.work.recorder, self.frame.work.recorder_ended):
-                self.frame.work_on(recorder=latest, recorder_ended=ended)
+            interruption, work = self.recorder.interruption, self.frame.work
+            if (latest, ended, interruption) != (
+                *(work.recorder, work.recorder_ended, work.interruption),
+            ):
+                self.frame.work_on(recorder=latest, recorder_ended=ended, interruption=interruption)
         try:
             growth = await self.store.refresh()
             if growth:

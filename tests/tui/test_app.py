@@ -18,6 +18,7 @@ from nri_scope.filter import parse
 from nri_scope.tui import polling
 from nri_scope.tui.actions import DEFAULT
 from nri_scope.tui.commands import copy
+from nri_scope.tui.commands.copy import Source
 from nri_scope.tui.list.scroll_state import FollowState
 from nri_scope.tui.widgets import screens
 from tests.tui.screen import RECORDING, copy_recording, showing
@@ -361,7 +362,8 @@ async def test_command_line_for_the_shown_events_is_copied() -> None:
 
 
 async def test_a_scenario_is_named_in_place_of_its_temporary_recording() -> None:
-    async with showing(size=(140, 24), source=Path("folder/web.yaml")) as screen:
+    source = Source("web.yaml", ("nri-scope", "tui", "folder/web.yaml"))
+    async with showing(size=(140, 24), source=source) as screen:
         await screen.shows("web.yaml")
         assert RECORDING.name not in screen.text()
         await screen.press("s")

@@ -212,6 +212,7 @@ class FixedStatus:
     def __init__(self, latest: str) -> None:
         self.latest = latest
         self.ended = False
+        self.interruption = ""
 
 
 async def test_live_view_shows_the_status_of_the_recorder(recording: LiveRecording) -> None:

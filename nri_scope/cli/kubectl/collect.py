@@ -36,7 +36,7 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
     otherwise. Exit status 1 if a node did not answer.
     """
     from nri_scope._gen.agent.nri_scope.agent import v1
-    from nri_scope.cluster.agent_client import AgentClient, AgentUnreachable
+    from nri_scope.cluster.agent_client import AgentClient, AgentError
     from nri_scope.cluster.agent_pods import AgentPod, agent_pods, labelled_pods
     from nri_scope.cluster.fan_out import each_node
     from nri_scope.cluster.gather import (
@@ -72,8 +72,8 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
 
         asked = {node: agent for node, agent in agents.items() if node in wanted}
         async for node, answer in each_node(asked, save, timeout=PULL_TIMEOUT_S, together=TOGETHER):
-            if isinstance(answer, AgentUnreachable):
-                say(f"{node}: not collected: {str(answer).removeprefix(f'{node}: ')}")
+            if isinstance(answer, AgentError):
+                say(f"{node}: not collected: {answer.problem}")
                 good = False
                 continue
             for path in answer:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from nri_scope.cluster.labelled_events import Copy, LabelledEvents, LabelledQuery
 from nri_scope.errors import UsageError
 from nri_scope.events import Event, Gap
-from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, gap_record, to_json
@@ -49,7 +48,7 @@ def print_labelled(
     )
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
     pulling: LabelledEvents | None = None
-    with interrupted_by_signals(), temporary_folder() as folder, Output() as output:
+    with temporary_folder() as folder, Output() as output:
         pulling = LabelledEvents(kubectl, cluster["agent_namespace"], query, folder, say)
         with pulling, ExitStack() as stack:
             printer = _Printer(output, stack, jsonl=options["output_format"] == "jsonl")

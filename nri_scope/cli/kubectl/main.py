@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from nri_scope import __version__
+from nri_scope.process.signals import interrupted_by_signals
 
 from ..main import prepare_streams, run
 
@@ -37,6 +38,11 @@ class ClusterGroup(click.Group):
         command = importlib.import_module(f"nri_scope.cli.kubectl.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; SIGTERM and SIGHUP, too, end kubectl and remove temporary files."""
+        with interrupted_by_signals():
+            return super().invoke(ctx)
 
 
 @click.command(

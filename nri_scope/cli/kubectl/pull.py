@@ -51,7 +51,17 @@ async def _pulled(
 ) -> int:
     from nri_scope.cluster.pull import pull
 
-    client = await client_of(target, node, cluster)
-    task = asyncio.ensure_future(pull(client, request, output))
+    async def pulled() -> int:
+        client = await client_of(target, node, cluster)
+
+        def tell(text: str) -> None:
+            say(text or f"{client.node}: connected again")
+
+        return await pull(client, request, output, say=tell)
+
+    task = asyncio.ensure_future(pulled())
     with stop_signals(lambda number, reason: task.cancel(), loop=asyncio.get_running_loop()):
-        return await task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
+import signal
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,24 +121,46 @@ def _show(
     from nri_scope.cluster.target import Target
     from nri_scope.recording.temporary_files import temporary_folder
 
+    from ..tui import Followed, tui_obstacle
+
     target = Target.parse(what) if what else None
-    client = asyncio.run(client_of(target, node, cluster))
-    request = v1.GetEventsRequest(where=target.where if target else "", context=True)
+    context = click.get_current_context()
     arguments = _arguments(name, local, what)
     with temporary_folder() as folder:
+        client = asyncio.run(client_of(target, node, cluster))
+        request = v1.GetEventsRequest(where=target.where if target else "", context=True)
         file = folder / f"{client.node}.nriscope.db"
-        if name == "tui" or options.get("follow"):
-            request.follow = True
-            with Puller(client, request, file) as puller:
-                _check_found(puller.events, what, client.node)
-                return click.get_current_context().invoke(
-                    local, **arguments(file), **options, **_rest(local, options)
-                )
-        events = asyncio.run(pull(client, request, file))
-        _check_found(events, what, client.node)
-        return click.get_current_context().invoke(
-            local, **arguments(file), **options, **_rest(local, options)
-        )
+
+        def show() -> object:
+            return context.invoke(local, **arguments(file), **options, **_rest(local, options))
+
+        if name != "tui" and not options.get("follow"):
+            events = asyncio.run(pull(client, request, file))
+            _check_found(events, what, client.node)
+            return show()
+        request.follow = True
+        is_tui = name == "tui" and not tui_obstacle()
+
+        def tell(text: str) -> None:
+            # The terminal interface shows the puller's state itself.
+            if not is_tui:
+                say(text or f"{client.node}: connected again")
+
+        def end() -> None:
+            if not is_tui:
+                # This ends the command, which would wait for more.
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with Puller(client, request, file, tell, end) as puller:
+            _check_found(puller.events, what, client.node)
+            if name == "tui":
+                words = ("kubectl", "nri-scope", "tui", *([what] if what else ["--node", node]))
+                title = f"{what} on {client.node}" if what else client.node
+                context.obj = Followed(title, words, puller)
+            result = show()
+            if puller.error is not None and not is_tui:
+                raise puller.error
+            return result
 
 
 def _rest(local: click.Command, options: dict[str, Any]) -> dict[str, Any]:
@@ -181,4 +205,4 @@ async def client_of(target: Target | None, node: str, cluster: dict[str, Any]) -
         if node not in agents:
             raise UsageError(f"no agent runs on node {node}", f"they run on {', '.join(agents)}")
         agent = agents[node]
-    return AgentClient(kubectl, agent, say)
+    return AgentClient(kubectl, agent)

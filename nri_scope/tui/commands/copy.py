@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from textual.app import App
 
@@ -31,6 +31,15 @@ CLIPBOARD_MAX = 48 << 10
 """Maximum bytes of text. Some terminals silently drop more than 74,994 bytes of base64."""
 
 
+class Source(NamedTuple):
+    """What a temporary recording was made from."""
+
+    name: str
+    """As the title shows it."""
+    command: tuple[str, ...]
+    """Words of the command that shows it again."""
+
+
 @dataclass
 class Copier:
     """Commands that copy to the terminal's clipboard."""
@@ -45,8 +54,8 @@ class Copier:
     path: Path
     """The recording."""
     chooser: Chooser
-    source: Path | None
-    """The scenario or manifest that the recording, a temporary one, was made from."""
+    source: Source | None
+    """What the recording was made from, if it is temporary."""
 
     async def copy(self) -> None:
         """Copy the marked events or the selected one as YAML."""
@@ -65,7 +74,7 @@ class Copier:
             operations = self.views.events.view.noun == "operation"
             where = self.context.filter()
             if self.source is not None:
-                line = pasteable(command_words("tui", self.source, where))
+                line = pasteable(_with_filter(self.source.command, where))
             else:
                 line = command_line(self.path, where, operations=operations)
         except UsageError as error:
@@ -114,8 +123,11 @@ def command_line(path: Path, where: Filter | None, *, operations: bool = False) 
 
 def command_words(command: str, path: Path, where: Filter | None) -> list[str]:
     """Return the words of a command line on a file, with a filter."""
-    words = ["nri-scope", command, str(path)]
-    return [*words, "--where", str(where)] if where is not None else words
+    return _with_filter(["nri-scope", command, str(path)], where)
+
+
+def _with_filter(words: Sequence[str], where: Filter | None) -> list[str]:
+    return [*words, "--where", str(where)] if where is not None else list(words)
 
 
 def _quoted(word: str) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from time import monotonic
 
 from rich.text import Text
@@ -71,12 +70,10 @@ def lost_words(facts: Facts) -> str:
     return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
 
 
-def title(
-    facts: Facts, width: int, badge: str = "", findings: str = "", source: Path | None = None
-) -> str:
+def title(facts: Facts, width: int, badge: str = "", findings: str = "", source: str = "") -> str:
     """Format the title in at most ``width`` columns, with the file name at the right if it fits.
 
-    ``source``: the scenario that the recording was made from, which is named instead.
+    ``source``: what the recording was made from, which is named instead.
     """
     runtime, parts = facts.runtime or "no runtime yet", required_facts(facts, badge, findings)
     room = width - columns("".join(f" · {part}" for part in parts))
@@ -87,7 +84,7 @@ def title(
             break
         text += f" · {part}"
     text = safe(text, width)
-    name = safe((source or facts.path).name)
+    name = safe(source or facts.path.name)
     spare = width - columns(text) - columns(name)
     return f"{text}{' ' * spare}{name}" if spare >= 2 else text
 
@@ -114,7 +111,7 @@ class TitleBar(Widget):
     TitleBar:nocolor { text-style: reverse; }
     """
 
-    def __init__(self, badge: str = "", source: Path | None = None) -> None:
+    def __init__(self, badge: str = "", source: str = "") -> None:
         """Create the title bar, which always shows ``badge``; ``source``: see `title`."""
         super().__init__()
         self._source = source
