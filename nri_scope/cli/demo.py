@@ -177,6 +177,11 @@ class _DemoStatus:
         """Whether all events were played."""
         return self._playback.is_over
 
+    @property
+    def interruption(self) -> str:
+        """Why no events arrive at present; "" if they do."""
+        return ""
+
 
 @contextlib.contextmanager
 def _new_recording(output: Path | None) -> Iterator[Path]:
