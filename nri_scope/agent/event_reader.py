@@ -13,6 +13,7 @@ import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from time import time_ns
 from typing import NamedTuple
@@ -33,12 +34,12 @@ from nri_scope.share.extract.event_numbers import is_among
 from nri_scope.share.extract.first_pass import learn
 from nri_scope.share.extract.selected_events import choose
 from nri_scope.share.extract.sources import IncludedRows
-from nri_scope.share.redaction import Redactor
 
 from .cursor import Position, format_cursor
 from .event_messages import response_of
 from .event_responses import BATCH_BYTES, ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording, NodeRecordings
+from .redactors import NodeRedactors, SharedRedactor
 
 BATCH = 256
 """Maximum number of responses of one batch."""
@@ -83,15 +84,15 @@ class EventReader:
         self,
         recordings: NodeRecordings,
         query: EventQuery,
-        redactor: Redactor | None,
+        redactors: NodeRedactors | None,
         copies: threading.Semaphore | None = None,
     ) -> None:
-        """Without ``redactor``, events are sent as recorded. ``copies``: limit of temporary parts,
+        """Without ``redactors``, events are sent as recorded. ``copies``: limit of temporary parts,
         for all calls.
         """
         self._recordings = recordings
         self._query = query
-        self._redactor = redactor
+        self._redactors = redactors
         self._copies = copies or threading.Semaphore()
         self._positions = dict(query.after)
         self._followed: dict[str, _Followed] = {}
@@ -140,6 +141,8 @@ class EventReader:
     def _all(self) -> Generator[v1.GetEventsResponse | None]:
         """Yield the responses; None where there are no more for now."""
         files = self._recordings.all()
+        if self._redactors is not None:
+            self._redactors.keep(files)
         for name in self._positions.keys() - {one.name for one in files}:
             yield self._removed(name)
         for one in files:
@@ -231,15 +234,18 @@ class EventReader:
         folder = stack.enter_context(temporary_folder())
         path = folder / f"{file.name}.db"
         try:
-            with writing_to(folder):
+            with writing_to(folder), self._redaction(file) as known:
                 extracted = extract(
                     recording,
                     path,
                     selection,
-                    change=self._redactor,
+                    change=None if known is None else known.redactor,
                     marks=(),
+                    learned=0 if known is None else known.learned,
                     on_progress=self._go_on,
                 )
+                if known is not None:
+                    known.learned = max(known.learned, extracted.learned)
         except UsageError as error:
             raise NriScopeError(str(error)) from error
         part = stack.enter_context(Recording.open(path))
@@ -269,9 +275,8 @@ class EventReader:
             try:
                 recording = stack.enter_context(Recording.open(file.path))
                 selection = self._selection(recording)
-                if learns and self._redactor is not None:
-                    until = IncludedRows(until=_newest(recording).event)
-                    learn(recording, until, self._redactor, self._go_on, marks=())
+                if learns:
+                    self._learn(file, recording)
                 log = Log(
                     recording,
                     where=selection.where,
@@ -286,6 +291,22 @@ class EventReader:
             stack.pop_all()
         is_filtered = not selection.is_all
         self._followed[file.name] = _Followed(file, recording, log, is_filtered)
+
+    def _learn(self, file: NodeRecording, recording: Recording) -> None:
+        with self._redaction(file) as known:
+            if known is not None:
+                part = IncludedRows(until=_newest(recording).event)
+                learn(recording, part, known.redactor, self._go_on, (), known.learned)
+                known.learned = max(known.learned, part.until)
+
+    @contextmanager
+    def _redaction(self, file: NodeRecording) -> Iterator[SharedRedactor | None]:
+        """Hold the redactor of a recording in the block; None if events are sent as recorded."""
+        if self._redactors is None:
+            yield None
+            return
+        with self._redactors.of(file, self._go_on) as known:
+            yield known
 
     def _find_files(self) -> Iterator[v1.GetEventsResponse]:
         """Follow new recordings, and stop following those that were removed or replaced."""
@@ -331,7 +352,7 @@ class EventReader:
 
     def _read_on(self, name: str, until: Position) -> Iterator[TimedResponse]:
         """Yield what is new in a recording, with a gap for what its ring removed meanwhile."""
-        _, recording, log, is_filtered = self._followed[name]
+        file, recording, log, is_filtered = self._followed[name]
         reached = self._positions[name]
         first, _ = event_range(recording)
         if reached.event and first > reached.event + 1:
@@ -343,7 +364,8 @@ class EventReader:
             for one in log.read()
             if is_new or not (isinstance(one, Gap) and one.reason == RING_REMOVED)
         )
-        for response in self._make.responses(name, recording, items, self._redactor):
+        redaction = partial(self._redaction, file)
+        for response in self._make.responses(name, recording, items, redaction):
             event = response.response.event
             if event is not None:
                 oldest, _ = event_range(recording)

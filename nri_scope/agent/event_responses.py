@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import NamedTuple
 
@@ -17,11 +18,20 @@ from nri_scope.share.redaction import Redactor
 
 from .event_messages import event_message, response_of
 from .event_redaction import redacted_exchange, redacted_item, redacted_tapped
+from .redactors import SharedRedactor
 
 BATCH_BYTES = 1 << 20
 """Bytes of requests and replies that are read and sent together."""
 _TOGETHER = 64
 """Number of events whose messages are read together."""
+
+
+Redaction = Callable[[], AbstractContextManager[SharedRedactor | None]]
+"""Returns a context manager that holds the redactor; None if there is none."""
+
+
+def _no_redaction() -> AbstractContextManager[SharedRedactor | None]:
+    return nullcontext()
 
 
 class TimedResponse(NamedTuple):
@@ -56,9 +66,9 @@ class ResponseMaker:
         name: str,
         recording: Recording,
         items: Iterable[Item],
-        redactor: Redactor | None = None,
+        redaction: Redaction = _no_redaction,
     ) -> Iterator[TimedResponse]:
-        """Yield the responses for items; ``redactor``: for those that are not redacted yet.
+        """Yield the responses for items; ``redaction``: for those that are not redacted yet.
 
         Events whose messages were removed meanwhile are left out. Raises RecordingError.
         """
@@ -71,12 +81,12 @@ class ResponseMaker:
                 events += 1
                 size += item.size
             if events >= _TOGETHER or size >= BATCH_BYTES:
-                yield from self._together(name, recording, waiting, redactor)
+                yield from self._together(name, recording, waiting, redaction)
                 waiting, events, size = [], 0, 0
-        yield from self._together(name, recording, waiting, redactor)
+        yield from self._together(name, recording, waiting, redaction)
 
     def _together(
-        self, name: str, recording: Recording, items: Sequence[Item], redactor: Redactor | None
+        self, name: str, recording: Recording, items: Sequence[Item], redaction: Redaction
     ) -> Iterator[TimedResponse]:
         numbers = [item.id for item in items if isinstance(item, Event)]
         try:
@@ -85,15 +95,27 @@ class ResponseMaker:
             raise stopped.cause from stopped
         found = {one.event.id: one for page in pages for one in page}
         taps = {one.event: one for one in tapped(recording, numbers)}
-        for item in items:
-            if not isinstance(item, Event):
-                yield self.other(name, item if redactor is None else redacted_item(redactor, item))
-            elif (exchange := found.get(item.id)) is not None:
-                yield self._event(name, exchange, taps.get(item.id), redactor)
+        with redaction() as known:
+            # Not yielded here: the redactor is for one thread at a time.
+            responses = [
+                self._response(name, item, found, taps, None if known is None else known.redactor)
+                for item in items
+            ]
+        yield from filter(None, responses)
 
-    def _event(
-        self, name: str, exchange: Exchange, tap: Tapped | None, redactor: Redactor | None
-    ) -> TimedResponse:
+    def _response(
+        self,
+        name: str,
+        item: Item,
+        found: Mapping[int, Exchange],
+        taps: Mapping[int, Tapped],
+        redactor: Redactor | None,
+    ) -> TimedResponse | None:
+        if not isinstance(item, Event):
+            return self.other(name, item if redactor is None else redacted_item(redactor, item))
+        exchange, tap = found.get(item.id), taps.get(item.id)
+        if exchange is None:
+            return None
         if redactor is not None:
             exchange = redacted_exchange(redactor, exchange)
             tap = None if tap is None else redacted_tapped(redactor, tap)

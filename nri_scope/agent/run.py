@@ -41,6 +41,7 @@ from .listener import Listener
 from .metrics import NodeMetrics
 from .node_recordings import NodeRecordings
 from .recorder_status import RecorderStatus
+from .redactors import NodeRedactors
 from .service import AgentService
 
 Address = tuple[str, int]
@@ -114,7 +115,9 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
         by_namespace=options.by_namespace,
     )
     reading = _Reading(metrics, state, options.recorder)
-    service = AgentService(recordings, new_redactor, new_status())
+    service = AgentService(
+        recordings, None if new_redactor is None else NodeRedactors(new_redactor), new_status()
+    )
     reading.start()
     try:
         run(_serve(options, service, partial(HttpConnection, metrics.registry, state), say))

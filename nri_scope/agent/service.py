@@ -26,13 +26,13 @@ from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import Selection
 from nri_scope.share.extract.selected_events import choose
-from nri_scope.share.redaction import Redactor
 
 from .call_limits import Slots
 from .cursor import parse_cursor
 from .event_reader import EventQuery, EventReader
 from .node_recordings import NodeRecordings
 from .recorder_status import RecorderStatus
+from .redactors import NodeRedactors
 
 STREAMS_MAX = 64
 """Maximum number of concurrent calls of GetEvents, each of which has a thread."""
@@ -57,12 +57,12 @@ class AgentService(v1.AgentBase):
     def __init__(
         self,
         recordings: NodeRecordings,
-        new_redactor: Callable[[], Redactor] | None,
+        redactors: NodeRedactors | None,
         status: RecorderStatus,
     ) -> None:
-        """``new_redactor`` is called for each call; None: events are sent as recorded."""
+        """``redactors``: None to send events as recorded."""
         self._recordings = recordings
-        self._new_redactor = new_redactor
+        self._redactors = redactors
         self._status = status
         self._streams = Slots(STREAMS_MAX, "streams of events")
         self._exports = Slots(EXPORTS_MAX, "exports")
@@ -78,8 +78,7 @@ class AgentService(v1.AgentBase):
         """Answer a call."""
         with _grpc_errors():
             query = _query(message)
-        redactor = None if self._new_redactor is None else self._new_redactor()
-        reader = EventReader(self._recordings, query, redactor, self._copies)
+        reader = EventReader(self._recordings, query, self._redactors, self._copies)
         self._streams.take()
         thread = ThreadPoolExecutor(1, "events")
         try:
@@ -174,7 +173,7 @@ class AgentService(v1.AgentBase):
                 choose(recording, selection, go_on)
             except UsageError:
                 return False
-            redactor = None if self._new_redactor is None else self._new_redactor()
+            redactor = None if self._redactors is None else self._redactors.new_redactor()
             export(
                 recording,
                 output,
