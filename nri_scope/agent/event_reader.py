@@ -11,35 +11,25 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import chain
 from time import time_ns
 from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import NriScopeError, RecordingError, UsageError
-from nri_scope.events import RING_REMOVED, Event, Gap
-from nri_scope.filter import Filter
-from nri_scope.filter.moments import interval
-from nri_scope.recording.event_times import time_span, within
+from nri_scope.errors import RecordingError
+from nri_scope.events import RING_REMOVED, Gap
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.temporary_files import temporary_folder, writing_to
-from nri_scope.recording.timeline import Item
-from nri_scope.share.extract import Selection, extract
-from nri_scope.share.extract.event_numbers import is_among
-from nri_scope.share.extract.first_pass import learn
-from nri_scope.share.extract.selected_events import choose
-from nri_scope.share.extract.sources import IncludedRows
+from nri_scope.share.extract import Selection
 
 from .cursor import Position, format_cursor
 from .event_messages import response_of
 from .event_responses import BATCH_BYTES, ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording, NodeRecordings
-from .redactors import NodeRedactors, SharedRedactor
+from .redactors import NodeRedactors
+from .selected_parts import EventQuery, SelectedParts, newest_position, time_of_event
 
 BATCH = 256
 """Maximum number of responses of one batch."""
@@ -49,19 +39,6 @@ REMOVED = "the recording was removed from the node before its events could be se
 """Reason of a gap in a resumed stream."""
 UNREADABLE = "the recording cannot be read"
 """Beginning of the reason of a gap in place of a damaged recording."""
-
-
-@dataclass(frozen=True, slots=True)
-class EventQuery:
-    """What a client asks for, as in GetEventsRequest."""
-
-    where: Filter | None = None
-    since: str = ""
-    until: str = ""
-    last: int = 0
-    follow: bool = False
-    after: dict[str, Position] = field(default_factory=dict[str, Position])
-    context: bool = False
 
 
 class _Followed(NamedTuple):
@@ -93,13 +70,14 @@ class EventReader:
         self._recordings = recordings
         self._query = query
         self._redactors = redactors
-        self._copies = copies or threading.Semaphore()
         self._positions = dict(query.after)
         self._followed: dict[str, _Followed] = {}
         self._unreadable: dict[str, NodeRecording] = {}
         """Recordings that could not be read, as they were then."""
         self._stopped = False
         self._make = ResponseMaker(self._go_on)
+        limit = copies or threading.Semaphore()
+        self._parts = SelectedParts(query, redactors, limit, self._make, self._go_on)
         self._responses = self._all()
 
     def close(self) -> None:
@@ -171,14 +149,14 @@ class EventReader:
         is_over = False
         with ExitStack() as stack:
             if files:
-                stack.enter_context(self._copying())
+                stack.enter_context(self._parts.copying())
             parts: list[Iterator[TimedResponse]] = []
             for file in reversed(files):
                 position = self._positions.get(file.name, Position(0, 0))
                 try:
                     recording = stack.enter_context(Recording.open(file.path))
-                    until[file.name] = max(position, _newest(recording))
-                    selection = self._selection(recording)
+                    until[file.name] = max(position, newest_position(recording))
+                    selection = self._parts.selection(recording)
                     if is_over:
                         position = until[file.name]
                     elif wanted:
@@ -186,15 +164,15 @@ class EventReader:
                         is_over = len(numbers) >= wanted
                         wanted -= len(numbers)
                         first = numbers[0] - 1 if numbers else until[file.name].event
-                        position = Position(first, _time_of_event(recording, first))
+                        position = Position(first, time_of_event(recording, first))
                         selection = Selection(numbers=numbers)
                     self._positions[file.name] = position
                     if position == until[file.name]:
                         continue
-                    part = self._part(stack, file, recording, selection)
+                    part = self._parts.copy(stack, file, recording, selection)
                     if part is not None:
                         learned.add(file.name)
-                        parts.append(self._guarded(file, part))
+                        parts.append(self._guarded(file, *part))
                 except RecordingError as error:
                     yield self._unread(file, error.problem).response
             for one in heapq.merge(*reversed(parts)):
@@ -206,62 +184,9 @@ class EventReader:
                 if file.name not in self._unreadable:
                     yield from self._open(file, learns=file.name not in learned)
 
-    @contextmanager
-    def _copying(self) -> Iterator[None]:
-        """Wait until not too many calls make temporary parts."""
-        while not self._copies.acquire(timeout=0.2):
-            self._go_on()
-        try:
-            yield
-        finally:
-            self._copies.release()
-
     def _go_on(self, _: float = 0) -> None:
         if self._stopped:
             raise _Interrupted
-
-    def _part(
-        self, stack: ExitStack, file: NodeRecording, recording: Recording, selection: Selection
-    ) -> Iterator[TimedResponse] | None:
-        """Copy the selected part of a recording; return its responses, None if there are none."""
-        numbers: Sequence[int] | None = selection.numbers
-        if not selection.is_all:
-            try:
-                numbers = choose(recording, selection, self._go_on).events
-            except UsageError:
-                return None
-            selection = Selection(numbers=numbers)
-        folder = stack.enter_context(temporary_folder())
-        path = folder / f"{file.name}.db"
-        try:
-            with writing_to(folder), self._redaction(file) as known:
-                extracted = extract(
-                    recording,
-                    path,
-                    selection,
-                    change=None if known is None else known.redactor,
-                    marks=(),
-                    learned=0 if known is None else known.learned,
-                    on_progress=self._go_on,
-                )
-                if known is not None:
-                    known.learned = max(known.learned, extracted.learned)
-        except UsageError as error:
-            raise NriScopeError(str(error)) from error
-        part = stack.enter_context(Recording.open(path))
-        after = self._query.after.get(file.name)
-        items = Log(part, printed=True, after=after).read()
-        if not self._query.context and numbers is not None:
-            items = (one for one in items if _is_selected(one, numbers))
-        timed = self._make.responses(file.name, part, items)
-        if extracted.damage:
-            timed = chain(timed, (self._unread(file, extracted.damage),))
-        return timed
-
-    def _selection(self, recording: Recording) -> Selection:
-        query = self._query
-        since_ns, until_ns = interval(query.since, query.until, time_span(recording))
-        return Selection(where=within(recording, query.where), since_ns=since_ns, until_ns=until_ns)
 
     # -- what is recorded later -----------------------------------------------------------------
 
@@ -274,9 +199,9 @@ class EventReader:
         with ExitStack() as stack:
             try:
                 recording = stack.enter_context(Recording.open(file.path))
-                selection = self._selection(recording)
+                selection = self._parts.selection(recording)
                 if learns:
-                    self._learn(file, recording)
+                    self._parts.learn(file, recording)
                 log = Log(
                     recording,
                     where=selection.where,
@@ -291,22 +216,6 @@ class EventReader:
             stack.pop_all()
         is_filtered = not selection.is_all
         self._followed[file.name] = _Followed(file, recording, log, is_filtered)
-
-    def _learn(self, file: NodeRecording, recording: Recording) -> None:
-        with self._redaction(file) as known:
-            if known is not None:
-                part = IncludedRows(until=_newest(recording).event)
-                learn(recording, part, known.redactor, self._go_on, (), known.learned)
-                known.learned = max(known.learned, part.until)
-
-    @contextmanager
-    def _redaction(self, file: NodeRecording) -> Iterator[SharedRedactor | None]:
-        """Hold the redactor of a recording in the block; None if events are sent as recorded."""
-        if self._redactors is None:
-            yield None
-            return
-        with self._redactors.of(file, self._go_on) as known:
-            yield known
 
     def _find_files(self) -> Iterator[v1.GetEventsResponse]:
         """Follow new recordings, and stop following those that were removed or replaced."""
@@ -328,7 +237,7 @@ class EventReader:
         for name, one in list(self._followed.items()):
             try:
                 if one.log.has_new_rows():
-                    until[name] = _newest(one.recording)
+                    until[name] = newest_position(one.recording)
             except RecordingError as error:
                 yield from self._failed(name, error)
         parts = [
@@ -364,7 +273,7 @@ class EventReader:
             for one in log.read()
             if is_new or not (isinstance(one, Gap) and one.reason == RING_REMOVED)
         )
-        redaction = partial(self._redaction, file)
+        redaction = partial(self._parts.redaction, file)
         for response in self._make.responses(name, recording, items, redaction):
             event = response.response.event
             if event is not None:
@@ -385,7 +294,7 @@ class EventReader:
     def _overrun(
         self, name: str, recording: Recording, after: Position, to: int, lost: int | None
     ) -> TimedResponse:
-        to_ns = max(_time_of_event(recording, to), after.at_ns)
+        to_ns = max(time_of_event(recording, to), after.at_ns)
         return self._make.other(name, Gap(0, None, after.at_ns, to_ns, OVERRUN, lost))
 
     def _removed(self, name: str) -> v1.GetEventsResponse:
@@ -398,7 +307,7 @@ class EventReader:
         try:
             with Recording.open(file.path) as recording:
                 _, newest = event_range(recording)
-                at_ns = _time_of_event(recording, position.event)
+                at_ns = time_of_event(recording, position.event)
         except RecordingError:
             return False
         return newest < position.event or at_ns not in (0, position.at_ns)
@@ -406,36 +315,21 @@ class EventReader:
     # -- responses ------------------------------------------------------------------------------
 
     def _guarded(
-        self, file: NodeRecording, timed: Iterator[TimedResponse]
+        self, file: NodeRecording, timed: Iterator[TimedResponse], damage: str = ""
     ) -> Iterator[TimedResponse]:
-        """Yield ``timed``; an error of the recording becomes a gap at the end."""
+        """Yield ``timed``; an error of the recording, or its damage, becomes a gap at the end."""
         try:
             yield from timed
         except RecordingError as error:
-            yield self._unread(file, error.problem)
+            damage = error.problem
+        if damage:
+            yield self._unread(file, damage)
 
     def _unread(self, file: NodeRecording, problem: str) -> TimedResponse:
         self._unreadable[file.name] = file
         at_ns = self._positions.get(file.name, Position(0, 0)).at_ns or file.changed_ns
         gap = Gap(0, None, at_ns, at_ns, f"{UNREADABLE}: {problem}", None)
         return self._make.other(file.name, gap)
-
-
-def _is_selected(item: Item, events: Sequence[int]) -> bool:
-    """Return whether an item of a part is no context, and no gap that stands for other events."""
-    if isinstance(item, Event):
-        return is_among(events, item.id)
-    return not (isinstance(item, Gap) and item.is_left_out)
-
-
-def _newest(recording: Recording) -> Position:
-    _, newest = event_range(recording)
-    return Position(newest, _time_of_event(recording, newest))
-
-
-def _time_of_event(recording: Recording, number: int) -> int:
-    event = recording.event(number) if number else None
-    return 0 if event is None else event.at_ns
 
 
 def _newest_numbers(recording: Recording, selection: Selection, last: int) -> list[int]:

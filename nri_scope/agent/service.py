@@ -29,10 +29,11 @@ from nri_scope.share.extract.selected_events import choose
 
 from .call_limits import Slots
 from .cursor import parse_cursor
-from .event_reader import EventQuery, EventReader
+from .event_reader import EventReader
 from .node_recordings import NodeRecordings
 from .recorder_status import RecorderStatus
 from .redactors import NodeRedactors
+from .selected_parts import EventQuery
 
 STREAMS_MAX = 64
 """Maximum number of concurrent calls of GetEvents, each of which has a thread."""

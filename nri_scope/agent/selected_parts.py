@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call of GetEvents selects of one recording, with its context, redacted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.events import Event, Gap
+from nri_scope.filter import Filter
+from nri_scope.filter.moments import interval
+from nri_scope.recording.event_times import time_span, within
+from nri_scope.recording.log_rows import Log
+from nri_scope.recording.lookup import event_range
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.temporary_files import temporary_folder, writing_to
+from nri_scope.recording.timeline import Item
+from nri_scope.share.extract import Selection, extract
+from nri_scope.share.extract.event_numbers import is_among
+from nri_scope.share.extract.first_pass import learn
+from nri_scope.share.extract.selected_events import choose
+from nri_scope.share.extract.sources import IncludedRows
+
+from .cursor import Position
+from .event_responses import ResponseMaker, TimedResponse
+from .node_recordings import NodeRecording
+from .redactors import NodeRedactors, SharedRedactor
+
+
+@dataclass(frozen=True, slots=True)
+class EventQuery:
+    """What a client asks for, as in GetEventsRequest."""
+
+    where: Filter | None = None
+    since: str = ""
+    until: str = ""
+    last: int = 0
+    follow: bool = False
+    after: dict[str, Position] = field(default_factory=dict[str, Position])
+    context: bool = False
+
+
+class SelectedParts:
+    """Maker of the parts of recordings that one call selects."""
+
+    def __init__(
+        self,
+        query: EventQuery,
+        redactors: NodeRedactors | None,
+        copies: threading.Semaphore,
+        make: ResponseMaker,
+        go_on: Callable[[float], None],
+    ) -> None:
+        """Limit temporary parts of all calls by ``copies``.
+
+        ``go_on`` is called regularly; its exceptions end the work.
+        """
+        self._query = query
+        self._redactors = redactors
+        self._copies = copies
+        self._make = make
+        self._go_on = go_on
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Wait until not too many calls make temporary parts."""
+        while not self._copies.acquire(timeout=0.2):
+            self._go_on(0)
+        try:
+            yield
+        finally:
+            self._copies.release()
+
+    def selection(self, recording: Recording) -> Selection:
+        """Return the selection of the query in a recording. Raises UsageError."""
+        query = self._query
+        since_ns, until_ns = interval(query.since, query.until, time_span(recording))
+        return Selection(where=within(recording, query.where), since_ns=since_ns, until_ns=until_ns)
+
+    def copy(
+        self, stack: ExitStack, file: NodeRecording, recording: Recording, selection: Selection
+    ) -> tuple[Iterator[TimedResponse], str] | None:
+        """Copy the selected part of a recording; None if nothing is selected.
+
+        Returns its responses, and why the rest cannot be read; "" if it can.
+        """
+        numbers: Sequence[int] | None = selection.numbers
+        if not selection.is_all:
+            try:
+                numbers = choose(recording, selection, self._go_on).events
+            except UsageError:
+                return None
+            selection = Selection(numbers=numbers)
+        folder = stack.enter_context(temporary_folder())
+        path = folder / f"{file.name}.db"
+        try:
+            with writing_to(folder), self.redaction(file) as known:
+                extracted = extract(
+                    recording,
+                    path,
+                    selection,
+                    change=None if known is None else known.redactor,
+                    marks=(),
+                    learned=0 if known is None else known.learned,
+                    on_progress=self._go_on,
+                )
+                if known is not None:
+                    known.learned = max(known.learned, extracted.learned)
+        except UsageError as error:
+            raise NriScopeError(str(error)) from error
+        part = stack.enter_context(Recording.open(path))
+        after = self._query.after.get(file.name)
+        items = Log(part, printed=True, after=after).read()
+        if not self._query.context and numbers is not None:
+            items = (one for one in items if _is_selected(one, numbers))
+        return self._make.responses(file.name, part, items), extracted.damage
+
+    def learn(self, file: NodeRecording, recording: Recording) -> None:
+        """Learn the secrets of a recording without copying it."""
+        with self.redaction(file) as known:
+            if known is not None:
+                part = IncludedRows(until=newest_position(recording).event)
+                learn(recording, part, known.redactor, self._go_on, (), known.learned)
+                known.learned = max(known.learned, part.until)
+
+    @contextmanager
+    def redaction(self, file: NodeRecording) -> Iterator[SharedRedactor | None]:
+        """Hold the redactor of a recording in the block; None if events are sent as recorded."""
+        if self._redactors is None:
+            yield None
+            return
+        with self._redactors.of(file, partial(self._go_on, 0)) as known:
+            yield known
+
+
+def _is_selected(item: Item, events: Sequence[int]) -> bool:
+    """Return whether an item of a part is no context, and no gap that stands for other events."""
+    if isinstance(item, Event):
+        return is_among(events, item.id)
+    return not (isinstance(item, Gap) and item.is_left_out)
+
+
+def newest_position(recording: Recording) -> Position:
+    """Return the position after everything in a recording."""
+    _, newest = event_range(recording)
+    return Position(newest, time_of_event(recording, newest))
+
+
+def time_of_event(recording: Recording, number: int) -> int:
+    """Return the time of an event; 0 if there is none."""
+    event = recording.event(number) if number else None
+    return 0 if event is None else event.at_ns
