@@ -94,6 +94,8 @@ class EventReader:
         self._redactor = redactor
         self._copies = copies or threading.Semaphore()
         self._positions = dict(query.after)
+        self._resumed = dict(query.after)
+        """Positions of the cursor that are still valid."""
         self._followed: dict[str, _Followed] = {}
         self._unreadable: dict[str, NodeRecording] = {}
         """Recordings that could not be read, as they were then."""
@@ -243,7 +245,7 @@ class EventReader:
         except UsageError as error:
             raise NriScopeError(str(error)) from error
         part = stack.enter_context(Recording.open(path))
-        after = self._query.after.get(file.name)
+        after = self._resumed.get(file.name)
         items = Log(part, printed=True, after=after).read()
         if not self._query.context and numbers is not None:
             items = (one for one in items if _is_selected(one, numbers))
@@ -367,6 +369,7 @@ class EventReader:
         return self._make.other(name, Gap(0, None, after.at_ns, to_ns, OVERRUN, lost))
 
     def _removed(self, name: str) -> v1.GetEventsResponse:
+        self._resumed.pop(name, None)
         at_ns = self._positions.pop(name).at_ns or time_ns()
         return response_of(name, Gap(0, None, at_ns, time_ns(), REMOVED, None))
 

@@ -36,7 +36,7 @@ from .http_server import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
 from .http_server import AgentState, HttpConnection
 from .listener import Listener
 from .metrics import NodeMetrics
-from .node_recordings import NodeRecordings
+from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
 from .service import AgentService
 
@@ -91,7 +91,10 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
     a file cannot be read.
     """
     recordings = NodeRecordings(options.folder)
-    recordings.all()
+    try:
+        recordings.all()
+    except FolderError as error:
+        raise UsageError(str(error)) from error
     new_redactor = None if options.redact is None else _redactors(options.folder, options.redact)
     _allow_files()
     _limit_log()
