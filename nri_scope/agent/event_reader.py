@@ -71,6 +71,8 @@ class EventReader:
         self._query = query
         self._redactors = redactors
         self._positions = dict(query.after)
+        self._resumed = dict(query.after)
+        """Positions of the cursor that are still valid."""
         self._followed: dict[str, _Followed] = {}
         self._unreadable: dict[str, NodeRecording] = {}
         """Recordings that could not be read, as they were then."""
@@ -169,7 +171,8 @@ class EventReader:
                     self._positions[file.name] = position
                     if position == until[file.name]:
                         continue
-                    part = self._parts.copy(stack, file, recording, selection)
+                    after = self._resumed.get(file.name)
+                    part = self._parts.copy(stack, file, recording, selection, after)
                     if part is not None:
                         learned.add(file.name)
                         parts.append(self._guarded(file, *part))
@@ -298,6 +301,7 @@ class EventReader:
         return self._make.other(name, Gap(0, None, after.at_ns, to_ns, OVERRUN, lost))
 
     def _removed(self, name: str) -> v1.GetEventsResponse:
+        self._resumed.pop(name, None)
         at_ns = self._positions.pop(name).at_ns or time_ns()
         return response_of(name, Gap(0, None, at_ns, time_ns(), REMOVED, None))
 

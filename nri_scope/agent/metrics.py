@@ -149,7 +149,7 @@ class NodeMetrics:
         )
 
     def update(self) -> v1.GetStatusResponse:
-        """Count what is new, and return the state of the node. Raises UsageError."""
+        """Count what is new, and return the state of the node. Raises FolderError."""
         files = self._recordings.all()
         is_first = self._progress is None
         known = self._progress or {}

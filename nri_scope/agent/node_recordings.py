@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_scope.errors import RecordingError, UsageError
+from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
 
@@ -33,6 +33,10 @@ class NodeRecording:
     """Time of the last write to the file, but for its write-ahead log."""
 
 
+class FolderError(NriScopeError):
+    """The folder of the recordings cannot be read."""
+
+
 class NodeRecordings:
     """A folder of recordings, for any number of threads."""
 
@@ -46,7 +50,7 @@ class NodeRecordings:
         """By name and inode: the time of the first session in ns."""
 
     def all(self) -> list[NodeRecording]:
-        """Return the recordings, oldest first. Raises UsageError if the folder is unreadable.
+        """Return the recordings, oldest first. Raises FolderError.
 
         Links and files with other names are left out.
         """
@@ -68,7 +72,7 @@ class NodeRecordings:
                             NodeRecording(name, path, status.st_ino, size, status.st_mtime_ns)
                         )
         except OSError as error:
-            raise UsageError(f"{self.folder}: cannot be read: {error_words(error)}") from error
+            raise FolderError(f"{self.folder}: cannot be read: {error_words(error)}") from error
         with self._lock:
             known = {(one.name, one.inode) for one in found}
             self._begun = {key: at for key, at in self._begun.items() if key in known}

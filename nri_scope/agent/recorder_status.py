@@ -12,6 +12,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Role, plugin_title
 from nri_scope.filter import parse
 from nri_scope.nri.validation import VALIDATE, consulted_plugins
+from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.reader import Recording
@@ -19,7 +20,7 @@ from nri_scope.share.redaction import Redactor
 
 from .event_messages import session_message
 from .event_redaction import redacted_plugin, redacted_session
-from .node_recordings import NodeRecording, NodeRecordings
+from .node_recordings import FolderError, NodeRecording, NodeRecordings
 
 _PLUGINS_MAX = 100
 _VALIDATIONS = parse(f"event:{VALIDATE}")
@@ -37,13 +38,16 @@ class RecorderStatus:
         """Not closed while the file exists: this would drop the locks of this process's readers."""
 
     def read(self) -> v1.GetStatusResponse:
-        """Return the state of the node. Raises UsageError if the folder cannot be read."""
+        """Return the state of the node. Raises FolderError."""
         files = self._recordings.all()
         there = {(one.name, one.inode) for one in files}
         for key in self._probes.keys() - there:
             # A file that is open takes space after its removal.
             self._probes.pop(key).close()
-        system = os.statvfs(self._recordings.folder)
+        try:
+            system = os.statvfs(self._recordings.folder)
+        except OSError as error:
+            raise FolderError(f"{self._recordings.folder}: {error_words(error)}") from error
         return v1.GetStatusResponse(
             node=self._node,
             version=__version__,

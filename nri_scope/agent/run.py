@@ -39,7 +39,7 @@ from .http_server import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
 from .http_server import AgentState, HttpConnection
 from .listener import Listener
 from .metrics import NodeMetrics
-from .node_recordings import NodeRecordings
+from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
 from .redactors import NodeRedactors
 from .service import AgentService
@@ -95,7 +95,10 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
     a file cannot be read.
     """
     recordings = NodeRecordings(options.folder)
-    recordings.all()
+    try:
+        recordings.all()
+    except FolderError as error:
+        raise UsageError(str(error)) from error
     _protect_temporary_files()
     new_redactor = None if options.redact is None else _redactors(options.folder, options.redact)
     _allow_files()

@@ -82,10 +82,16 @@ class SelectedParts:
         return Selection(where=within(recording, query.where), since_ns=since_ns, until_ns=until_ns)
 
     def copy(
-        self, stack: ExitStack, file: NodeRecording, recording: Recording, selection: Selection
+        self,
+        stack: ExitStack,
+        file: NodeRecording,
+        recording: Recording,
+        selection: Selection,
+        after: Position | None,
     ) -> tuple[Iterator[TimedResponse], str] | None:
         """Copy the selected part of a recording; None if nothing is selected.
 
+        Only what comes ``after`` a position is in the responses, but all is in the copy.
         Returns its responses, and why the rest cannot be read; "" if it can.
         """
         numbers: Sequence[int] | None = selection.numbers
@@ -113,7 +119,6 @@ class SelectedParts:
         except UsageError as error:
             raise NriScopeError(str(error)) from error
         part = stack.enter_context(Recording.open(path))
-        after = self._query.after.get(file.name)
         items = Log(part, printed=True, after=after).read()
         if not self._query.context and numbers is not None:
             items = (one for one in items if _is_selected(one, numbers))

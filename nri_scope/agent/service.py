@@ -30,7 +30,7 @@ from nri_scope.share.extract.selected_events import choose
 from .call_limits import Slots
 from .cursor import parse_cursor
 from .event_reader import EventReader
-from .node_recordings import NodeRecordings
+from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
 from .redactors import NodeRedactors
 from .selected_parts import EventQuery
@@ -220,6 +220,8 @@ def _grpc_errors() -> Iterator[None]:
         yield
     except UsageError as error:
         raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
+    except FolderError as error:
+        raise GRPCError(Status.FAILED_PRECONDITION, str(error)) from error
     except RecordingError as error:
         raise GRPCError(Status.DATA_LOSS, error.problem) from error
     except NriScopeError as error:

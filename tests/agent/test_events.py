@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from tests.agent.agent_process import Agent, agent
@@ -21,6 +23,8 @@ from tests.recording.traffic import an_item, record
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 NAMES = ("containerd-2.1", "demo")
 Key = tuple[str, int]
+SECOND = 1795487278 * 10**9
+"""2026-11-24T02:27:58Z, in the recording ``demo``."""
 
 
 @pytest.fixture
@@ -57,18 +61,65 @@ async def test_events_are_those_of_the_recordings(folder: Path) -> None:
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize("where", ["", "pod:shop/web", "event:CreateContainer"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"where": "pod:shop/web"},
+        {"where": "event:StartContainer"},
+        {"where": "event:StartContainer", "context": True},
+        {"where": "pod:shop/web", "since": "+100ms", "context": True},
+        {"last": 100},
+        {"last": 20, "where": "event:CreateContainer"},
+    ],
+    ids=str,
+)
 async def test_a_call_resumes_after_any_event_without_loss_or_repetition(
-    folder: Path, where: str
+    folder: Path, query: dict[str, Any]
 ) -> None:
     async with agent(folder) as running_agent:
-        everything = await running_agent.events(v1.GetEventsRequest(where=where))
+        everything = await running_agent.events(v1.GetEventsRequest(**query))
         events = [one for one in everything if one.event is not None]
         assert len(events) > 5
-        for at in range(0, len(events), 7):
-            request = v1.GetEventsRequest(where=where, after=events[at].cursor)
-            rest = await running_agent.events(request)
-            assert [key(one) for one in rest if key(one)] == [key(one) for one in events[at + 1 :]]
+        for at in (*range(0, len(events), 7), len(events) - 1):
+            request = v1.GetEventsRequest(**query, after=events[at].cursor)
+            rest = [key(one) for one in await running_agent.events(request) if key(one)]
+            # The order of events of several recordings may differ.
+            assert sorted(filter(None, rest)) == sorted(
+                filter(None, (key(one) for one in events[at + 1 :]))
+            )
+            for name in NAMES:
+                numbers = [one[1] for one in rest if one is not None and one[0] == name]
+                assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize(
+    ("query", "selection"),
+    [
+        ({"since": "2026-11-24T02:27:58Z"}, lambda event: event.at_ns >= SECOND),
+        ({"until": "2026-11-24T02:27:58Z"}, lambda event: event.at_ns < SECOND),
+        ({"where": "time:>=2026-11-24T02:27:58Z"}, lambda event: event.at_ns >= SECOND),
+        ({"where": "time:<2026-11-24T02:27:58Z ns:shop"}, lambda event: (
+            event.at_ns < SECOND and event.namespace == "shop"
+        )),
+        ({"since": "2026-11-24T02:27:58Z", "last": 3}, None),
+        ({"where": "status:timeout"}, lambda event: event.status == "timeout"),
+    ],
+)  # fmt: skip
+async def test_selections_are_those_of_log(
+    folder: Path, query: dict[str, Any], selection: Callable[[Event], bool] | None
+) -> None:
+    with Recording.open(RECORDINGS / "demo.nriscope.db") as recording:
+        events = list(recording.events())
+        if selection is None:
+            expected = [event.id for event in events if event.at_ns >= SECOND][-3:]
+        else:
+            expected = [event.id for event in events if selection(event)]
+    (folder / "containerd-2.1.nriscope.db").unlink()
+    async with agent(folder) as running_agent:
+        found = await running_agent.events(v1.GetEventsRequest(**query))
+    assert 0 < len(expected) < len(events)
+    assert [one.event.id for one in found if one.event is not None] == expected
 
 
 async def test_last_counts_the_events_of_all_recordings(folder: Path) -> None:
