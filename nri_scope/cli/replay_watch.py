@@ -51,7 +51,7 @@ class _WatchedReplays:
             await self._watch.saved()
             result = await self._watch.build()
             if not result.is_ok:
-                words = f"the build failed, {result.problem}; the plugin is the one before"
+                words = f"the build failed, {result.problem}; the previous plugin stays"
                 self._print([styled(Style.BAD, words), *(f"  {one}" for one in result.lines)])
                 continue
             before = self._before

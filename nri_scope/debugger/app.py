@@ -216,7 +216,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
                 self.action_restart()
                 continue
             self._say(
-                f"the build failed, {result.problem}; the plugin is the one before", problem=True
+                f"the build failed, {result.problem}; the previous plugin stays", problem=True
             )
             title = line(f"{self._watch.command}: {result.problem}", Style.STRONG)
             self._notice = [title, *(line(text, Style.BAD) for text in result.lines)]

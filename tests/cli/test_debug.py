@@ -138,7 +138,7 @@ def test_a_save_builds_and_prints_what_differs(
     assert "env VALUE =" not in second
     value.write_text("broken")
     third = until(watching, waits)
-    assert "the build failed, exit status 1; the plugin is the one before" in third
+    assert "the build failed, exit status 1; the previous plugin stays" in third
     assert "  value is broken" in third
     value.write_text("two\n")
     assert "all replies equal those of the run before" in until(watching, waits)

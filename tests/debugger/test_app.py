@@ -224,7 +224,7 @@ async def test_a_save_builds_and_replays_to_the_same_point(tmp_path: Path) -> No
         source.write_text("two")
         await shown.shows("1 reply differs", "~ /adjust/env/CALL one → two")
         source.write_text("broken")
-        await shown.shows("the build failed, exit status 1; the plugin is the one before")
+        await shown.shows("the build failed, exit status 1; the previous plugin stays")
         await shown.press("n")
         await shown.shows("next: 11  PostCreateContainer")
         source.write_text("three")
