@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks import (
     blame,
+    cluster,
     containerd,
     diagnosis,
     latency,
@@ -61,6 +62,7 @@ class Scale:
     redacted_containers: int
     creations: int
     creation_rounds: int
+    nodes: int
 
 
 FULL = Scale(
@@ -86,6 +88,7 @@ FULL = Scale(
     redacted_containers=1000,
     creations=40,
     creation_rounds=7,
+    nodes=200,
 )
 SHORT = Scale(
     rounds=2,
@@ -110,6 +113,7 @@ SHORT = Scale(
     redacted_containers=40,
     creations=3,
     creation_rounds=1,
+    nodes=8,
 )
 
 
@@ -163,8 +167,9 @@ PARTS = (
     "tap",
     "tui",
     "redaction",
+    "cluster",
 )
-WITHOUT_GO = {"redaction"}
+WITHOUT_GO = {"redaction", "cluster"}
 
 
 async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
@@ -238,6 +243,9 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
             megabytes=scale.redacted_megabytes,
             containers=scale.redacted_containers,
         )
+    if "cluster" in parts:
+        log(f"kubectl nri-scope status: {scale.nodes} agents")
+        findings += await cluster.measure(folder, nodes=scale.nodes)
     return Results(latencies, findings, watch.machine())
 
 

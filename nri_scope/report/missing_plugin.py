@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find containers that were created while a plugin was not connected.
 
-NRI tells plugins of each other only by requests to validators, which list all connected plugins. A
-tap shows that its plugin was connected, but not that it was not. Where nothing was recorded that
+NRI tells plugins of each other only by requests to validators, which list all connected plugins;
+also a plugin whose connection has ended, until the runtime notices with its next request. A tap
+shows that its plugin was connected, but not that it was not. Where nothing was recorded that
 tells, the answer is unknown.
 """
 
@@ -17,7 +18,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Gap, Role, Session, plugin_title
 from nri_scope.filter import parse
-from nri_scope.nri.validation import VALIDATE, consulted_plugins
+from nri_scope.nri.validation import VALIDATE, consulted_plugins, owned_paths
 from nri_scope.recording.creation_outcomes import CreationFate, Creations
 from nri_scope.recording.display import clock
 from nri_scope.recording.reader import Recording
@@ -82,6 +83,10 @@ class _Attempt:
     """Of its validation."""
     tapped: bool = False
     """Whether a tap of the plugin passed it on."""
+    owns: bool = False
+    """Whether its validation names the plugin as the owner of a field."""
+    gone: int = 0
+    """The next validation, if this one named the plugin and that does not; 0 if not."""
 
 
 class _Creations:
@@ -96,6 +101,8 @@ class _Creations:
         ]
         self._gaps = [one for one in recording.gaps() if not one.is_left_out]
         self._outcomes = Creations(recording)
+        self._last_named: _Attempt | None = None
+        """The newest creation, if its validation named the plugin."""
         self._open: dict[str, _Attempt] = {}
         """By id of the container."""
         self._known: set[str] = set()
@@ -115,12 +122,23 @@ class _Creations:
             elif event.event == VALIDATE and event.container_id in self._open:
                 attempt = self._open[event.container_id]
                 if attempt.plugins is None:
-                    attempt.validation = event
-                    attempt.plugins = consulted_plugins(self._recording.request(event.id))
+                    self._validated(attempt, event)
             if len(self._open) > TRACKED_MAX:
                 yield from self._end(next(iter(self._open)))
         for container in list(self._open):
             yield from self._end(container)
+
+    def _validated(self, attempt: _Attempt, event: Event) -> None:
+        request = self._recording.request(event.id)
+        attempt.validation = event
+        attempt.plugins = consulted_plugins(request)
+        if attempt.plugins is None:
+            return
+        attempt.owns = any(self._plugin in (owner, owner[3:]) for _, owner in owned_paths(request))
+        named = any(self._is_plugin(*one) for one in attempt.plugins)
+        if not named and self._last_named is not None:
+            self._last_named.gone = event.id
+        self._last_named = attempt if named else None
 
     def _remember(self, container: str) -> None:
         if len(self._known) < TRACKED_MAX:
@@ -147,7 +165,12 @@ class _Creations:
         event = attempt.event
         if attempt.plugins is not None and attempt.validation is not None:
             number = attempt.validation.id
+            if attempt.owns:
+                return Presence.CONNECTED, "it changed the container", number
             if any(self._is_plugin(*one) for one in attempt.plugins):
+                if attempt.gone and not attempt.tapped:
+                    why = f"named to the validator for the last time, see event {attempt.gone}"
+                    return Presence.UNKNOWN, f"{why}; it may have ended before", number
                 return Presence.CONNECTED, "named to the validator", number
             named = ", ".join(plugin_title(*one) for one in attempt.plugins) or "no plugin"
             return Presence.MISSING, f"the runtime named to the validator: {named}", number

@@ -13,6 +13,7 @@ from textual.app import App
 
 from nri_scope.errors import NriScopeError
 from nri_scope.recording.filter_values import completion_values
+from nri_scope.text.escape import safe
 
 from .frame import Frame
 from .store.store import Store
@@ -98,9 +99,10 @@ class Poller:
         if self.recorder is not None:
             latest, ended = self.recorder.latest, self.recorder.ended
             interruption, work = self.recorder.interruption, self.frame.work
-            if (latest, ended, interruption) != (
-                *(work.recorder, work.recorder_ended, work.interruption),
-            ):
+            if interruption != work.interruption:
+                self.frame.say(safe(interruption or "connected again"), problem=bool(interruption))
+            state = (latest, ended, interruption)
+            if state != (work.recorder, work.recorder_ended, work.interruption):
                 self.frame.work_on(recorder=latest, recorder_ended=ended, interruption=interruption)
         try:
             growth = await self.store.refresh()

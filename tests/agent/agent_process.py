@@ -38,10 +38,12 @@ class Agent(NamedTuple):
 
 
 @asynccontextmanager
-async def agent(folder: Path, *options: str | Path) -> AsyncIterator[Agent]:
-    """Run an agent for the recordings in a folder."""
+async def agent(
+    folder: Path, *options: str | Path, prefix: tuple[str, ...] = ()
+) -> AsyncIterator[Agent]:
+    """Run an agent for the recordings in a folder; ``prefix``: see `running`."""
     addresses = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
-    async with running("agent", folder, *addresses, *options) as process:
+    async with running("agent", folder, *addresses, *options, prefix=prefix) as process:
         line = await process.wait_for_text("serving")
         port, http = (int(number) for number in re.findall(r":(\d+)", line))
         yield Agent(process, port, http)

@@ -27,7 +27,8 @@ def test_a_validator_proves_that_a_plugin_was_connected(plugin: str) -> None:
     every = found("containerd-2.4.nriscope.zip", plugin)
     assert every.keys() >= CREATED
     assert {every[name].presence for name in CREATED} == {Presence.CONNECTED}
-    assert {every[name].evidence for name in CREATED} == {"named to the validator"}
+    evidence = {every[name].evidence for name in CREATED}
+    assert evidence <= {"named to the validator", "it changed the container"}
 
 
 @pytest.mark.parametrize("plugin", ["never-connected", "31-env-injector"])

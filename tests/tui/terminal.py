@@ -68,11 +68,15 @@ async def terminal(
     size: tuple[int, int] = (100, 30),
     term: str = "tmux-256color",
     variables: Mapping[str, str] | None = None,
+    program: str = "",
 ) -> AsyncIterator[Terminal]:
-    """Run ``nri-scope COMMAND`` in a terminal, which then prints the exit status."""
+    """Run ``nri-scope COMMAND`` in a terminal, which then prints the exit status.
+
+    ``program``: another one than ``nri-scope``.
+    """
     # The path of a socket is limited to 107 bytes, which a test's folder may exceed.
     window = Terminal(Path(f"/tmp/nri-scope-tmux-{abs(hash(folder)):x}"))
-    program = f"TERM={term} {shlex.quote(sys.executable)} -m nri_scope"
+    program = f"TERM={term} {program or f'{shlex.quote(sys.executable)} -m nri_scope'}"
     environment = [f"-e{name}={value}" for name, value in (variables or {}).items()]
     words = f"{program} {command}; echo ended with $?; exec cat"
     width, height = map(str, size)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views that follow a pod, while its node's agent dies and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from tests.cluster.live_node import Node, kubectl, live_node, processes, until
+from tests.cluster.test_views import KUBECTL
+from tests.tui.terminal import Terminal, needs_tmux, terminal
+
+
+def shown(node: Node, temporary: Path) -> AbstractAsyncContextManager[Terminal]:
+    """Run ``kubectl nri-scope tui`` in a terminal."""
+    # Set here, as the terminal's shell may set PATH.
+    variables = {**node.environment, "TMPDIR": str(temporary)}
+    words = [
+        "env",
+        "-u",
+        "COLUMNS",
+        "-u",
+        "LINES",
+        *(f"{name}={value}" for name, value in variables.items()),
+        KUBECTL,
+    ]
+    return terminal(node.folder, "tui shop/web", (120, 30), program=shlex.join(words))
+
+
+@needs_tmux
+async def test_tui_shows_new_events_and_interruptions(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    async with live_node(tmp_path) as node:
+        async with shown(node, temporary) as screen:
+            text = await screen.shows("shop/web on node", "CreateContainer")
+            assert "interrupted" not in text
+            await node.create(3)
+            await screen.until(lambda text: text.count("CreateContainer  ") == 4)
+            await node.kill_agent()
+            text = await screen.shows("node: ", "connecting again")
+            assert "shop/web on node" in text and text.count("CreateContainer  ") == 4
+            await node.create(2)
+            await node.start_agent()
+            await screen.until(lambda text: text.count("CreateContainer  ") == 6)
+            await screen.until(lambda text: "connecting again" not in text)
+            await screen.press("q")
+            text = await screen.shows("ended with 0")
+            assert "Traceback" not in text
+        await until(lambda: not node.forwards() and not list(temporary.iterdir()))
+
+
+@needs_tmux
+async def test_a_terminated_tui_leaves_nothing_behind(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    async with live_node(tmp_path) as node:
+        async with shown(node, temporary) as screen:
+            await screen.shows("CreateContainer")
+            (number,) = processes(KUBECTL.encode(), b"tui", b"shop/web")
+            os.kill(number, signal.SIGTERM)
+            text = await screen.shows("ended with")
+            assert "Traceback" not in text
+        await until(lambda: not node.forwards() and not list(temporary.iterdir()))
+
+
+async def test_log_says_that_the_agent_is_gone_and_back(tmp_path: Path) -> None:
+    async with live_node(tmp_path) as node:
+        async with kubectl(node, "log", "shop/web", "-f", "--format", "jsonl") as command:
+            assert command.process.stdout is not None
+            for _ in range(2):
+                await command.process.stdout.readline()
+            await node.kill_agent()
+            line = await command.wait_for_text("connecting again")
+            assert line.startswith("node: ")
+            await node.create()
+            await node.start_agent()
+            await command.wait_for_text("node: connected again")
+            async with asyncio.timeout(30):
+                assert b"CreateContainer" in await command.process.stdout.readline()
+            assert (await command.interrupt())[0] == 0
