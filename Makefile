@@ -86,9 +86,9 @@ RUNTIME_WORKERS ?= 3
 test-runtime: $(STAMP) ## tests against a real containerd (as root)
 	$(BIN)/pytest -n $(RUNTIME_WORKERS) --dist worksteal -m runtime tests/runtime $(PYTEST_ARGS)
 
-# Builds Kubernetes in a cache folder at first, which takes 10 minutes on two cores.
+# Builds Kubernetes in a cache folder at first, which takes 12 minutes on two cores.
 .PHONY: test-kubernetes
-test-kubernetes: $(STAMP) ## run manifests on a real Kubernetes and compare (as root, needs Go)
+test-kubernetes: image ## tests on a real Kubernetes: manifests, and the DaemonSet (as root, needs Go)
 	$(BIN)/pytest -n 0 -m kubernetes tests/kubernetes $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 300

@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nri_scope.events import Gap, Session
 from nri_scope.recording.reader import Recording
@@ -28,10 +29,12 @@ from tests.runtime.testbed.packages import SeriesUnavailable
 
 from . import node as node_process
 from .cluster import ROOT, Cluster, running
+from .test_manifests import templated
 
 pytestmark = pytest.mark.kubernetes
 
-PROFILE = "containerd-2.1"
+PROFILE = os.environ.get("KUBERNETES_PROFILE", "containerd-2.1")
+"""Profile of `RUNTIMES`; CRI-O cannot import the image."""
 NODES = (1, 2)
 IMAGE = ROOT / "build/nri-scope-image.tar"
 PATIENCE = 120.0
@@ -234,7 +237,7 @@ def settled(cluster: Cluster) -> None:
 def test_status_knows_both_nodes(cluster: Cluster) -> None:
     done = cluster.run("kubectl", "nri-scope", "status")
     assert done.returncode == 0, done
-    assert re.findall(r"(?m)^(node\d).* 2\.1\.\S+ .*synchronised", done.stdout) == [
+    assert re.findall(r"(?m)^(node\d).* containerd .*synchronised", done.stdout) == [
         "node1",
         "node2",
     ]
@@ -418,6 +421,39 @@ def test_no_event_is_lost_while_the_daemon_set_is_rolled_under_load(cluster: Clu
         )
         assert since_ns < began_ns < ended_ns
         print(f"node{node}: both recorders for {(ended_ns - began_ns) / 1e9:.1f} s")
+
+
+@pytest.mark.parametrize("variant", ["redact", "validate"])
+def test_an_overlay_is_installed_over_another_one(cluster: Cluster, variant: str) -> None:
+    cluster.kubectl("apply", "-k", str(ROOT / "deploy/kustomize" / variant))
+    roll_out(cluster)
+    settled(cluster)
+    for node in NODES:
+        (recorder,) = cluster.processes(node, "nri-scope", "record")
+        assert f"--{variant}" in Path(f"/proc/{recorder}/cmdline").read_text().split("\0")
+    if variant == "redact":
+        for node in NODES:
+            files = sorted(folder_of(cluster, node).glob("*.db"), key=lambda one: _began_ns(one))
+            # Containers that exist are in Synchronize.
+            assert not any(b"hunter2" in request for request in requests(files[-1]))
+            assert any(b"hunter2" in request for request in requests(files[0]))
+
+
+def _began_ns(path: Path) -> int:
+    return sessions(path)[0].started_ns
+
+
+def test_the_output_of_helm_is_installed(cluster: Cluster) -> None:
+    began = time.monotonic()
+    rendered = templated("--set=createNamespace=true")
+    cluster.kubectl("delete", "-k", str(ROOT / "deploy/kustomize/base"), "--wait")
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(rendered))
+    roll_out(cluster)
+    settled(cluster)
+    report("deleted, and installed from Helm's output", began)
+    # Recordings outlive the DaemonSet.
+    log = cluster.run("kubectl", "nri-scope", "log", "default/web-1", "--format", "jsonl")
+    assert "RunPodSandbox" in log.stdout
 
 
 def test_memory_of_the_containers(cluster: Cluster) -> None:
