@@ -18,7 +18,6 @@ from .sqlite_errors import recording_errors
 from .tap_tables import printed as printed_lines
 from .timeline import Item, Timeline, merge_output
 
-
 _LATE_GAPS_NS = 10 * 10**9
 """Time after its end in which a recorder certainly writes a gap."""
 
