@@ -267,38 +267,39 @@ class EventReader:
         file, recording, log, is_filtered = self._followed[name]
         reached = self._positions[name]
         first, _ = event_range(recording)
-        if reached.event and first > reached.event + 1:
+        if first > reached.event + 1 and _has_ring(recording):
             yield self._overrun(name, recording, reached, first, first - reached.event - 1)
             reached = Position(first - 1, reached.at_ns)
-        is_new = not reached.event
         items = (
-            one
-            for one in log.read()
-            if is_new or not (isinstance(one, Gap) and one.reason == RING_REMOVED)
+            one for one in log.read() if not (isinstance(one, Gap) and one.reason == RING_REMOVED)
         )
         redaction = partial(self._parts.redaction, file)
         for response in self._make.responses(name, recording, items, redaction):
             event = response.response.event
             if event is not None:
                 oldest, _ = event_range(recording)
-                if not is_filtered and reached.event and event.id > reached.event + 1:
+                if is_filtered and oldest > max(first, reached.event + 1):
+                    # What was removed may have been read before, and not selected.
+                    yield self._overrun(name, recording, reached, event.id, None)
+                    first = oldest
+                elif not is_filtered and event.id > reached.event + 1 and _has_ring(recording):
                     lost = event.id - reached.event - 1
                     yield self._overrun(name, recording, reached, event.id, lost)
-                elif is_filtered and oldest > max(first, reached.event + 1):
-                    # Those that were removed may have been read before, and not selected.
-                    yield self._overrun(name, recording, reached, event.id, None)
-                first = max(first, oldest)
                 reached = Position(event.id, event.at_ns)
             yield response
         oldest, _ = event_range(recording)
-        if oldest > max(first, reached.event + 1) and (is_filtered or until.event > reached.event):
-            yield self._overrun(name, recording, reached, oldest, None)
+        if until.event > reached.event and oldest > max(first, reached.event + 1):
+            missing = None if is_filtered else until.event - reached.event
+            yield self._overrun(name, recording, reached, until.event, missing)
 
     def _overrun(
         self, name: str, recording: Recording, after: Position, to: int, lost: int | None
     ) -> TimedResponse:
-        to_ns = max(time_of_event(recording, to), after.at_ns)
-        return self._make.other(name, Gap(0, None, after.at_ns, to_ns, OVERRUN, lost))
+        to_ns = time_of_event(recording, to) or time_ns()
+        from_ns = after.at_ns or min(
+            (one.started_ns for one in recording.sessions()), default=to_ns
+        )
+        return self._make.other(name, Gap(0, None, min(from_ns, to_ns), to_ns, OVERRUN, lost))
 
     def _removed(self, name: str) -> v1.GetEventsResponse:
         self._resumed.pop(name, None)
@@ -311,6 +312,10 @@ class EventReader:
         try:
             with Recording.open(file.path) as recording:
                 _, newest = event_range(recording)
+                if not newest:
+                    # Its ring may have removed all events.
+                    began = [session.started_ns for session in recording.sessions()[:1]]
+                    return not began or began[0] > position.at_ns > 0
                 at_ns = time_of_event(recording, position.event)
         except RecordingError:
             return False
@@ -334,6 +339,11 @@ class EventReader:
         at_ns = self._positions.get(file.name, Position(0, 0)).at_ns or file.changed_ns
         gap = Gap(0, None, at_ns, at_ns, f"{UNREADABLE}: {problem}", None)
         return self._make.other(file.name, gap)
+
+
+def _has_ring(recording: Recording) -> bool:
+    """Return whether old events were removed; the first of a part has any number."""
+    return any(gap.reason == RING_REMOVED for gap in recording.gaps())
 
 
 def _newest_numbers(recording: Recording, selection: Selection, last: int) -> list[int]:

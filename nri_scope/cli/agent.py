@@ -103,6 +103,9 @@ def command(
 
     Recorders may write to the recordings at the same time. Clients get events redacted, but with
     --unredacted. `kubectl nri-scope` is a client.
+
+    Clients are limited: 512 connections, 64 calls of each method, requests of 64 KiB within 10 s,
+    and 20 s for reading a response. docs/agent.md has all limits.
     """
     from nri_scope.agent.run import AgentOptions, TlsFiles, serve
 

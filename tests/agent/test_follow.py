@@ -159,6 +159,9 @@ async def test_a_ring_that_overran_while_a_client_was_away(node: Node) -> None:
         (*_, (_, last)) = keys(found)
         for _ in range(200):
             await node.create(size=30_000)
+        async with asyncio.timeout(PATIENCE):
+            while (node.events("a") or [0])[0] < last + 50:
+                await asyncio.sleep(0.1)
         request = v1.GetEventsRequest(follow=True, after=cursor)
         found = await until_caught_up(one, request, events=1)
     (first, *_) = keys(found)
@@ -178,7 +181,8 @@ async def test_a_ring_that_overruns_a_slow_client(node: Node) -> None:
                 # More than the windows and buffers of both sides take.
                 for _ in range(300):
                     await node.create(size=100_000)
-                last = node.events("a")[-1]
+                while (last := (node.events("a") or [0])[-1]) < 300:
+                    await asyncio.sleep(0.1)
                 async for response in stream:
                     found.append(response)
                     if response.event is not None and response.event.id >= last:

@@ -25,12 +25,14 @@ __all__ = [
     "Variant",
     "build",
     "build_covered",
+    "build_grpcurl",
     "build_merger",
     "build_oldest",
     "build_programs",
 ]
 
 SOURCES = Path(__file__).parent / "go"
+GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl"
 CACHE = Path(__file__).parents[2] / ".cache"
 LINK = "-ldflags=-s -w"
 """Without symbol tables and debug information, linking takes half the time."""
@@ -137,6 +139,12 @@ def build_oldest() -> Programs:
     return Programs(runtime=folder / "refruntime", plugin=build(Variant.NRI_0_8).plugin)
 
 
+@cache
+def build_grpcurl() -> Path:
+    """Return a gRPC client, built like ``build`` does."""
+    return _built("grpcurl", ("-modfile=go.grpcurl.mod",), GRPCURL) / "grpcurl"
+
+
 def _built(name: str, options: tuple[str, ...], *programs: str) -> Path:
     try:
         return _build(name, options, programs)
@@ -153,7 +161,7 @@ def _build(name: str, options: tuple[str, ...], programs: tuple[str, ...]) -> Pa
     folder = CACHE / "interop" / f"{name}-{_digest(version)}"
     if folder.exists():
         return folder
-    packages = [f"./{program}" for program in programs]
+    packages = [one if "." in one else f"./{one}" for one in programs]
     # Separate from the build, to distinguish a missing network from a broken program.
     listed = _run(go, "list", *options, "-deps", *packages)
     if listed.returncode:

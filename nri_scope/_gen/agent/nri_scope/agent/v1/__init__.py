@@ -157,7 +157,8 @@ default_message_pool.register_message("nri_scope.agent.v1", "Event", Event)
 @dataclass(eq=False, repr=False)
 class Gap(betterproto2.Message):
     """
-    An interval that was not observed, or whose events are no longer in the recording.
+    An interval that was not observed, or whose events are no longer in the recording; also in place
+    of a recording that cannot be read.
     """
 
     @betterproto2.staticproperty
@@ -217,7 +218,8 @@ class GetEventsRequest(betterproto2.Message):
 
     after: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    The cursor of the last response received: send what came after it.
+    The cursor of the last response received: send the events after it. Other responses for the
+    time near it may be sent again. `last` then has no effect.
     """
 
     context: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
@@ -616,8 +618,9 @@ class AgentStub(betterproto2_grpclib.ServiceStub):
     The recordings of one node. All times are in nanoseconds: `*_ns` since the Unix epoch.
 
     Errors: INVALID_ARGUMENT for a filter or time that cannot be parsed, NOT_FOUND if the recordings
-    have no such events, RESOURCE_EXHAUSTED above the limit of streams, DATA_LOSS for a recording
-    that cannot be read.
+    have no such events, RESOURCE_EXHAUSTED above a limit, UNAVAILABLE for a client that does not
+    read, FAILED_PRECONDITION if the folder of the recordings cannot be read, and DATA_LOSS if no
+    recording can be read.
     """
 
     async def get_events(
@@ -652,7 +655,7 @@ class AgentStub(betterproto2_grpclib.ServiceStub):
     ) -> "AsyncIterator[GetRecordingResponse]":
         """
         The selected events of each recording that has some, with the events needed to understand them,
-        as bundles (*.nriscope.zip).
+        as bundles (*.nriscope.zip). A recording that cannot be read is left out; GetStatus tells why.
         """
 
         async for response in self._unary_stream(
@@ -700,8 +703,9 @@ class AgentBase(betterproto2_grpclib.ServiceBase):
     The recordings of one node. All times are in nanoseconds: `*_ns` since the Unix epoch.
 
     Errors: INVALID_ARGUMENT for a filter or time that cannot be parsed, NOT_FOUND if the recordings
-    have no such events, RESOURCE_EXHAUSTED above the limit of streams, DATA_LOSS for a recording
-    that cannot be read.
+    have no such events, RESOURCE_EXHAUSTED above a limit, UNAVAILABLE for a client that does not
+    read, FAILED_PRECONDITION if the folder of the recordings cannot be read, and DATA_LOSS if no
+    recording can be read.
     """
 
     async def get_events(
@@ -719,7 +723,7 @@ class AgentBase(betterproto2_grpclib.ServiceBase):
     ) -> "AsyncIterator[GetRecordingResponse]":
         """
         The selected events of each recording that has some, with the events needed to understand them,
-        as bundles (*.nriscope.zip).
+        as bundles (*.nriscope.zip). A recording that cannot be read is left out; GetStatus tells why.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
