@@ -74,13 +74,14 @@ async def test_a_terminated_tui_leaves_nothing_behind(tmp_path: Path) -> None:
 async def test_log_of_labelled_pods_follows_them_to_other_nodes(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         async with kubectl(node, "log", "-f", "-l", "app=web", "--format", "jsonl") as command:
-            assert command.process.stdout is not None
+            output = command.process.stdout
+            assert output is not None
             nodes = set[str]()
 
             async def read_until(expected: set[str]) -> None:
                 async with asyncio.timeout(PATIENCE):
                     while nodes != expected:
-                        nodes.add(json.loads(await command.process.stdout.readline())["node"])
+                        nodes.add(json.loads(await output.readline())["node"])
 
             await read_until({"node"})
             agents = [agent_pod("node"), agent_pod("other")]
@@ -90,7 +91,7 @@ async def test_log_of_labelled_pods_follows_them_to_other_nodes(tmp_path: Path) 
             await read_until({"node", "other"})
             await until(lambda: len(node.forwards()) == 1)
             await node.create()
-            assert json.loads(await command.process.stdout.readline())["node"] == "other"
+            assert json.loads(await output.readline())["node"] == "other"
             assert (await command.interrupt())[0] == 0
 
 

@@ -107,6 +107,36 @@ async def test_events(tmp_path: Path, answers: list[Any], line: str) -> None:
     assert_one_line(await ask(tmp_path, Agent(*answers), "log", "shop/web"), line)
 
 
+BROKEN = (
+    v1.GetEventsResponse(session=SESSION),
+    v1.GetEventsResponse(
+        event=v1.Event(recording="r", id=1, session=1, method="StateChange", at_ns=1)
+    ),
+    CAUGHT_UP,
+    GRPCError(Status.INTERNAL, "broken"),
+)
+
+
+async def test_a_copy_that_followed_is_kept_after_an_error(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.nriscope.db"
+    done = await ask(tmp_path, Agent(*BROKEN), "pull", "shop/web", "-f", "-o", str(copy))
+    assert_one_line(done, "node: broken")
+    with Recording.open(copy) as recording:
+        assert len(list(recording.events())) == 1
+
+
+async def test_a_copy_that_is_incomplete_is_removed(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.nriscope.db"
+    done = await ask(tmp_path, Agent(*BROKEN), "pull", "shop/web", "-o", str(copy))
+    assert_one_line(done, "node: broken")
+    assert not copy.exists()
+
+
+async def test_log_ends_when_the_agent_breaks(tmp_path: Path) -> None:
+    done = await ask(tmp_path, Agent(*BROKEN), "log", "shop/web", "-f")
+    assert (done.status, done.errors) == (2, "nri-scope: node: broken\n")
+
+
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
