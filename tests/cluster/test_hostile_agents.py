@@ -8,6 +8,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ async def cluster(folder: Path, port: int) -> AsyncIterator[dict[str, str]]:
     yield install(folder / "bin", {"pods": pods, "ports": {"nri-scope-node": port}})
 
 
-async def ask(folder: Path, agent: Agent, *command: str) -> Done:
+async def ask(folder: Path, agent: v1.AgentBase, *command: str) -> Done:
     """Run a command against an agent."""
     server = Server([agent])
     listening = socket.create_server(("127.0.0.1", 0))
@@ -135,6 +136,38 @@ async def test_a_copy_that_is_incomplete_is_removed(tmp_path: Path) -> None:
 async def test_log_ends_when_the_agent_breaks(tmp_path: Path) -> None:
     done = await ask(tmp_path, Agent(*BROKEN), "log", "shop/web", "-f")
     assert (done.status, done.errors) == (2, "nri-scope: node: broken\n")
+
+
+class Interrupted(v1.AgentBase):
+    """An agent whose first two calls are interrupted: before and after it caught up."""
+
+    def __init__(self) -> None:
+        self.after: list[str] = []
+
+    async def get_events(self, message: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
+        self.after.append(message.after)
+        call = len(self.after)
+        yield v1.GetEventsResponse(session=SESSION, cursor="r:0:0")
+        for number in (1, 2) if call < 3 else (3,):
+            event = v1.Event(recording="r", id=number, session=1, method="StateChange", at_ns=1)
+            yield v1.GetEventsResponse(event=event, cursor=f"r:{number}:1")
+            if call == 1:
+                raise GRPCError(Status.UNAVAILABLE)
+        yield replace(CAUGHT_UP, cursor="r:2:1")
+        if call < 3:
+            raise GRPCError(Status.UNAVAILABLE)
+
+
+@pytest.mark.parametrize("what", [("shop/web",), ("--node", "node")])
+async def test_context_is_sent_again_until_it_is_complete(
+    tmp_path: Path, what: tuple[str, ...]
+) -> None:
+    copy, agent = tmp_path / "copy.nriscope.db", Interrupted()
+    done = await ask(tmp_path, agent, "pull", *what, "-o", str(copy))
+    assert done.status == 0, done.errors
+    assert agent.after == ["", "" if what[0] == "shop/web" else "r:1:1", "r:2:1"]
+    with Recording.open(copy) as recording:
+        assert [one.id for one in recording.events()] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
