@@ -77,9 +77,12 @@ class AgentClient:
 
         ``say`` is called with why there are no responses at present, and with "" when there are.
         Close the generator, see `contextlib.aclosing`.
+
+        With ``context``, what was sent is sent again if the call is interrupted before it caught
+        up: a call that resumes gets no context.
         """
         cursor, attempt, said = request.after, 0, ""
-        began = False
+        began, resumes = False, not (request.context and request.where)
         while True:
             try:
                 with _translated(self.node):
@@ -96,7 +99,9 @@ class AgentClient:
                                     say("")
                                     said = ""
                                 yield response
-                                if response.cursor:
+                                heartbeat = response.heartbeat
+                                resumes |= heartbeat is not None and heartbeat.caught_up
+                                if response.cursor and resumes:
                                     cursor, attempt = response.cursor, 0
             except _Interrupted as error:
                 attempt += 1

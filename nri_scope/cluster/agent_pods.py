@@ -107,9 +107,9 @@ def _text(item: Any, *path: str) -> str:
     return item if isinstance(item, str) else ""
 
 
-def _name(item: dict[str, Any], *path: str) -> str:
+def _name(item: dict[str, Any], *path: str, optional: bool = False) -> str:
     name = _text(item, *path)
-    if name and not is_name(name):
+    if not (is_name(name) or (optional and not name)):
         raise UsageError(f"kubectl get pods: {'.'.join(path)} is {name[:100]!r}, which is no name")
     return name
 
@@ -118,13 +118,13 @@ def _named_pod(item: dict[str, Any]) -> NamedPod:
     return NamedPod(
         _name(item, "metadata", "namespace"),
         _name(item, "metadata", "name"),
-        _name(item, "spec", "nodeName"),
+        _name(item, "spec", "nodeName", optional=True),
     )
 
 
 def _agent_pod(item: dict[str, Any]) -> AgentPod:
     return AgentPod(
-        node=_name(item, "spec", "nodeName"),
+        node=_name(item, "spec", "nodeName", optional=True),
         namespace=_name(item, "metadata", "namespace"),
         name=_name(item, "metadata", "name"),
         created=_text(item, "metadata", "creationTimestamp"),

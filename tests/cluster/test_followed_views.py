@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import signal
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from tests.cli.running import PATIENCE
+from tests.cluster.fake_kubectl import agent_pod, pod
 from tests.cluster.live_node import Node, kubectl, live_node, processes, until
 from tests.cluster.test_views import KUBECTL
 from tests.tui.terminal import Terminal, needs_tmux, terminal
@@ -66,6 +69,30 @@ async def test_a_terminated_tui_leaves_nothing_behind(tmp_path: Path) -> None:
             text = await screen.shows("ended with")
             assert "Traceback" not in text
         await until(lambda: not node.forwards() and not list(temporary.iterdir()))
+
+
+async def test_log_of_labelled_pods_follows_them_to_other_nodes(tmp_path: Path) -> None:
+    async with live_node(tmp_path) as node:
+        async with kubectl(node, "log", "-f", "-l", "app=web", "--format", "jsonl") as command:
+            output = command.process.stdout
+            assert output is not None
+            nodes = set[str]()
+
+            async def read_until(expected: set[str]) -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while nodes != expected:
+                        nodes.add(json.loads(await output.readline())["node"])
+
+            await read_until({"node"})
+            agents = [agent_pod("node"), agent_pod("other")]
+            ports = {"nri-scope-node": node.port, "nri-scope-other": node.port}
+            node.change(pods=[*agents, pod("shop", "web", "other", app="web")], ports=ports)
+            # The other node has the same recording.
+            await read_until({"node", "other"})
+            await until(lambda: len(node.forwards()) == 1)
+            await node.create()
+            assert json.loads(await output.readline())["node"] == "other"
+            assert (await command.interrupt())[0] == 0
 
 
 async def test_log_says_that_the_agent_is_gone_and_back(tmp_path: Path) -> None:

@@ -76,6 +76,13 @@ async def test_log_shows_the_events_of_all_nodes(cluster: dict[str, str]) -> Non
     assert done.status == 1
 
 
+async def test_a_node_without_an_agent_is_named(cluster: dict[str, str]) -> None:
+    done = await run(KUBECTL, "log", "shop/other", environment=cluster)
+    line = "shop/other runs on without-agent, which has no agent; agents run on dead, hanging, node"
+    assert (done.status, done.output) == (2, "")
+    assert line in done.errors and done.errors.count("\n") == 1
+
+
 async def test_collect_writes_a_bundle_of_each_node(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:

@@ -157,7 +157,12 @@ def _show(
                 words = ("kubectl", "nri-scope", "tui", *([what] if what else ["--node", node]))
                 title = f"{what} on {client.node}" if what else client.node
                 context.obj = Followed(title, words, puller)
-            result = show()
+            result: object = None
+            try:
+                result = show()
+            except KeyboardInterrupt:
+                if puller.error is None:
+                    raise
             if puller.error is not None and not is_tui:
                 raise puller.error
             return result

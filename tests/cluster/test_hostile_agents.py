@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever listens on an agent's port, a command ends with one clear line, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Server
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.cluster import local_copy
+from nri_scope.cluster.local_copy import LocalCopy
+from nri_scope.errors import RemoteProtocolError
+from nri_scope.recorder.complete_recording import complete_recording
+from nri_scope.recording.reader import Recording
+from tests.cluster.fake_kubectl import agent_pod, install, pod
+from tests.cluster.test_views import KUBECTL, Done, run
+
+ESCAPES = "\x1b[31mred\x1b]0;title\x07\r\n"
+HUGE = 2**63 - 1
+SESSION = v1.Session(recording="r", id=1, role="logger", started_ns=1)
+CAUGHT_UP = v1.GetEventsResponse(heartbeat=v1.Heartbeat(caught_up=True))
+
+
+class Agent(v1.AgentBase):
+    """An agent that answers with given messages, or an error."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = answers
+
+    async def get_status(self, message: v1.GetStatusRequest) -> v1.GetStatusResponse:
+        (answer,) = self._answers
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, v1.GetStatusResponse)
+        return answer
+
+    async def get_events(self, message: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
+        for answer in self._answers:
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
+
+
+@asynccontextmanager
+async def cluster(folder: Path, port: int) -> AsyncIterator[dict[str, str]]:
+    pods = [agent_pod("node"), pod("shop", "web", "node", app="web")]
+    yield install(folder / "bin", {"pods": pods, "ports": {"nri-scope-node": port}})
+
+
+async def ask(folder: Path, agent: v1.AgentBase, *command: str) -> Done:
+    """Run a command against an agent."""
+    server = Server([agent])
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    await server.start(sock=listening)
+    try:
+        async with cluster(folder, port) as environment:
+            return await run(KUBECTL, *command, environment=environment)
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+def assert_one_line(done: Done, line: str) -> None:
+    assert line in done.errors and done.errors.count("\n") == 1, done.errors
+    assert "\x1b" not in done.errors
+    assert (done.status, done.output) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("answers", "line"),
+    [
+        (
+            [GRPCError(Status.UNIMPLEMENTED)],
+            "node: its agent does not know this call; use the same version",
+        ),
+        ([GRPCError(Status.INVALID_ARGUMENT, ESCAPES)], "node: \\x1b[31mred\\x1b]0;title\\x07"),
+        ([GRPCError(Status.UNAVAILABLE)], "node: unavailable"),
+        ([GRPCError(Status.RESOURCE_EXHAUSTED, "more than 64 streams")], "more than 64 streams"),
+        (
+            [v1.GetEventsResponse(event=v1.Event(request=bytes(65 << 20)))],
+            "67,108,864 are possible",
+        ),
+        ([v1.GetEventsResponse(event=v1.Event(session=1))], "session 1 was not described"),
+        (
+            [v1.GetEventsResponse(session=v1.Session(role=ESCAPES))],
+            "role '\\x1b[31mred\\x1b]0;title\\x07\\r\\n' is unknown",
+        ),
+        ([], "the recordings of node have no events about shop/web"),
+        ([CAUGHT_UP], "the recordings of node have no events about shop/web"),
+    ],
+)
+async def test_events(tmp_path: Path, answers: list[Any], line: str) -> None:
+    assert_one_line(await ask(tmp_path, Agent(*answers), "log", "shop/web"), line)
+
+
+BROKEN = (
+    v1.GetEventsResponse(session=SESSION),
+    v1.GetEventsResponse(
+        event=v1.Event(recording="r", id=1, session=1, method="StateChange", at_ns=1)
+    ),
+    CAUGHT_UP,
+    GRPCError(Status.INTERNAL, "broken"),
+)
+
+
+async def test_a_copy_that_followed_is_kept_after_an_error(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.nriscope.db"
+    done = await ask(tmp_path, Agent(*BROKEN), "pull", "shop/web", "-f", "-o", str(copy))
+    assert_one_line(done, "node: broken")
+    with Recording.open(copy) as recording:
+        assert len(list(recording.events())) == 1
+
+
+async def test_a_copy_that_is_incomplete_is_removed(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.nriscope.db"
+    done = await ask(tmp_path, Agent(*BROKEN), "pull", "shop/web", "-o", str(copy))
+    assert_one_line(done, "node: broken")
+    assert not copy.exists()
+
+
+async def test_log_ends_when_the_agent_breaks(tmp_path: Path) -> None:
+    done = await ask(tmp_path, Agent(*BROKEN), "log", "shop/web", "-f")
+    assert (done.status, done.errors) == (2, "nri-scope: node: broken\n")
+
+
+class Interrupted(v1.AgentBase):
+    """An agent whose first two calls are interrupted: before and after it caught up."""
+
+    def __init__(self) -> None:
+        self.after: list[str] = []
+
+    async def get_events(self, message: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
+        self.after.append(message.after)
+        call = len(self.after)
+        yield v1.GetEventsResponse(session=SESSION, cursor="r:0:0")
+        for number in (1, 2) if call < 3 else (3,):
+            event = v1.Event(recording="r", id=number, session=1, method="StateChange", at_ns=1)
+            yield v1.GetEventsResponse(event=event, cursor=f"r:{number}:1")
+            if call == 1:
+                raise GRPCError(Status.UNAVAILABLE)
+        yield replace(CAUGHT_UP, cursor="r:2:1")
+        if call < 3:
+            raise GRPCError(Status.UNAVAILABLE)
+
+
+@pytest.mark.parametrize("what", [("shop/web",), ("--node", "node")])
+async def test_context_is_sent_again_until_it_is_complete(
+    tmp_path: Path, what: tuple[str, ...]
+) -> None:
+    copy, agent = tmp_path / "copy.nriscope.db", Interrupted()
+    done = await ask(tmp_path, agent, "pull", *what, "-o", str(copy))
+    assert done.status == 0, done.errors
+    assert agent.after == ["", "" if what[0] == "shop/web" else "r:1:1", "r:2:1"]
+    with Recording.open(copy) as recording:
+        assert [one.id for one in recording.events()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (GRPCError(Status.UNIMPLEMENTED), "its agent does not know this call"),
+        (v1.GetStatusResponse(version="x" * (5 << 20)), "4,194,304 are possible"),
+    ],
+)
+async def test_a_status_that_is_none(tmp_path: Path, answer: Any, problem: str) -> None:
+    done = await ask(tmp_path, Agent(answer), "status", "--format", "json")
+    assert problem in json.loads(done.output)["nodes"][0]["problem"]
+    assert (done.status, done.errors) == (1, "")
+
+
+@pytest.mark.parametrize("number", [HUGE, -HUGE - 1])
+async def test_wrong_numbers_and_escapes_of_a_status(tmp_path: Path, number: int) -> None:
+    numbers: Any = dict.fromkeys(("oldest_ns", "newest_ns", "events", "gaps", "lost"), number)
+    one = v1.RecordingStatus(
+        recording=ESCAPES,
+        recording_now=True,
+        connected=True,
+        session=v1.Session(started_ns=number, runtime_name=ESCAPES, nri_version=ESCAPES),
+        plugins=[ESCAPES],
+        **numbers,
+    )
+    status = v1.GetStatusResponse(recordings=[one, one], recorded_bytes=number, free_bytes=number)
+    for options in ((), ("--format", "json")):
+        done = await ask(tmp_path, Agent(status), "status", *options)
+        assert (done.status, done.errors) == (1, "")
+        assert "red" in done.output and "\x1b" not in done.output
+
+
+async def unspoken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def http1(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+async def noise(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(bytes(range(256)) * 1000)
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("speak", [unspoken, http1, noise])
+@pytest.mark.parametrize("command", ["log", "status"])
+async def test_no_agent_listens(
+    tmp_path: Path,
+    speak: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    command: str,
+) -> None:
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    async with server, cluster(tmp_path, server.sockets[0].getsockname()[1]) as environment:
+        if command == "log":
+            assert_one_line(await run(KUBECTL, "log", "shop/web", environment=environment), "node:")
+        else:
+            done = await run(KUBECTL, "status", environment=environment)
+            assert (done.status, done.errors) == (1, "")
+
+
+# -- what a copy takes --------------------------------------------------------------------------
+
+NUMBERS = st.sampled_from([0, 1, 2, -1, HUGE, -HUGE - 1]) | st.integers(-HUGE - 1, HUGE)
+TEXTS = st.sampled_from(["", "r", "logger", "tap", "CreateContainer", ESCAPES]) | st.text()
+DATA = st.binary(max_size=64)
+RESPONSES = st.one_of(
+    st.builds(
+        v1.Session,
+        recording=TEXTS,
+        id=NUMBERS,
+        role=st.sampled_from(["logger", "tap", "x"]),
+        mask=NUMBERS,
+        started_ns=NUMBERS,
+        request_timeout_ms=NUMBERS,
+        runtime_name=TEXTS,
+        plugin_index=TEXTS,
+    ).map(lambda one: v1.GetEventsResponse(session=one)),
+    st.builds(v1.SessionEnd, recording=TEXTS, id=NUMBERS, reason=TEXTS, ended_ns=NUMBERS).map(
+        lambda one: v1.GetEventsResponse(session_end=one)
+    ),
+    st.builds(
+        v1.Event,
+        recording=TEXTS,
+        id=NUMBERS,
+        session=NUMBERS,
+        at_ns=NUMBERS,
+        mono_ns=NUMBERS,
+        method=TEXTS,
+        event=TEXTS,
+        namespace=TEXTS,
+        pod_id=TEXTS,
+        container_id=TEXTS,
+        took_ns=NUMBERS,
+        timeout_ns=NUMBERS,
+        status_code=NUMBERS,
+        status_message=TEXTS,
+        request=DATA,
+        reply=DATA,
+        size=NUMBERS,
+        service=TEXTS,
+        held_ns=st.none() | NUMBERS,
+        metadata=st.lists(st.builds(v1.Metadata, key=TEXTS, value=TEXTS), max_size=2),
+    ).map(lambda one: v1.GetEventsResponse(event=one)),
+    st.builds(
+        v1.Gap,
+        recording=TEXTS,
+        session=st.none() | NUMBERS,
+        from_ns=NUMBERS,
+        to_ns=NUMBERS,
+        reason=TEXTS,
+        lost=st.none() | NUMBERS,
+    ).map(lambda one: v1.GetEventsResponse(gap=one)),
+    st.builds(v1.Note, recording=TEXTS, session=st.none() | NUMBERS, at_ns=NUMBERS, text=TEXTS).map(
+        lambda one: v1.GetEventsResponse(note=one)
+    ),
+    st.builds(
+        v1.PluginOutput, recording=TEXTS, session=NUMBERS, at_ns=NUMBERS, stream=TEXTS, text=TEXTS
+    ).map(lambda one: v1.GetEventsResponse(output=one)),
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(responses=st.lists(RESPONSES, max_size=12))
+def test_any_response_is_written_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, responses: list[v1.GetEventsResponse]
+) -> None:
+    path = tmp_path_factory.mktemp("copy") / "copy.nriscope.db"
+    refused = 0
+    with complete_recording(path) as recording:
+        copy = LocalCopy(recording)
+        copy.add(v1.GetEventsResponse(session=SESSION))
+        for response in responses:
+            if response.event is not None and response.event.session == 1:
+                response.event.recording = "r"
+            try:
+                copy.add(response)
+            except RemoteProtocolError:
+                refused += 1
+    with Recording.open(path) as recording:
+        assert len(list(recording.events())) == copy.events
+        assert len(recording.sessions()) >= 1
+        recording.gaps(), recording.notes()
+    assert refused <= len(responses)
+
+
+def test_content_of_a_newer_agent_is_ignored(tmp_path: Path) -> None:
+    unknown = b"\xfa\x06\x01x"
+    with complete_recording(tmp_path / "copy.nriscope.db") as recording:
+        copy = LocalCopy(recording)
+        copy.add(v1.GetEventsResponse.parse(unknown))
+        copy.add(v1.GetEventsResponse.parse(bytes(v1.GetEventsResponse(session=SESSION)) + unknown))
+    with Recording.open(tmp_path / "copy.nriscope.db") as recording:
+        assert len(recording.sessions()) == 1
+
+
+def add_all(folder: Path, responses: Iterable[v1.GetEventsResponse]) -> None:
+    with complete_recording(folder / "copy.nriscope.db") as recording:
+        copy = LocalCopy(recording)
+        copy.add(v1.GetEventsResponse(session=SESSION))
+        for response in responses:
+            copy.add(response)
+
+
+ENDLESS: dict[str, Callable[[int], Any]] = {
+    "gap": lambda number: v1.Gap(recording="r", from_ns=number, to_ns=number),
+    "note": lambda number: v1.Note(recording="r", at_ns=number, text="x"),
+    "output": lambda number: v1.PluginOutput(recording="r", session=1, at_ns=number, text="x"),
+    "session": lambda number: v1.Session(recording="r", id=number, role="logger"),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_endless_streams_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(local_copy, "_ITEMS_MAX", 100)
+    every = (v1.GetEventsResponse(**{kind: ENDLESS[kind](number)}) for number in count(2))
+    with pytest.raises(RemoteProtocolError):
+        add_all(tmp_path, every)
+
+
+def test_a_copy_has_a_maximum_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_copy, "COPY_MAX", 1 << 20)
+    events = (v1.Event(recording="r", id=at, session=1, request=bytes(10**5)) for at in count(1))
+    with pytest.raises(RemoteProtocolError, match="it sent more than"):
+        add_all(tmp_path, (v1.GetEventsResponse(event=event) for event in events))

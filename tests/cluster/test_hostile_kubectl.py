@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever kubectl prints is one clear line, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cluster import kubectl as module
+from nri_scope.cluster.agent_pods import agent_pods
+from nri_scope.cluster.kubectl import ForwardError, Kubectl
+from nri_scope.errors import UsageError
+from tests.cluster.fake_kubectl import agent_pod
+from tests.cluster.live_node import processes
+from tests.cluster.test_views import KUBECTL, run
+
+Script = Callable[[str], Path]
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Install a shell script as ``kubectl``; return its path."""
+
+    def install(text: str) -> Path:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        file = folder / "kubectl"
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        return file
+
+    return install
+
+
+FORBIDDEN = (
+    'Error from server (Forbidden): pods is forbidden: User "nobody" cannot list resource "pods" '
+    'in API group "" in the namespace "nri-scope"'
+)
+REFUSED = "The connection to the server 127.0.0.1:1 was refused - did you specify the right host?"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"echo '{FORBIDDEN}' >&2; exit 1", FORBIDDEN.removeprefix("Error from server ")[13:]),
+        (f"echo 'E1127 memcache.go: x' >&2; echo '{REFUSED}' >&2; exit 1", REFUSED),
+        ("echo 'error: unknown flag: --x' >&2; echo 'See kubectl --help' >&2; exit 1", "unknown"),
+        ("exit 3", "it failed without a message"),
+        ("echo hello", "it printed no JSON"),
+        ("printf '%0200000d' 0 | tr 0 '['", "it printed no JSON"),
+        ("echo '[]'", "it printed no list"),
+        ("""echo '{"items": 1}'""", "it printed no list"),
+        ("""echo '{"items": []}'""", "no agent runs in namespace nri-scope"),
+        ("read -r password </dev/tty || exit 1", "/dev/tty"),
+        ("printf '\\033[31mred\\033[0m\\n' >&2; exit 1", "\\x1b[31mred\\x1b[0m"),
+    ],
+)
+async def test_a_failure_is_one_line(script: Script, text: str, line: str) -> None:
+    script(text)
+    done = await run(KUBECTL, "status")
+    assert (done.status, done.output) == (2, "")
+    assert line in done.errors and done.errors.count("\n") == 1, done.errors
+    assert "\x1b" not in done.errors
+
+
+async def test_warnings_before_json_are_ignored(script: Script) -> None:
+    items = json.dumps({"items": [agent_pod("node")]})
+    script(f"echo 'Warning: deprecated' >&2; echo '{items}'")
+    assert list(await agent_pods(Kubectl())) == ["node"]
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a/b", "\x1b[31m", "-o", "", "x" * 300])
+@pytest.mark.parametrize("place", ["name", "node"])
+async def test_names_that_are_none_are_refused(script: Script, name: str, place: str) -> None:
+    item = agent_pod("node")
+    if place == "name":
+        item["metadata"]["name"] = name
+    else:
+        item["spec"]["nodeName"] = name
+    file = script('cat "$(dirname "$0")/pods"')
+    (file.parent / "pods").write_text(json.dumps({"items": [item]}))
+    with pytest.raises(
+        UsageError, match="no agent runs" if (place, name) == ("node", "") else "is no name"
+    ):
+        await agent_pods(Kubectl())
+
+
+async def test_endless_output_is_refused(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OUTPUT_MAX", 1 << 20)
+    script("exec cat /dev/zero")
+    with pytest.raises(UsageError, match="it printed more than 1 MiB"):
+        await Kubectl().get("pods")
+
+
+async def test_endless_errors_are_read_within_bounds(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GET_TIMEOUT_S", 1.0)
+    script("exec cat /dev/zero >&2")
+    with pytest.raises(UsageError, match="no answer within 1 s"):
+        await Kubectl().get("pods")
+
+
+@pytest.mark.parametrize("text", ["sleep 1234567; true", "trap '' TERM; while :; do sleep 1; done"])
+async def test_a_hanging_kubectl_ends_with_its_children(
+    script: Script, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(module, "GET_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(module, "_END_S", 0.5)
+    file = script(text)
+    with pytest.raises(UsageError, match=r"no answer within 0\.5 s"):
+        await Kubectl().get("pods")
+    await asyncio.sleep(0.1)
+    assert not processes(str(file).encode()) and not processes(b"1234567")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("echo 'error: unable to forward port' >&2; exit 1", "unable to forward port"),
+        ("exec cat /dev/zero", "it printed no port"),
+        ("exec yes", "no port within 0.5 s"),
+        ("exec sleep 12", "no port within 0.5 s"),
+        ("exec cat /dev/zero >&2", "no port within 0.5 s"),
+    ],
+)
+async def test_a_port_that_is_not_forwarded(
+    script: Script, monkeypatch: pytest.MonkeyPatch, text: str, line: str
+) -> None:
+    monkeypatch.setattr(module, "FORWARD_TIMEOUT_S", 0.5)
+    script(text)
+    with pytest.raises(ForwardError, match=line):
+        async with Kubectl().forwarded("nri-scope", "pod", 1):
+            raise AssertionError
