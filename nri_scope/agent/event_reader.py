@@ -335,8 +335,8 @@ class EventReader:
         """Yield what is new in a recording, with a gap for what its ring removed meanwhile."""
         _, recording, log, is_filtered = self._followed[name]
         reached = self._positions[name]
-        first, _ = event_range(recording)
-        if first > reached.event + 1 and _has_ring(recording):
+        first = _oldest(recording)
+        if first > reached.event + 1 and _removed(recording).event:
             yield self._overrun(name, recording, reached, first, first - reached.event - 1)
             reached = Position(first - 1, reached.at_ns)
         items = (
@@ -345,17 +345,17 @@ class EventReader:
         for response in self._make.responses(name, recording, items, self._redactor):
             event = response.response.event
             if event is not None:
-                oldest, _ = event_range(recording)
+                oldest = _oldest(recording)
                 if is_filtered and oldest > max(first, reached.event + 1):
                     # What was removed may have been read before, and not selected.
                     yield self._overrun(name, recording, reached, event.id, None)
                     first = oldest
-                elif not is_filtered and event.id > reached.event + 1 and _has_ring(recording):
+                elif not is_filtered and event.id > reached.event + 1 and _removed(recording).event:
                     lost = event.id - reached.event - 1
                     yield self._overrun(name, recording, reached, event.id, lost)
                 reached = Position(event.id, event.at_ns)
             yield response
-        oldest, _ = event_range(recording)
+        oldest = _oldest(recording)
         if until.event > reached.event and oldest > max(first, reached.event + 1):
             missing = None if is_filtered else until.event - reached.event
             yield self._overrun(name, recording, reached, until.event, missing)
@@ -379,11 +379,7 @@ class EventReader:
         position = self._positions[file.name]
         try:
             with Recording.open(file.path) as recording:
-                _, newest = event_range(recording)
-                if not newest:
-                    # Its ring may have removed all events.
-                    began = [session.started_ns for session in recording.sessions()[:1]]
-                    return not began or began[0] > position.at_ns > 0
+                newest = _newest(recording).event
                 at_ns = _time_of_event(recording, position.event)
         except RecordingError:
             return False
@@ -416,12 +412,19 @@ def _is_selected(item: Item, events: Sequence[int]) -> bool:
 
 def _newest(recording: Recording) -> Position:
     _, newest = event_range(recording)
-    return Position(newest, _time_of_event(recording, newest))
+    return Position(newest, _time_of_event(recording, newest)) if newest else _removed(recording)
 
 
-def _has_ring(recording: Recording) -> bool:
-    """Return whether old events were removed; the first of a part has any number."""
-    return any(gap.reason == RING_REMOVED for gap in recording.gaps())
+def _oldest(recording: Recording) -> int:
+    """Return the number of the oldest event, or of the next one if there is none."""
+    oldest, _ = event_range(recording)
+    return oldest or _removed(recording).event + 1
+
+
+def _removed(recording: Recording) -> Position:
+    """Return the newest event that the recorder's ring removed; 0 for none."""
+    gaps = [gap for gap in recording.gaps() if gap.reason == RING_REMOVED]
+    return Position(sum(gap.lost or 0 for gap in gaps), max((gap.to_ns for gap in gaps), default=0))
 
 
 def _time_of_event(recording: Recording, number: int) -> int:
