@@ -29,7 +29,13 @@ from .event_messages import response_of
 from .event_responses import BATCH_BYTES, ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording, NodeRecordings
 from .redactors import NodeRedactors
-from .selected_parts import EventQuery, SelectedParts, newest_position, time_of_event
+from .selected_parts import (
+    EventQuery,
+    SelectedParts,
+    newest_position,
+    newest_removed,
+    time_of_event,
+)
 
 BATCH = 256
 """Maximum number of responses of one batch."""
@@ -266,8 +272,8 @@ class EventReader:
         """Yield what is new in a recording, with a gap for what its ring removed meanwhile."""
         file, recording, log, is_filtered = self._followed[name]
         reached = self._positions[name]
-        first, _ = event_range(recording)
-        if first > reached.event + 1 and _has_ring(recording):
+        first = _oldest(recording)
+        if first > reached.event + 1 and newest_removed(recording).event:
             yield self._overrun(name, recording, reached, first, first - reached.event - 1)
             reached = Position(first - 1, reached.at_ns)
         items = (
@@ -277,17 +283,21 @@ class EventReader:
         for response in self._make.responses(name, recording, items, redaction):
             event = response.response.event
             if event is not None:
-                oldest, _ = event_range(recording)
+                oldest = _oldest(recording)
                 if is_filtered and oldest > max(first, reached.event + 1):
                     # What was removed may have been read before, and not selected.
                     yield self._overrun(name, recording, reached, event.id, None)
                     first = oldest
-                elif not is_filtered and event.id > reached.event + 1 and _has_ring(recording):
+                elif (
+                    not is_filtered
+                    and event.id > reached.event + 1
+                    and newest_removed(recording).event
+                ):
                     lost = event.id - reached.event - 1
                     yield self._overrun(name, recording, reached, event.id, lost)
                 reached = Position(event.id, event.at_ns)
             yield response
-        oldest, _ = event_range(recording)
+        oldest = _oldest(recording)
         if until.event > reached.event and oldest > max(first, reached.event + 1):
             missing = None if is_filtered else until.event - reached.event
             yield self._overrun(name, recording, reached, until.event, missing)
@@ -311,11 +321,7 @@ class EventReader:
         position = self._positions[file.name]
         try:
             with Recording.open(file.path) as recording:
-                _, newest = event_range(recording)
-                if not newest:
-                    # Its ring may have removed all events.
-                    began = [session.started_ns for session in recording.sessions()[:1]]
-                    return not began or began[0] > position.at_ns > 0
+                newest = newest_position(recording).event
                 at_ns = time_of_event(recording, position.event)
         except RecordingError:
             return False
@@ -341,9 +347,10 @@ class EventReader:
         return self._make.other(file.name, gap)
 
 
-def _has_ring(recording: Recording) -> bool:
-    """Return whether old events were removed; the first of a part has any number."""
-    return any(gap.reason == RING_REMOVED for gap in recording.gaps())
+def _oldest(recording: Recording) -> int:
+    """Return the number of the oldest event, or of the next one if there is none."""
+    oldest, _ = event_range(recording)
+    return oldest or newest_removed(recording).event + 1
 
 
 def _newest_numbers(recording: Recording, selection: Selection, last: int) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.events import Event, Gap
+from nri_scope.events import RING_REMOVED, Event, Gap
 from nri_scope.filter import Filter
 from nri_scope.filter.moments import interval
 from nri_scope.recording.event_times import time_span, within
@@ -152,7 +152,15 @@ def _is_selected(item: Item, events: Sequence[int]) -> bool:
 def newest_position(recording: Recording) -> Position:
     """Return the position after everything in a recording."""
     _, newest = event_range(recording)
+    if not newest:
+        return newest_removed(recording)
     return Position(newest, time_of_event(recording, newest))
+
+
+def newest_removed(recording: Recording) -> Position:
+    """Return the newest event that the recorder's ring removed; 0 for none."""
+    gaps = [gap for gap in recording.gaps() if gap.reason == RING_REMOVED]
+    return Position(sum(gap.lost or 0 for gap in gaps), max((gap.to_ns for gap in gaps), default=0))
 
 
 def time_of_event(recording: Recording, number: int) -> int:
