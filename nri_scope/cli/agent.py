@@ -99,9 +99,9 @@ def command(
     tls_key: Path | None,
     tls_client_ca: Path | None,
 ) -> None:
-    """Serve the recordings in DIR: events over gRPC, metrics for Prometheus over HTTP.
+    """Serve recordings: events over gRPC, metrics for Prometheus.
 
-    Recorders may write to the recordings at the same time. Clients get events redacted, but with
+    DIR has the recordings of a node, to which recorders may write at the same time. Clients get events redacted, but with
     --unredacted. `kubectl nri-scope` is a client.
 
     Clients are limited: 512 connections, 64 calls of each method, requests of 64 KiB within 10 s,
