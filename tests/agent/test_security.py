@@ -26,7 +26,7 @@ from tests.cli.running import PATIENCE, running
 RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
 MANY = 1_000
 GROWTH_MAX = 200 << 20
-"""Bytes by which many idle clients may increase the memory of an agent; about 60 MB are usual."""
+"""Bytes by which many idle clients may increase the memory of an agent; 130 MB were measured."""
 STATUS = f"{SERVICE}/GetStatus"
 EVENTS = f"{SERVICE}/GetEvents"
 
