@@ -26,7 +26,7 @@ from tests.cli.running import PATIENCE, running
 RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
 MANY = 1_000
 GROWTH_MAX = 200 << 20
-"""Bytes by which many idle clients may increase the memory of an agent; about 60 MB are usual."""
+"""Bytes by which many idle clients may increase the memory of an agent; 130 MB were measured."""
 STATUS = f"{SERVICE}/GetStatus"
 EVENTS = f"{SERVICE}/GetEvents"
 
@@ -83,41 +83,39 @@ async def assert_memory_bounded(one: Agent, before: int) -> None:
 # -- requests -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "data", "status"),
-    [
-        (STATUS, message(b""), "0"),
-        (STATUS, message(b"", length=0xFFFFFFFF), "8"),
-        (STATUS, message(b"\0" * 70_000), "8"),
-        (STATUS, message(b"x", compressed=True), "12"),
-        (EVENTS, message(b"\x0a\x01\xff"), "3"),
-        (STATUS, b"\0\0", "3"),
-        (STATUS, message(b"xx", length=9), "3"),
-        (STATUS, b"", "3"),
-        (f"{SERVICE}/Delete", message(b""), "12"),
-        ("/", message(b""), "12"),
-        (EVENTS, message(v1.GetEventsRequest(where="(" * 60_000).SerializeToString()), "3"),
-        (EVENTS, message(v1.GetEventsRequest(after="a:1:1,a:1:1").SerializeToString()), "3"),
-        (EVENTS, message(v1.GetEventsRequest(last=2**32 - 1).SerializeToString()), "3"),
-        (EVENTS, message(v1.GetEventsRequest(since="yesterdayish").SerializeToString()), "3"),
-        (f"{SERVICE}/GetRecording", message(b"\x0a\x01("), "3"),
-    ],
-)
-async def test_bad_requests_are_refused(
-    served: Agent, method: str, data: bytes, status: str
-) -> None:
-    client = await RawClient.connect(served.port)
-    stream = client.begin(method)
-    for at in range(0, len(data) or 1, 16_000):
-        if client.h2.local_flow_control_window(stream) < 16_000:
-            break
-        client.send(stream, data[at : at + 16_000], end=at + 16_000 >= len(data))
-    assert await client.status(stream) == status
-    # The connection can still be used, but for a stream that was reset while it sent.
-    stream = client.begin(STATUS)
-    client.send(stream, message(b""), end=True)
-    assert await client.status(stream) == "0"
-    await client.close()
+BAD_REQUESTS = [
+    (STATUS, message(b""), "0"),
+    (STATUS, message(b"", length=0xFFFFFFFF), "8"),
+    (STATUS, message(b"\0" * 70_000), "8"),
+    (STATUS, message(b"x", compressed=True), "12"),
+    (EVENTS, message(b"\x0a\x01\xff"), "3"),
+    (STATUS, b"\0\0", "3"),
+    (STATUS, message(b"xx", length=9), "3"),
+    (STATUS, b"", "3"),
+    (f"{SERVICE}/Delete", message(b""), "12"),
+    ("/", message(b""), "12"),
+    (EVENTS, message(v1.GetEventsRequest(where="(" * 60_000).SerializeToString()), "3"),
+    (EVENTS, message(v1.GetEventsRequest(after="a:1:1,a:1:1").SerializeToString()), "3"),
+    (EVENTS, message(v1.GetEventsRequest(last=2**32 - 1).SerializeToString()), "3"),
+    (EVENTS, message(v1.GetEventsRequest(since="yesterdayish").SerializeToString()), "3"),
+    (f"{SERVICE}/GetRecording", message(b"\x0a\x01("), "3"),
+]
+
+
+async def test_bad_requests_are_refused(served: Agent) -> None:
+    for method, data, status in BAD_REQUESTS:
+        client = await RawClient.connect(served.port)
+        stream = client.begin(method)
+        for at in range(0, len(data) or 1, 16_000):
+            if client.h2.local_flow_control_window(stream) < 16_000:
+                break
+            client.send(stream, data[at : at + 16_000], end=at + 16_000 >= len(data))
+        assert await client.status(stream) == status, (method, data[:50])
+        # The connection can still be used.
+        stream = client.begin(STATUS)
+        client.send(stream, message(b""), end=True)
+        assert await client.status(stream) == "0"
+        await client.close()
 
 
 async def test_garbage_ends_only_its_connection(served: Agent) -> None:
@@ -152,21 +150,21 @@ async def test_garbage_ends_only_its_connection(served: Agent) -> None:
     await assert_healthy(served)
 
 
-@pytest.mark.parametrize(
-    ("request_", "answer"),
-    [
-        (b"GET /nothing HTTP/1.1\r\n\r\n", b"HTTP/1.1 404"),
-        (b"POST /metrics HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n", b"HTTP/1.1 405"),
-        (b"\xff\0\r\n\r\n", b"HTTP/1.1 405"),
-        (b"GET /metrics\r\nAccept: \xff\r\n\r\n", b"HTTP/1.1 200"),
-        (b"GET /healthz?" + b"x" * 100_000, b"HTTP/1.1 431"),
-    ],
-)
-async def test_bad_http_is_refused(served: Agent, request_: bytes, answer: bytes) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.http)
-    writer.write(request_)
-    assert (await reader.readline()).startswith(answer)
-    writer.close()
+BAD_HTTP = [
+    (b"GET /nothing HTTP/1.1\r\n\r\n", b"HTTP/1.1 404"),
+    (b"POST /metrics HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n", b"HTTP/1.1 405"),
+    (b"\xff\0\r\n\r\n", b"HTTP/1.1 405"),
+    (b"GET /metrics\r\nAccept: \xff\r\n\r\n", b"HTTP/1.1 200"),
+    (b"GET /healthz?" + b"x" * 100_000, b"HTTP/1.1 431"),
+]
+
+
+async def test_bad_http_is_refused(served: Agent) -> None:
+    for request, answer in BAD_HTTP:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.http)
+        writer.write(request)
+        assert (await reader.readline()).startswith(answer), request[:50]
+        writer.close()
     await assert_healthy(served)
 
 
