@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -193,24 +192,27 @@ def run_interruptibly(work: Callable[[], Coroutine[object, object, R]]) -> R:
     Raises its errors, and OSErrors of the audience of a replay.
     """
     is_interrupted = False
-    cancel: Callable[[], object] = lambda: None  # noqa: E731 - it is replaced
+    running: tuple[asyncio.AbstractEventLoop, asyncio.Task[object]] | None = None
 
     def interrupt(*_: object) -> None:
         nonlocal is_interrupted
         is_interrupted = True
-        cancel()
+        if running is not None:
+            loop, task = running
+            loop.call_soon_threadsafe(task.cancel)
 
     async def main() -> R:
-        nonlocal cancel
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        nonlocal running
+        task = asyncio.current_task()
         assert task is not None
-        cancel = partial(loop.call_soon_threadsafe, task.cancel)
+        running = asyncio.get_running_loop(), task
         try:
             if is_interrupted:
                 raise asyncio.CancelledError
             return await work()
         finally:
-            cancel = lambda: None  # noqa: E731 - the loop may be closed
+            # The loop may be closed.
+            running = None
 
     try:
         # Also while the loop begins and ends, where an exception of a handler would be a traceback.

@@ -185,16 +185,16 @@ async def until_stopped(
 ) -> list[v1.Event]:
     """Return the creations that a client follows, until one that happens meanwhile."""
     found: list[v1.Event] = []
+    before: int | None = None
     async with one.client() as stub:
-        caught_up = False
         async for response in stub.get_events(request):
-            if response.heartbeat is not None and response.heartbeat.caught_up and not caught_up:
-                caught_up = True
+            caught_up = response.heartbeat is not None and response.heartbeat.caught_up
+            if caught_up and before is None:
                 before = len(found)
                 await create(runtime, f"TOKEN={secret}")
             if response.event is not None and response.event.event == "CreateContainer":
                 found.append(response.event)
-                if caught_up and len(found) > before:
+                if before is not None and len(found) > before:
                     return found
     raise AssertionError("the call ended")
 

@@ -314,7 +314,9 @@ def test_any_response_is_written_or_refused(
     with Recording.open(path) as recording:
         assert len(list(recording.events())) == copy.events
         assert len(recording.sessions()) >= 1
-        recording.gaps(), recording.notes()
+        # Reading them must not fail.
+        recording.gaps()
+        recording.notes()
     assert refused <= len(responses)
 
 

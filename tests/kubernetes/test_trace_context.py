@@ -46,7 +46,7 @@ def collector() -> Iterator[tuple[str, list[Span]]]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *arguments: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

@@ -386,8 +386,14 @@ class TimelineBoard(CensusBoard):
         else:
             self._go(found[1], found[0])
 
-    action_page_left = partialmethod(_pan, -1)
-    action_page_right = partialmethod(_pan, 1)
+    def action_page_left(self) -> None:
+        """Move the window to the left."""
+        self._pan(-1)
+
+    def action_page_right(self) -> None:
+        """Move the window to the right."""
+        self._pan(1)
+
     action_pan_left = partialmethod(_move, -1)
     action_pan_right = partialmethod(_move, 1)
     action_zoom_in = partialmethod(_zoom, closer=True)
