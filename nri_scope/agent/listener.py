@@ -66,7 +66,7 @@ class Listener:
                     await asyncio.sleep(_RETRY_S)
                     continue
                 if self._has_room():
-                    one = _Connection(self._new(), self._forget)
+                    one = _Connection(self._new, self._forget)
                     self._connections[one] = None
                     one.start(accepted, self._context)
                 else:
@@ -93,8 +93,10 @@ class Listener:
 class _Connection(asyncio.Protocol):
     """Passes data to a protocol, and reads nothing while the peer does not read."""
 
-    def __init__(self, served: Served, on_end: Callable[[_Connection], None]) -> None:
-        self._served = served
+    def __init__(self, new: Callable[[], Served], on_end: Callable[[_Connection], None]) -> None:
+        self._new = new
+        self._served: Served | None = None
+        """None until a TLS handshake is complete."""
         self._on_end = on_end
         self._transport: asyncio.Transport | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -118,7 +120,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return self._transport is None or self._served.is_idle
+        return self._served is None or self._served.is_idle
 
     def close(self) -> None:
         """Close it at once."""
@@ -130,9 +132,11 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass.
         self._transport = cast(asyncio.Transport, transport)
+        self._served = self._new()
         self._served.protocol.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        assert self._served is not None
         try:
             self._served.protocol.data_received(data)
             is_bad = self._served.is_overlong
@@ -142,24 +146,26 @@ class _Connection(asyncio.Protocol):
             self.close()
 
     def eof_received(self) -> bool | None:
+        assert self._served is not None
         return self._served.protocol.eof_received()
 
     def pause_writing(self) -> None:
-        assert self._transport is not None
+        assert self._transport is not None and self._served is not None
         self._served.protocol.pause_writing()
         # Otherwise answers, such as to pings, would be buffered without limit.
         self._transport.pause_reading()
         self._stalled = asyncio.get_running_loop().call_later(STALL_S, self.close)
 
     def resume_writing(self) -> None:
+        assert self._transport is not None and self._served is not None
         self._not_stalled()
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._transport.resume_reading()
         self._served.protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._not_stalled()
-        self._served.protocol.connection_lost(exc)
+        if self._served is not None:
+            self._served.protocol.connection_lost(exc)
         self._on_end(self)
 
     def _not_stalled(self) -> None:

@@ -75,9 +75,7 @@ def memory(one: Agent) -> int:
 
 
 async def assert_memory_bounded(one: Agent, before: int) -> None:
-    grown = memory(one) - before
-    print(f"grown by {grown >> 20} MiB")
-    assert grown < GROWTH_MAX
+    assert memory(one) - before < GROWTH_MAX
 
 
 # -- requests -------------------------------------------------------------------------------
@@ -248,9 +246,8 @@ async def test_pings_of_a_client_that_never_reads(served: Agent) -> None:
     except (TimeoutError, ConnectionError):
         pass
     await assert_healthy(served)
-    grown = memory(served) - before
-    print(f"sent {sent >> 20} MiB, grown by {grown >> 20} MiB")
-    assert grown < 30 << 20
+    # The buffers of the sockets are not those of the agent.
+    assert memory(served) - before < 8 << 20
     await client.close()
 
 
