@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""promtool: installed, or from Debian's package ``prometheus``, unpacked into a cache folder."""
+"""Prometheus: installed, or Debian's package, unpacked into a cache folder."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ _CACHE = Path(__file__).parents[2] / ".cache" / "prometheus"
 
 
 def promtool() -> Path:
-    """Return the path of promtool; skip the test without it, or fail with CI in the environment."""
-    found = shutil.which("promtool")
+    """Return the path of promtool, as `program`."""
+    return program("promtool")
+
+
+def program(name: str) -> Path:
+    """Return the path of ``promtool`` or ``prometheus``.
+
+    Without it, skip the test, or fail with CI in the environment.
+    """
+    found = shutil.which(name)
     if found is not None:
         return Path(found)
-    path = _CACHE / "usr/bin/promtool"
+    path = _CACHE / "usr/bin" / name
     if not path.exists() and not _unpack(path):
         if os.environ.get("CI"):
-            pytest.fail("no promtool, and no Debian package of it")
-        pytest.skip("no promtool, and no Debian package of it")
+            pytest.fail(f"no {name}, and no Debian package of it")
+        pytest.skip(f"no {name}, and no Debian package of it")
     return path
 
 
@@ -38,7 +46,7 @@ def _unpack(path: Path) -> bool:
             (package,) = Path(name).glob("*.deb")
             subprocess.run(["dpkg", "-x", package, f"{name}/out"], check=True, capture_output=True)
             path.parent.mkdir(parents=True, exist_ok=True)
-            Path(name, "out/usr/bin/promtool").rename(path)
+            Path(name, "out/usr/bin", path.name).rename(path)
         except (OSError, subprocess.CalledProcessError, ValueError):
             return False
     return True

@@ -81,19 +81,39 @@ class Cluster:
         folders = f"{Path(sys.executable).parent}{os.pathsep}{self._programs.path}"
         return {"PATH": folders, "KUBECONFIG": str(self.folder / "certificates/admin.conf")}
 
-    def restart_containerd(self, node: int) -> None:
-        """Kill containerd on a node with -9, and start it again at once."""
-        folder = node_process.node_folder(self.folder, node)
-        pid = (folder / "containerd.pid").read_text()
-        script = (
-            f"kill -9 {pid}; cd {folder}; setsid containerd --config {folder}/containerd.toml"
-            f" </dev/null >>containerd.log 2>&1 & echo $! >{folder}/containerd.pid"
-        )
-        target = f"--target={self._pids[node - 1]}"
-        subprocess.run(
-            ["nsenter", target, *("-m", "-n", "-p", "-u", "-i"), "--", "sh", "-c", script],
-            check=True,
-        )
+    def restart(self, node: int, program: str) -> None:
+        """Kill a program of a node with -9, and start it again at once."""
+        with self.killed(node, program):
+            pass
+
+    @contextmanager
+    def killed(self, node: int, program: str) -> Iterator[None]:
+        """Kill a program of a node with -9; start it again after the block, with its arguments."""
+        first = self._pids[node - 1]
+        process = self._process(first, program)
+        arguments = (process / "cmdline").read_bytes().decode().split("\0")[:-1]
+        os.kill(int(process.name), signal.SIGKILL)
+        try:
+            yield
+        finally:
+            folder = node_process.node_folder(self.folder, node)
+            script = f'cd {folder}; setsid "$@" </dev/null >>{program}.log 2>&1 &'
+            entered = (f"--target={first}", "-m", "-n", "-p", "-u", "-i", "--")
+            subprocess.run(
+                ["nsenter", *entered, "sh", "-c", script, "sh", *arguments],
+                check=True,
+                env=os.environ | self.environment,
+            )
+
+    def _process(self, first: int, program: str) -> Path:
+        namespace = Path(f"/proc/{first}/ns/pid").readlink()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (process / "comm").read_text() == f"{program}\n" and (
+                    (process / "ns/pid").readlink() == namespace
+                ):
+                    return process
+        raise TestbedError(f"{program} does not run on the node")
 
     def processes(self, node: int, *arguments: str) -> list[int]:
         """Return the processes of a node's pods whose command line has these arguments in a row."""

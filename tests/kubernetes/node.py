@@ -252,7 +252,6 @@ class Node:
             self._processes[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd or self.folder
             )
-        (self.folder / f"{name}.pid").write_text(str(self._processes[name].pid))
 
     def wait_for(self, what: str, is_done: Callable[[], bool]) -> None:
         """Wait until a condition is true; all started processes must continue meanwhile."""

@@ -25,6 +25,7 @@ import yaml
 
 from nri_scope.events import Gap, Session
 from nri_scope.recording.reader import Recording
+from tests.agent.prometheus import program
 from tests.runtime.testbed.packages import SeriesUnavailable
 
 from . import node as node_process
@@ -288,10 +289,33 @@ def test_the_terminal_interface_works_in_the_container(cluster: Cluster) -> None
         *("get", "pods", *_KUBECTL, "--field-selector=spec.nodeName=node1"),
         *("-o", "jsonpath={.items[0].metadata.name}"),
     )
-    command = ("kubectl", "exec", "-it", *_KUBECTL, pod, "-c", "agent", "--", "nri-scope", "tui")
+    command = ("exec", "-it", *_KUBECTL, pod, "-c", "agent", "--", "nri-scope", "tui")
+    assert_shows_the_interface(cluster, *command, f"/var/lib/nri-scope/{path.name}")
+
+
+def test_the_terminal_interface_works_in_a_pod_for_debugging(cluster: Cluster) -> None:
+    path = next(folder_of(cluster, 1).glob("*.nriscope.db"))
+    image = cluster.kubectl(
+        *("get", "ds/nri-scope", *_KUBECTL),
+        *("-o", "jsonpath={.spec.template.spec.containers[0].image}"),
+    )
+    command = ("debug", "-it", "node/node1", f"--image={image}", "--image-pull-policy=Never")
+    file = f"/host/var/lib/nri-scope/{path.name}"
+    try:
+        assert_shows_the_interface(
+            cluster, *command, "--profile=sysadmin", "--", "nri-scope", "tui", file
+        )
+    finally:
+        pods = cluster.kubectl("get", "pods", "-o", "name").split()
+        debuggers = [name for name in pods if "node-debugger" in name]
+        cluster.kubectl("delete", *debuggers, "--wait", "--grace-period=0", "--force")
+
+
+def assert_shows_the_interface(cluster: Cluster, *command: str) -> None:
+    """Check that a command of kubectl shows the terminal interface, with events of the node."""
     main, other = pty.openpty()
     process = subprocess.Popen(
-        cluster.entered(*command, f"/var/lib/nri-scope/{path.name}"),
+        cluster.entered("kubectl", *command),
         stdin=other,
         stdout=other,
         stderr=other,
@@ -376,7 +400,7 @@ def test_events_that_a_killed_recorder_misses_are_in_a_gap(cluster: Cluster) -> 
 def test_a_restart_of_containerd_ends_no_recording(cluster: Cluster) -> None:
     for node in NODES:
         began, since_ns = time.monotonic(), time.time_ns()
-        cluster.restart_containerd(node)
+        cluster.restart(node, "containerd")
 
         def is_back(name: str = f"node{node}", since_ns: int = since_ns) -> bool:
             state = status(cluster)[name]
@@ -393,6 +417,65 @@ def test_a_restart_of_containerd_ends_no_recording(cluster: Cluster) -> None:
         pass
     settled(cluster)
     assert [missing(cluster, node, since_ns) for node in NODES] == [[], []]
+
+
+def test_a_restart_of_the_kubelet_loses_nothing(cluster: Cluster) -> None:
+    since_ns = time.time_ns()
+    with load(cluster, "kubelets", 6):
+        for node in NODES:
+            cluster.restart(node, "kubelet")
+    settled(cluster)
+    for node in NODES:
+        assert missing(cluster, node, since_ns) == []
+        assert [one for one in gaps(cluster, node) if one.from_ns >= since_ns] == []
+
+
+def test_prometheus_scrapes_the_agents_and_fires_an_alert(cluster: Cluster, tmp_path: Path) -> None:
+    pods = cluster.kubectl("get", "pods", *_KUBECTL, "-o", "jsonpath={.items[*].status.podIP}")
+    # Without the five minutes that a recorder may be away.
+    rules = re.sub(r"for: \w+", "for: 1s", (ROOT / "deploy/prometheus/rules.yaml").read_text())
+    (tmp_path / "rules.yaml").write_text(rules)
+    targets = [f"{address}:9644" for address in pods.split()]
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["rules.yaml"],
+        "scrape_configs": [{"job_name": "nri-scope", "static_configs": [{"targets": targets}]}],
+    }
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    arguments = (f"--config.file={tmp_path}/prometheus.yaml", f"--storage.tsdb.path={tmp_path}/db")
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            cluster.entered(program("prometheus"), *arguments), stdout=log, stderr=log
+        )
+    try:
+        wait_for(lambda: firing_and_connected(cluster)[1] == {"1"})
+        assert "NriRecorderNotConnected" not in firing_and_connected(cluster)[0]
+        with cluster.killed(1, "containerd"):
+            wait_for(lambda: "NriRecorderNotConnected" in firing_and_connected(cluster)[0])
+        wait_for(lambda: "NriRecorderNotConnected" not in firing_and_connected(cluster)[0])
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def firing_and_connected(cluster: Cluster) -> tuple[set[str], set[str]]:
+    """Return the names of firing alerts, and the values of `nri_scope_connected` of both agents."""
+    found = [
+        json.loads(done.stdout)["data"]["result"]
+        for query in ('ALERTS{alertstate="firing"}', "nri_scope_connected")
+        if (done := cluster.run(sys.executable, "-c", _QUERY, query)).returncode == 0
+    ]
+    if len(found) < 2 or len(found[1]) < len(NODES):
+        return set(), set()
+    return {one["metric"]["alertname"] for one in found[0]}, {one["value"][1] for one in found[1]}
+
+
+_QUERY = """
+import sys, urllib.parse, urllib.request
+query = urllib.parse.urlencode({"query": sys.argv[1]})
+address = f"http://127.0.0.1:9090/api/v1/query?{query}"
+print(urllib.request.urlopen(address, timeout=5).read().decode())
+"""
 
 
 def _rfc3339(at_ns: int) -> str:
