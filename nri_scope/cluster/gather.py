@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError, UsageError
+from nri_scope.filter.parser import MAX_LENGTH
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
@@ -74,9 +75,9 @@ async def read_nodes(
 
 
 async def save_bundles(
-    client: AgentClient, request: v1.GetRecordingRequest, folder: Path
+    client: AgentClient, request: v1.GetRecordingRequest, folder: Path, suffix: str = ""
 ) -> list[Path]:
-    """Write the bundles of one node as ``NODE-RECORDING.nriscope.zip``; return their paths.
+    """Write a node's bundles as ``NODE-RECORDING<suffix>.nriscope.zip``; return their paths.
 
     Raises AgentError, and UsageError if a file exists or cannot be written.
     """
@@ -93,7 +94,7 @@ async def save_bundles(
                     name, size = response.recording, 0
                     if not _RECORDING.fullmatch(name) or len(paths) >= BUNDLES_MAX:
                         raise AgentError(client.node, "it sends bundles that no agent sends")
-                    path = folder / f"{client.node}-{name}.nriscope.zip"
+                    path = folder / f"{client.node}-{name}{suffix}.nriscope.zip"
                     file = _create(path)
                     paths.append(path)
                 size += len(response.data)
@@ -123,9 +124,20 @@ def by_node(pods: Iterable[NamedPod]) -> dict[str, list[NamedPod]]:
     return found
 
 
-def pods_filter(pods: Iterable[NamedPod]) -> str:
-    """Return a filter of the events about any of these pods."""
-    return " OR ".join(f"({pod_filter(pod.namespace, pod.name)})" for pod in pods)
+def pods_filters(pods: Iterable[NamedPod], where: str = "") -> list[tuple[str, list[NamedPod]]]:
+    """Return filters of the events about these pods, each with its pods.
+
+    Several, as a filter has a maximum length. ``where`` is a condition for all events.
+    """
+    common = f" ({where})" if where else ""
+    groups: list[tuple[str, list[NamedPod]]] = []
+    for pod in pods:
+        one = f"({pod_filter(pod.namespace, pod.name)})"
+        if groups and len(f"({groups[-1][0]} OR {one}){common}") <= MAX_LENGTH:
+            groups[-1] = (f"{groups[-1][0]} OR {one}", [*groups[-1][1], pod])
+        else:
+            groups.append((one, [pod]))
+    return [(f"({some}){common}", named) for some, named in groups]
 
 
 _RECORDING = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)

@@ -17,7 +17,7 @@ from nri_scope.errors import NriScopeError, UsageError
 
 from .agent_client import AgentClient
 from .agent_pods import AgentPod, NamedPod, agent_pods, labelled_pods
-from .gather import TOGETHER, by_node, pods_filter
+from .gather import TOGETHER, by_node, pods_filters
 from .kubectl import Kubectl
 from .pull import pull
 
@@ -152,18 +152,18 @@ class LabelledEvents:
                     self.failed = True
                     self._say(f"{node}: has no agent; the events of its pods are missing")
                 continue
-            where = pods_filter(some_pods)
-            request = v1.GetEventsRequest(
-                where=f"({where}) ({query.where})" if query.where else where,
-                since=query.since,
-                until=query.until,
-                last=query.last,
-                follow=query.follow,
-            )
-            self._number += 1
-            copy = Copy(node, self._folder / f"{self._number}-{node}.db")
-            task = asyncio.create_task(self._pull(agents[node], request, copy, slots))
-            self._asked |= dict.fromkeys(some_pods, (task, copy))
+            for where, named in pods_filters(some_pods, query.where):
+                request = v1.GetEventsRequest(
+                    where=where,
+                    since=query.since,
+                    until=query.until,
+                    last=query.last,
+                    follow=query.follow,
+                )
+                self._number += 1
+                copy = Copy(node, self._folder / f"{self._number}-{node}.db")
+                task = asyncio.create_task(self._pull(agents[node], request, copy, slots))
+                self._asked |= dict.fromkeys(named, (task, copy))
 
     def _end_gone(self, listed: set[NamedPod]) -> None:
         """End the calls all of whose pods were not listed the second time, as they are gone."""

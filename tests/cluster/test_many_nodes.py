@@ -9,10 +9,14 @@ import shutil
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nri_scope.cluster.agent_pods import NamedPod
+from nri_scope.cluster.gather import pods_filters
+from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
 from tests.agent.agent_process import agent
 from tests.cli.command import NRI_SCOPE
@@ -115,3 +119,19 @@ async def test_missing_names_nodes_without_answer(cluster: dict[str, str]) -> No
     assert {one["plugin"] for one in by_node["node2"]} == {"unknown"}
     assert "connected" in {one["plugin"] for one in by_node["node1"]}
     assert done.status == 0
+
+
+def test_filters_of_many_pods_are_short_enough_and_complete() -> None:
+    names = [f"web-with-a-long-name-{number:03}-x7k2p" for number in range(250)]
+    pods = [NamedPod("team-a", name, "node1") for name in names]
+    filters = pods_filters(pods, "event:CreateContainer OR event:StopContainer")
+    assert len(filters) > 1
+    assert [one for _, named in filters for one in named] == pods
+    with Recording.open(RECORDINGS / "demo.nriscope.db") as recording:
+        event = next(one for one in recording.events() if one.event == "CreateContainer")
+    for text, named in filters:
+        where = parse(text)
+        for one in pods:
+            about = replace(event, namespace=one.namespace, pod=one.name)
+            assert where.matches(about) == (one in named)
+            assert not where.matches(replace(about, event="StartContainer"))

@@ -43,7 +43,7 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
         PULL_TIMEOUT_S,
         TOGETHER,
         by_node,
-        pods_filter,
+        pods_filters,
         save_bundles,
     )
 
@@ -67,8 +67,12 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
             good = False
 
         async def save(agent: AgentPod) -> list[Path]:
-            request = v1.GetRecordingRequest(where=pods_filter(wanted[agent.node]))
-            return await save_bundles(AgentClient(kubectl, agent), request, output)
+            paths: list[Path] = []
+            for number, (where, _) in enumerate(pods_filters(wanted[agent.node]), 1):
+                request = v1.GetRecordingRequest(where=where)
+                suffix = f"-{number}" if number > 1 else ""
+                paths += await save_bundles(AgentClient(kubectl, agent), request, output, suffix)
+            return paths
 
         asked = {node: agent for node, agent in agents.items() if node in wanted}
         async for node, answer in each_node(asked, save, timeout=PULL_TIMEOUT_S, together=TOGETHER):
