@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
-from nri_scope.events import RING_REMOVED, Gap
+from nri_scope.events import Gap
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
@@ -32,6 +32,7 @@ from .redactors import NodeRedactors
 from .selected_parts import (
     EventQuery,
     SelectedParts,
+    is_of_ring,
     newest_position,
     newest_removed,
     time_of_event,
@@ -178,6 +179,10 @@ class EventReader:
                     if position == until[file.name]:
                         continue
                     after = self._resumed.get(file.name)
+                    if after is not None:
+                        yield from (
+                            one.response for one in self._overrun_since(file.name, recording, after)
+                        )
                     part = self._parts.copy(stack, file, recording, selection, after)
                     if part is not None:
                         learned.add(file.name)
@@ -273,12 +278,10 @@ class EventReader:
         file, recording, log, is_filtered = self._followed[name]
         reached = self._positions[name]
         first = _oldest(recording)
-        if first > reached.event + 1 and newest_removed(recording).event:
-            yield self._overrun(name, recording, reached, first, first - reached.event - 1)
+        for gap in self._overrun_since(name, recording, reached):
+            yield gap
             reached = Position(first - 1, reached.at_ns)
-        items = (
-            one for one in log.read() if not (isinstance(one, Gap) and one.reason == RING_REMOVED)
-        )
+        items = (one for one in log.read() if not is_of_ring(one))
         redaction = partial(self._parts.redaction, file)
         for response in self._make.responses(name, recording, items, redaction):
             event = response.response.event
@@ -301,6 +304,14 @@ class EventReader:
         if until.event > reached.event and oldest > max(first, reached.event + 1):
             missing = None if is_filtered else until.event - reached.event
             yield self._overrun(name, recording, reached, until.event, missing)
+
+    def _overrun_since(
+        self, name: str, recording: Recording, after: Position
+    ) -> Iterator[TimedResponse]:
+        """Yield a gap if the ring removed events after a position."""
+        first = _oldest(recording)
+        if first > after.event + 1 and newest_removed(recording).event:
+            yield self._overrun(name, recording, after, first, first - after.event - 1)
 
     def _overrun(
         self, name: str, recording: Recording, after: Position, to: int, lost: int | None

@@ -120,6 +120,9 @@ class SelectedParts:
             raise NriScopeError(str(error)) from error
         part = stack.enter_context(Recording.open(path))
         items = Log(part, printed=True, after=after).read()
+        if after is not None:
+            # What the ring removed since is another gap.
+            items = (one for one in items if not is_of_ring(one))
         if not self._query.context and numbers is not None:
             items = (one for one in items if _is_selected(one, numbers))
         return self._make.responses(file.name, part, items), extracted.damage
@@ -147,6 +150,11 @@ def _is_selected(item: Item, events: Sequence[int]) -> bool:
     if isinstance(item, Event):
         return is_among(events, item.id)
     return not (isinstance(item, Gap) and item.is_left_out)
+
+
+def is_of_ring(item: Item) -> bool:
+    """Return whether an item is the gap for everything that the recorder's ring removed."""
+    return isinstance(item, Gap) and item.reason == RING_REMOVED
 
 
 def newest_position(recording: Recording) -> Position:

@@ -82,33 +82,35 @@ class AgentService(v1.AgentBase):
         reader = EventReader(self._recordings, query, self._redactors, self._copies)
         self._streams.take()
         thread = ThreadPoolExecutor(1, "events")
-        try:
-            yield _heartbeat(reader, caught_up=False)
-            caught_up = False
-            sent = monotonic()
-            while True:
-                reading = asyncio.ensure_future(_run(thread, reader.batch))
-                while not (await asyncio.wait({reading}, timeout=HEARTBEAT_S))[0]:
-                    yield _heartbeat(reader, caught_up=False)
-                with _grpc_errors():
-                    responses, is_all = reading.result()
-                for response in responses:
-                    yield response
-                now = monotonic()
-                if responses:
-                    sent, caught_up = now, False
-                if is_all and (not caught_up or now >= sent + HEARTBEAT_S):
-                    sent, caught_up = now, True
-                    yield _heartbeat(reader, caught_up=True)
-                if is_all and not query.follow:
-                    return
-                if is_all:
-                    await asyncio.sleep(_POLL_S)
-        finally:
+
+        def end() -> None:
             reader.interrupt()
             # Its thread may still work, and counts until it ends.
             thread.submit(reader.close).add_done_callback(self._streams.release)
             thread.shutdown(wait=False)
+
+        _at_end_of_call(end)
+        yield _heartbeat(reader, caught_up=False)
+        caught_up = False
+        sent = monotonic()
+        while True:
+            reading = asyncio.ensure_future(_run(thread, reader.batch))
+            while not (await asyncio.wait({reading}, timeout=HEARTBEAT_S))[0]:
+                yield _heartbeat(reader, caught_up=False)
+            with _grpc_errors():
+                responses, is_all = reading.result()
+            for response in responses:
+                yield response
+            now = monotonic()
+            if responses:
+                sent, caught_up = now, False
+            if is_all and (not caught_up or now >= sent + HEARTBEAT_S):
+                sent, caught_up = now, True
+                yield _heartbeat(reader, caught_up=True)
+            if is_all and not query.follow:
+                return
+            if is_all:
+                await asyncio.sleep(_POLL_S)
 
     async def get_recording(
         self, message: v1.GetRecordingRequest
@@ -121,35 +123,37 @@ class AgentService(v1.AgentBase):
         thread = ThreadPoolExecutor(1, "export")
         stopped = threading.Event()
         files = ExitStack()
-        exported, problem = False, ""
-        try:
-            with _grpc_errors():
-                folder = files.enter_context(temporary_folder())
-                found = await _run(thread, self._recordings.all)
-            for file in found:
-                output = folder / f"{file.name}.nriscope.zip"
-                export_file = partial(self._export, file.path, output, where, message, stopped)
-                try:
-                    with _grpc_errors():
-                        is_exported = await _run(thread, export_file)
-                except GRPCError as error:
-                    if error.status is not Status.DATA_LOSS:
-                        raise
-                    # The others are sent, and the state of the node tells why.
-                    problem = problem or f"{file.name}: {error.message}"
-                    continue
-                if not is_exported:
-                    continue
-                exported = True
-                with output.open("rb") as bundle:
-                    while data := bundle.read(_CHUNK):
-                        yield v1.GetRecordingResponse(recording=file.name, data=data)
-                output.unlink()
-        finally:
+
+        def end() -> None:
             stopped.set()
             # Its thread may still work, and counts until it ends.
             thread.submit(files.close).add_done_callback(self._exports.release)
             thread.shutdown(wait=False)
+
+        _at_end_of_call(end)
+        exported, problem = False, ""
+        with _grpc_errors():
+            folder = files.enter_context(temporary_folder())
+            found = await _run(thread, self._recordings.all)
+        for file in found:
+            output = folder / f"{file.name}.nriscope.zip"
+            export_file = partial(self._export, file.path, output, where, message, stopped)
+            try:
+                with _grpc_errors():
+                    is_exported = await _run(thread, export_file)
+            except GRPCError as error:
+                if error.status is not Status.DATA_LOSS:
+                    raise
+                # The others are sent, and the state of the node tells why.
+                problem = problem or f"{file.name}: {error.message}"
+                continue
+            if not is_exported:
+                continue
+            exported = True
+            with output.open("rb") as bundle:
+                while data := bundle.read(_CHUNK):
+                    yield v1.GetRecordingResponse(recording=file.name, data=data)
+            output.unlink()
         if problem and not exported:
             raise GRPCError(Status.DATA_LOSS, problem)
         if not exported:
@@ -185,6 +189,17 @@ class AgentService(v1.AgentBase):
                 on_progress=go_on,
             )
         return True
+
+
+def _at_end_of_call(end: Callable[[], None]) -> None:
+    """Call ``end`` when the task of this call has ended.
+
+    A generator's own ``finally`` runs late: after a cancelled call, at the next collection of
+    garbage.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    task.add_done_callback(lambda _: end())
 
 
 def _heartbeat(reader: EventReader, *, caught_up: bool) -> v1.GetEventsResponse:

@@ -90,7 +90,11 @@ def test_bash_completes_commands(prefix: Path) -> None:
 
 
 def test_bash_completes_options_and_their_values(prefix: Path) -> None:
-    assert completed(prefix, "nri-scope record --max") == ["--max-size", "--max-age"]
+    assert completed(prefix, "nri-scope record --max") == [
+        "--max-size",
+        "--max-age",
+        "--max-folder-size",
+    ]
     assert completed(prefix, "nri-scope log --format j") == ["jsonl"]
 
 

@@ -29,6 +29,7 @@ ACTIONS = {
 """Words, and the first action that they find."""
 ELSEWHERE = {
     "record",
+    "agent",
     "tui",
     "sql",
     "doctor",
