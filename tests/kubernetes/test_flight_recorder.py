@@ -6,14 +6,17 @@ A second recorder on each node, outside of the cluster, tells what the runtime s
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -293,18 +296,22 @@ def test_the_terminal_interface_works_in_the_container(cluster: Cluster) -> None
     assert_shows_the_interface(cluster, *command, f"/var/lib/nri-scope/{path.name}")
 
 
-def test_the_terminal_interface_works_in_a_pod_for_debugging(cluster: Cluster) -> None:
+def test_the_terminal_interface_works_in_a_pod_for_debugging(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     path = next(folder_of(cluster, 1).glob("*.nriscope.db"))
     image = cluster.kubectl(
         *("get", "ds/nri-scope", *_KUBECTL),
         *("-o", "jsonpath={.spec.template.spec.containers[0].image}"),
     )
+    # The image's user is not root, who owns the recordings.
+    root = tmp_path / "root.json"
+    root.write_text('{"securityContext": {"runAsUser": 0}}')
     command = ("debug", "-it", "node/node1", f"--image={image}", "--image-pull-policy=Never")
+    options = ("--profile=sysadmin", f"--custom={root}")
     file = f"/host/var/lib/nri-scope/{path.name}"
     try:
-        assert_shows_the_interface(
-            cluster, *command, "--profile=sysadmin", "--", "nri-scope", "tui", file
-        )
+        assert_shows_the_interface(cluster, *command, *options, "--", "nri-scope", "tui", file)
     finally:
         pods = cluster.kubectl("get", "pods", "-o", "name").split()
         debuggers = [name for name in pods if "node-debugger" in name]
@@ -314,6 +321,7 @@ def test_the_terminal_interface_works_in_a_pod_for_debugging(cluster: Cluster) -
 def assert_shows_the_interface(cluster: Cluster, *command: str) -> None:
     """Check that a command of kubectl shows the terminal interface, with events of the node."""
     main, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("4H", 40, 120, 0, 0))
     process = subprocess.Popen(
         cluster.entered("kubectl", *command),
         stdin=other,
@@ -328,7 +336,11 @@ def assert_shows_the_interface(cluster: Cluster, *command: str) -> None:
         end = time.monotonic() + PATIENCE
         while b"RunPodSandbox" not in shown and time.monotonic() < end:
             if select.select([main], [], [], 1)[0]:
-                shown += os.read(main, 65536)
+                try:
+                    shown += os.read(main, 65536)
+                except OSError:
+                    # The command has ended.
+                    break
         assert b"RunPodSandbox" in shown, shown[-2000:]
     finally:
         process.kill()
@@ -339,17 +351,20 @@ def assert_shows_the_interface(cluster: Cluster, *command: str) -> None:
 # -- disturbances -----------------------------------------------------------------------------
 
 
-def test_a_killed_agent_interrupts_nothing(cluster: Cluster) -> None:
-    process = subprocess.Popen(
-        cluster.entered(
-            *("kubectl", "nri-scope", "log", "-f", "--node", "node1", "--format", "jsonl")
-        ),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | cluster.environment,
-    )
+def test_a_killed_agent_interrupts_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    printed = tmp_path / "log.jsonl"
+    with printed.open("wb") as output:
+        process = subprocess.Popen(
+            cluster.entered(
+                *("kubectl", "nri-scope", "log", "-f", "--node", "node1", "--format", "jsonl")
+            ),
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | cluster.environment,
+        )
     try:
+        wait_for(lambda: shown_events(printed))
         since_ns = time.time_ns()
         with load(cluster, "agents", 6):
             for node in NODES:
@@ -357,21 +372,24 @@ def test_a_killed_agent_interrupts_nothing(cluster: Cluster) -> None:
                     os.kill(agent, signal.SIGKILL)
         wait_for(lambda: are_synchronized(cluster))
         assert [missing(cluster, node, since_ns) for node in NODES] == [[], []]
-        # The command has each event once.
         expected = sum(map(len, events(observed_by(cluster, 1)).values()))
-        time.sleep(10)
+        wait_for(lambda: shown_events(printed).total() >= expected)
     finally:
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
-    assert re.sub(r"(?m)^node1: .*; connecting again$", "", errors).strip() == ""
-    lines = [json.loads(line) for line in output.splitlines()]
-    keys = Counter(
-        (one["event"], one.get("pod_id"), one.get("container_id"), one.get("time"))
+        _, errors = process.communicate(timeout=60)
+    assert re.sub(r"(?m)^node1: (.*; connecting|connected) again$", "", errors).strip() == ""
+    # The command has each event once.
+    assert set(shown_events(printed).values()) == {1}
+
+
+def shown_events(printed: Path) -> Counter[tuple[object, ...]]:
+    """Return the events in JSON lines, without Synchronize."""
+    lines = [json.loads(line) for line in printed.read_text().splitlines()]
+    return Counter(
+        (one["id"], one["event"], one.get("pod_id"), one.get("container_id"), one.get("at"))
         for one in lines
         if one.get("event") and one["event"] != "Synchronize"
     )
-    assert set(keys.values()) == {1}
-    assert sum(keys.values()) >= expected
 
 
 def test_events_that_a_killed_recorder_misses_are_in_a_gap(cluster: Cluster) -> None:
