@@ -93,6 +93,7 @@ class Kubectl:
                 yield local
             finally:
                 reading.cancel()
+                await asyncio.wait({reading})
 
     @asynccontextmanager
     async def _running(self, *arguments: str) -> AsyncIterator[tuple[Process, _Errors]]:
@@ -119,7 +120,12 @@ class Kubectl:
             yield process, errors
         finally:
             await _end(process)
-            errors.task.cancel()
+            assert process.stdout is not None
+            # At their ends, the pipes are closed.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    await asyncio.gather(_discard(process.stdout), errors.task)
+                    await asyncio.sleep(0)
 
 
 class _Errors:

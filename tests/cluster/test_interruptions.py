@@ -52,7 +52,9 @@ async def test_a_copy_equals_the_recording_after_random_deaths(tmp_path: Path, s
                 await asyncio.sleep(chance.random())
             await until(lambda: creations(copy) == node.created)
             status, _, errors = await command.interrupt()
-        assert (status, deaths > 0) == (0, True), errors
+        assert status == 0, errors
+        # A forwarded port may have ended by itself before it was to be killed.
+        assert deaths or "connected again" in errors
         assert f"{copy}: " in errors
         await assert_equal(node, copy, tmp_path)
 
