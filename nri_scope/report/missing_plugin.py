@@ -25,7 +25,7 @@ from nri_scope.recording.reader import Recording
 
 from .limits import TRACKED_MAX
 
-EVENTS = (
+_NEEDED = (
     "CreateContainer",
     "PostCreateContainer",
     "StartContainer",
@@ -34,9 +34,10 @@ EVENTS = (
     "Synchronize",
     VALIDATE,
 )
-"""Events that `creations` needs."""
+WHERE = " OR ".join(f"event:{name}" for name in _NEEDED)
+"""Filter of the events that `creations` needs."""
 _CREATE, _SYNCHRONIZE = "CreateContainer", "Synchronize"
-_EVENTS = parse(" OR ".join(f"event:{name}" for name in EVENTS))
+_EVENTS = parse(WHERE)
 _NEAR = 1_000
 """Maximum distance, in event ids, of a creation and its validation."""
 

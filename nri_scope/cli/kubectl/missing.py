@@ -38,12 +38,11 @@ def command(plugin: str, since: str, until: str, output_format: str, **cluster: 
     from nri_scope.cluster.agent_pods import agent_pods
     from nri_scope.cluster.gather import Answers, read_nodes
     from nri_scope.filter.moments import interval
-    from nri_scope.report.missing_plugin import EVENTS, Presence, creations
+    from nri_scope.report.missing_plugin import WHERE, Presence, creations
 
     interval(since, until)
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
-    where = " OR ".join(f"event:{name}" for name in EVENTS)
-    request = v1.GetEventsRequest(where=where, since=since, until=until)
+    request = v1.GetEventsRequest(where=WHERE, since=since, until=until)
 
     async def ask() -> Answers[list[Creation]]:
         agents = await agent_pods(kubectl, cluster["agent_namespace"])

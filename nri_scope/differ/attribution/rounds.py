@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from nri_scope.events import NO_ID, PASSIVE_ROLES, RUNTIME_CLOSED, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.validation import VALIDATE as VALIDATE
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.wire.status import Code
 
@@ -26,7 +27,6 @@ from .presence import SET_UP, Presence, began_before, outlived
 CREATE = "CreateContainer"
 UPDATE = "UpdateContainer"
 STOP = "StopContainer"
-VALIDATE = "ValidateContainerAdjustment"
 SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
 CONTAINER_STATUS = "ContainerStatus"
