@@ -60,6 +60,8 @@ class SurveyProcess:
         """
         self._on_state = on_state
         self._state = SurveyState()
+        self._exit = ""
+        """How the process ended by itself; "" while it runs."""
         self._files: set[Path] = set()
         self._child = spawn(
             __name__,
@@ -79,6 +81,8 @@ class SurveyProcess:
         """
         self._state = SurveyState()
         self._channel.send(_RUN, b"1" if may_restart else b"")
+        if self._exit and not self._state.is_over:
+            self._show_exit()
 
     def close(self) -> None:
         """End the process, and remove its files. Blocks for some milliseconds."""
@@ -105,9 +109,13 @@ class SurveyProcess:
 
     def _ended(self) -> None:
         self._channel.close()
+        self._exit = self._child.stop(_STOP_S).description
         if not self._state.is_over:
-            ended = f"the process has ended, {self._child.stop(_STOP_S).description}"
-            self._show(self._state._replace(is_over=True, problem=ended))
+            self._show_exit()
+
+    def _show_exit(self) -> None:
+        ended = f"the process has ended, {self._exit}"
+        self._show(self._state._replace(is_over=True, problem=ended))
 
     def _show(self, state: SurveyState) -> None:
         self._state = state

@@ -286,15 +286,24 @@ def newest_event(path: Path) -> int:
         return 0
 
 
+@pytest.mark.parametrize("while_it_reads", [True, False])
 async def test_a_killed_process_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, while_it_reads: bool
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     async with surveying(SLOW) as (process, states):
         process.run()
         await until(lambda: bool(states) and states[-1].is_over)
-        process.run()
+        if while_it_reads:
+            # Stopped, so that it cannot end its work before it is killed.
+            os.kill(process.pid, signal.SIGSTOP)
+            process.run()
         os.kill(process.pid, signal.SIGKILL)
+        if not while_it_reads:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            await asyncio.sleep(0.1)
+            assert not states[-1].problem
+            process.run()
         await until(lambda: "killed by SIGKILL" in states[-1].problem)
         assert states[-1].is_over
     assert list(tmp_path.iterdir()) == []
