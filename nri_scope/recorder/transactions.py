@@ -49,6 +49,8 @@ DELETED = "the file was deleted or moved; what was recorded before is not in the
 
 LATE = "recording ended before they could be written"
 
+_BATCH_STRETCHES = 4
+"""Maximum size of a batch in stretches, of which a recording has 16 or more."""
 _FLUSH_EVENTS = 12
 """Number of events whose rows are passed to SQLite together."""
 _YIELD_EVENTS = 6
@@ -155,6 +157,14 @@ class TransactionWriter:
         """Seconds after which an idle recording must be tidied again; negative: never."""
         seconds = self._ring.stretch_seconds
         return -1.0 if seconds is None else seconds
+
+    @property
+    def batch_bytes(self) -> int:
+        """Maximum number of bytes of a batch, for the size limit to be kept.
+
+        A batch is part of one stretch, which the ring only removes as a whole.
+        """
+        return _BATCH_STRETCHES * self._ring.stretch_bytes
 
     def write(self, batch: list[Entry]) -> BatchResult:
         """Store the batch in one transaction: either all entries or none."""

@@ -73,6 +73,7 @@ class Worker:
         self._on_problem = on_problem
         self._on_written = on_written
         self._thread = threading.Thread(target=self._run, name="nri-scope-writer", daemon=True)
+        self._batch_bytes = min(_BATCH_BYTES, writing.batch_bytes)
         self._finishing = False
         self._deadline = 0.0
         self._own: list[Entry] = []
@@ -135,7 +136,7 @@ class Worker:
             if self._is_too_late():
                 entries = inbox.take(_UNLIMITED, _UNLIMITED)
             else:
-                entries = inbox.take(_BATCH_EVENTS, _BATCH_BYTES)
+                entries = inbox.take(_BATCH_EVENTS, self._batch_bytes)
             if entries or self._own:
                 self.pending_events = sum(type(entry) is tuple for entry in entries)
                 self._write(entries)

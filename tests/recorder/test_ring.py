@@ -41,13 +41,13 @@ from tests.recording.traffic import (
 _SIZE = MIN_SIZE
 
 
-def noisy(number: int) -> list[CapturedCall]:
-    """Return a lifecycle with random data, which fills the file quickly."""
+def noisy(number: int, size: int = 300) -> list[CapturedCall]:
+    """Return a lifecycle with ``size`` random bytes per event, which fills the file quickly."""
     chance = random.Random(number)
     items = []
     for item in lifecycle(number):
         reply = api.CreateContainerResponse()
-        reply.adjust.annotations["noise"] = chance.randbytes(300).hex()
+        reply.adjust.annotations["noise"] = chance.randbytes(size).hex()
         items.append(item._replace(reply=reply.SerializeToString()))
     return items
 
@@ -168,6 +168,19 @@ def test_the_recorder_removes_old_events_by_itself(tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         assert next(recording.events()).id > 1
         assert max(event.id for event in recording.events()) == len(items)
+
+
+@pytest.mark.parametrize("size", [300, 3000, 30_000])
+def test_a_burst_larger_than_the_limit_leaves_the_newest_events(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "r.db"
+    burst = [item for number in range(40) for item in noisy(number, max(size, 3000))]
+    end = [item for number in range(40, 60) for item in noisy(number, size)]
+    record(path, burst + end, limits=WriterLimits(max_size=_SIZE))
+    assert _SIZE // 4 < size_of(path) <= _SIZE
+    with Recording.open(path) as recording:
+        events = list(recording.events())
+        newest = recording.reply(events[-1].id)
+    assert newest == end[-1].reply
 
 
 def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
