@@ -19,10 +19,9 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.recording.timeline import Item
-from nri_scope.share.extract import Selection, extract
+from nri_scope.share.extract import NothingSelectedError, Selection, extract
 from nri_scope.share.extract.event_numbers import is_among
 from nri_scope.share.extract.first_pass import learn
-from nri_scope.share.extract.selected_events import choose
 from nri_scope.share.extract.sources import IncludedRows
 
 from .cursor import Position
@@ -94,13 +93,6 @@ class SelectedParts:
         Only what comes ``after`` a position is in the responses, but all is in the copy.
         Returns its responses, and why the rest cannot be read; "" if it can.
         """
-        numbers: Sequence[int] | None = selection.numbers
-        if not selection.is_all:
-            try:
-                numbers = choose(recording, selection, self._go_on).events
-            except UsageError:
-                return None
-            selection = Selection(numbers=numbers)
         folder = stack.enter_context(temporary_folder())
         path = folder / f"{file.name}.db"
         try:
@@ -116,8 +108,11 @@ class SelectedParts:
                 )
                 if known is not None:
                     known.learned = max(known.learned, extracted.learned)
+        except NothingSelectedError:
+            return None
         except UsageError as error:
             raise NriScopeError(str(error)) from error
+        numbers = extracted.events
         part = stack.enter_context(Recording.open(path))
         items = Log(part, printed=True, after=after).read()
         if after is not None:

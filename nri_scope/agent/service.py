@@ -24,8 +24,7 @@ from nri_scope.recording.event_times import time_span, within
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.share.bundle import export
-from nri_scope.share.extract import Selection
-from nri_scope.share.extract.selected_events import choose
+from nri_scope.share.extract import NothingSelectedError, Selection
 
 from .call_limits import Slots
 from .cursor import parse_cursor
@@ -174,20 +173,19 @@ class AgentService(v1.AgentBase):
         with Recording.open(path) as recording:
             since_ns, until_ns = interval(message.since, message.until, time_span(recording))
             selection = Selection(within(recording, where), since_ns, until_ns)
-            try:
-                choose(recording, selection, go_on)
-            except UsageError:
-                return False
             redactor = None if self._redactors is None else self._redactors.new_redactor()
-            export(
-                recording,
-                output,
-                selection,
-                redactor=redactor,
-                max_bytes=BUNDLE_MAX,
-                marks=(),
-                on_progress=go_on,
-            )
+            try:
+                export(
+                    recording,
+                    output,
+                    selection,
+                    redactor=redactor,
+                    max_bytes=BUNDLE_MAX,
+                    marks=(),
+                    on_progress=go_on,
+                )
+            except NothingSelectedError:
+                return False
         return True
 
 

@@ -8,6 +8,6 @@ copied, never pages, deleted rows or logs of the original.
 
 from .extraction import Extracted, extract
 from .message_changes import Change
-from .selected_events import Selection
+from .selected_events import NothingSelectedError, Selection
 
-__all__ = ["Change", "Extracted", "Selection", "extract"]
+__all__ = ["Change", "Extracted", "NothingSelectedError", "Selection", "extract"]

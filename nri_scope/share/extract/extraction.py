@@ -49,6 +49,8 @@ class Extracted:
     """Description of the original's damage, after which no events are copied; "" if undamaged."""
     learned: int = 0
     """Number of the last event from which the `Change` has learned; 0 without a change."""
+    events: Sequence[int] | None = None
+    """Numbers of the chosen events, ascending; None: all."""
 
 
 def extract(
@@ -75,7 +77,7 @@ def extract(
     ``on_progress`` is called regularly in the calling thread with the completed fraction, 0 to 1;
     an exception from this callback, or KeyboardInterrupt, stops the work and leaves no file behind.
 
-    Raises UsageError if no event is chosen or ``pod`` is not in the recording, RecordingError if
+    Raises NothingSelectedError, UsageError if ``pod`` is not in the recording, RecordingError if
     the original is unreadable, or ``output`` exists or cannot be written.
     """
     progress = _Steps(on_progress or _ignore_progress)
@@ -99,7 +101,7 @@ def extract(
         )
         rebuilt = written.write(output, progress)
     progress.done()
-    return replace(rebuilt, learned=learned)
+    return replace(rebuilt, learned=learned, events=part.chosen)
 
 
 def _ignore_progress(_: float) -> None:

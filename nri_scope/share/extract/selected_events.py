@@ -80,6 +80,10 @@ class Selection:
         return {name: text[:_MAX_CRITERION] for name, text in found.items()}
 
 
+class NothingSelectedError(UsageError):
+    """A selection chooses no event of a recording."""
+
+
 @dataclass(slots=True)
 class Chosen:
     """The events that a selection chooses."""
@@ -106,7 +110,7 @@ class Chosen:
 
 
 def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
-    """Apply a selection to every event. Raises UsageError if none is chosen, and RecordingError."""
+    """Apply a selection to every event. Raises UsageError, NothingSelectedError, RecordingError."""
     chosen = Chosen(known={session.id: session for session in source.sessions()})
     numbers = None if selection.numbers is None else ascending(selection.numbers)
     newest = newest_event(source)
@@ -139,7 +143,7 @@ def choose(source: Recording, selection: Selection, on_progress: Callable[[float
             raise
         chosen.damage = error
     if not chosen.events:
-        raise UsageError(
+        raise NothingSelectedError(
             f"no event in {source.path} is selected",
             f"{range_words(source)}; list its events with `log`",
         )
