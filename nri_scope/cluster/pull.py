@@ -87,6 +87,7 @@ class Puller:
         self._say = say
         self._on_error = on_error
         self._caught_up = threading.Event()
+        self._has_events = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[int] | None = None
         self._thread = threading.Thread(target=self._run, name="pull", daemon=True)
@@ -112,6 +113,12 @@ class Puller:
             self._stop()
             raise
         return self
+
+    def wait_for_event(self) -> None:
+        """Wait until an event was written. Raises NriScopeError."""
+        self._has_events.wait()
+        if self.error is not None:
+            raise self.error
 
     def __exit__(
         self,
@@ -150,6 +157,7 @@ class Puller:
                 self._on_error()
         finally:
             self._caught_up.set()
+            self._has_events.set()
 
     async def _pull(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -166,3 +174,5 @@ class Puller:
     def _on_caught_up(self, events: int) -> None:
         self.events = events
         self._caught_up.set()
+        if events:
+            self._has_events.set()

@@ -11,6 +11,8 @@ import signal
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import Event
 from tests.cli.running import PATIENCE
 from tests.cluster.fake_kubectl import agent_pod, pod
 from tests.cluster.live_node import Node, kubectl, live_node, processes, until
@@ -108,5 +110,23 @@ async def test_log_says_that_the_agent_is_gone_and_back(tmp_path: Path) -> None:
             await node.start_agent()
             await command.wait_for_text("node: connected again")
             async with asyncio.timeout(30):
+                assert b"CreateContainer" in await command.process.stdout.readline()
+            assert (await command.interrupt())[0] == 0
+
+
+async def test_log_waits_for_the_first_event_of_a_pod(tmp_path: Path) -> None:
+    async with live_node(tmp_path) as node:
+        node.change(pods=[agent_pod("node"), pod("shop", "late", "node")])
+        async with kubectl(node, "log", "shop/late", "-f", "--format", "jsonl") as command:
+            await command.wait_for_text(
+                "the recordings of node have no events about shop/late yet; waiting for them"
+            )
+            request = api.CreateContainerRequest(
+                pod=api.PodSandbox(id="late", namespace="shop", name="late"),
+                container=api.Container(id="c", pod_sandbox_id="late", name="app"),
+            )
+            await node.runtime.dispatch(Event.CreateContainer, request)
+            assert command.process.stdout is not None
+            async with asyncio.timeout(PATIENCE):
                 assert b"CreateContainer" in await command.process.stdout.readline()
             assert (await command.interrupt())[0] == 0

@@ -152,13 +152,15 @@ def _show(
                 os.kill(os.getpid(), signal.SIGINT)
 
         with Puller(client, request, file, tell, end) as puller:
-            _check_found(puller.events, what, client.node)
             if name == "tui":
                 words = ("kubectl", "nri-scope", "tui", *([what] if what else ["--node", node]))
                 title = f"{what} on {client.node}" if what else client.node
                 context.obj = Followed(title, words, puller)
             result: object = None
             try:
+                if not puller.events:
+                    say(f"{_no_events(what, client.node)} yet; waiting for them")
+                    puller.wait_for_event()
                 result = show()
             except KeyboardInterrupt:
                 if puller.error is None:
@@ -191,8 +193,11 @@ def _arguments(name: str, local: click.Command, what: str) -> Any:
 
 def _check_found(events: int, what: str, node: str) -> None:
     if not events:
-        about = f" about {what}" if what else ""
-        raise UsageError(f"the recordings of {node} have no events{about}")
+        raise UsageError(_no_events(what, node))
+
+
+def _no_events(what: str, node: str) -> str:
+    return f"the recordings of {node} have no events{f' about {what}' if what else ''}"
 
 
 async def client_of(target: Target | None, node: str, cluster: dict[str, Any]) -> AgentClient:
