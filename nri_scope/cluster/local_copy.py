@@ -7,7 +7,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RemoteProtocolError
 from nri_scope.events import NO_ID, CapturedCall, Role, SessionStart
 from nri_scope.recorder.complete_recording import CompleteRecording
-from nri_scope.recorder.inbox import Begin, End, EventFacts, GapEntry, NoteEntry, PluginLine
+from nri_scope.recorder.inbox import Begin, End, EventFacts, GapEntry, NoteEntry, PluginLine, Reopen
 
 _INT_MAX = 2**63 - 1
 _ITEMS_MAX = 1_000_000
@@ -27,6 +27,7 @@ class LocalCopy:
     def __init__(self, recording: CompleteRecording) -> None:
         self._recording = recording
         self._sessions: dict[_SessionKey, int] = {}
+        self._starts: dict[int, SessionStart] = {}
         self._ended: set[int] = set()
         self._met: set[int] = set()
         """Hashes of gaps, notes and output."""
@@ -113,6 +114,7 @@ class LocalCopy:
             request_timeout_ms=session.request_timeout_ms,
             started_ns=session.started_ns,
         )
+        self._starts[number] = start
         self._recording.put(Begin(number, start))
 
     def _end(self, end: v1.SessionEnd) -> None:
@@ -133,8 +135,12 @@ class LocalCopy:
         self._count(len(event.request) + len(event.reply))
         self._newest[event.recording] = event.id
         number = max(event.id, self._last_event + 1)
-        if number > _INT_MAX:
+        if number >= _INT_MAX:
             raise RemoteProtocolError(f"event {number} is too high a number")
+        if session in self._ended:
+            # The node's recorder was killed, and its successor goes on with the session.
+            self._ended.discard(session)
+            self._recording.put(Reopen(session, self._starts[session]))
         self._last_event = number
         self.events += 1
         container_id = "" if event.container_id.startswith(NO_ID) else event.container_id

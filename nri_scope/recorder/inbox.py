@@ -52,6 +52,14 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
+class Reopen:
+    """Continuation of an ended session that was recorded elsewhere before."""
+
+    session: int
+    start: SessionStart
+
+
+@dataclass(frozen=True, slots=True)
 class EventFacts:
     """Facts about the next event, which was recorded elsewhere before."""
 
@@ -120,7 +128,7 @@ class MetricsEntry:
 
 ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine | ShownLine | MetricsEntry
 """Queue entries other than events."""
-Entry = tuple[int, CapturedCall] | ControlEntry | EventFacts
+Entry = tuple[int, CapturedCall] | ControlEntry | Reopen | EventFacts
 
 
 def size_of(item: CapturedCall) -> int:

@@ -37,6 +37,7 @@ from .inbox import (
     MetricsEntry,
     NoteEntry,
     PluginLine,
+    Reopen,
     Resume,
     ShownLine,
 )
@@ -338,7 +339,7 @@ class TransactionWriter:
     def _apply(
         self, connection: sqlite3.Connection, encoder: Encoder, entry: Entry, written: BatchResult
     ) -> None:
-        if self._redaction is not None and not isinstance(entry, tuple | EventFacts):
+        if self._redaction is not None and not isinstance(entry, tuple | Reopen | EventFacts):
             entry = self._redaction.redact_entry(entry)
         match entry:
             case Begin(number, start) if not self._limits.reserve_session(start):
@@ -359,6 +360,13 @@ class TransactionWriter:
                         self._apply(connection, encoder, missed, written)
                     self._killed_ns = 0
                 _insert_session(connection, number, start, encoder.next_event)
+            case Reopen(number, start):
+                encoder.flush()
+                row = connection.execute(
+                    "SELECT max(seq) FROM event WHERE session = ?", (number,)
+                ).fetchone()
+                self._reopen(connection, number, start)
+                self._sessions[number].seq = row[0] or 0
             case End(number, reason, at_ns):
                 self._sessions.pop(number, None)
                 self._starts.pop(number, None)
@@ -430,6 +438,18 @@ class TransactionWriter:
             case (number, item):
                 self._store(connection, encoder, number, item, written)
 
+    def _reopen(self, connection: sqlite3.Connection, number: int, start: SessionStart) -> bool:
+        """Open a session that has ended; return False if it is not in the file."""
+        reopened = connection.execute(
+            "UPDATE session SET ended_ns = NULL, end_reason = '', last_event = NULL WHERE id = ?",
+            (number,),
+        )
+        if not reopened.rowcount:
+            return False
+        self._sessions[number] = OpenSession.begin(number, start)
+        self._starts[number] = start
+        return True
+
     def _resume(
         self,
         connection: sqlite3.Connection,
@@ -450,15 +470,8 @@ class TransactionWriter:
             "SELECT coalesce(sum(lost), 0) FROM gap WHERE session = ? AND from_ns >= ?",
             (number, int64(from_ns)),
         ).fetchone()
-        reopened = connection.execute(
-            "UPDATE session SET ended_ns = NULL, end_reason = '', last_event = NULL WHERE id = ?",
-            (number,),
-        )
         self._killed_ns = 0
-        if reopened.rowcount:
-            self._sessions[number] = OpenSession.begin(number, start)
-            self._starts[number] = start
-        else:
+        if not self._reopen(connection, number, start):
             self._apply(connection, encoder, Begin(number, start), written)
         # These events were written, but the killed recorder did not report them.
         written.recorded += max(0, stored - resumed.confirmed)

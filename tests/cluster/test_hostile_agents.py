@@ -24,6 +24,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.cluster import local_copy
 from nri_scope.cluster.local_copy import LocalCopy
 from nri_scope.errors import RemoteProtocolError
+from nri_scope.events import KILLED
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.reader import Recording
 from tests.cluster.fake_kubectl import agent_pod, install, pod
@@ -318,6 +319,26 @@ def test_any_response_is_written_or_refused(
         recording.gaps()
         recording.notes()
     assert refused <= len(responses)
+
+
+def test_a_session_goes_on_after_the_recorder_was_replaced(tmp_path: Path) -> None:
+    def event(number: int) -> v1.GetEventsResponse:
+        one = v1.Event(recording="r", id=number, session=1, method="StateChange", at_ns=number)
+        return v1.GetEventsResponse(event=one)
+
+    end = v1.SessionEnd(recording="r", id=1, reason=KILLED)
+    with complete_recording(tmp_path / "copy.nriscope.db") as recording:
+        copy = LocalCopy(recording)
+        for response in (
+            v1.GetEventsResponse(session=SESSION),
+            *(event(1), event(2), v1.GetEventsResponse(session_end=end)),
+            *(event(3), v1.GetEventsResponse(session_end=end)),
+        ):
+            copy.add(response)
+    with Recording.open(tmp_path / "copy.nriscope.db") as recording:
+        assert [(one.session, one.seq) for one in recording.events()] == [(1, 1), (1, 2), (1, 3)]
+        (session,) = recording.sessions()
+        assert session.end_reason == KILLED
 
 
 def test_content_of_a_newer_agent_is_ignored(tmp_path: Path) -> None:
