@@ -130,7 +130,8 @@ class AgentService(v1.AgentBase):
             thread.shutdown(wait=False)
 
         _at_end_of_call(end)
-        exported, problem = False, ""
+        exported = False
+        problems: dict[str, str] = {}
         with _grpc_errors():
             folder = files.enter_context(temporary_folder())
             found = await _run(thread, self._recordings.all)
@@ -143,8 +144,8 @@ class AgentService(v1.AgentBase):
             except GRPCError as error:
                 if error.status is not Status.DATA_LOSS:
                     raise
-                # The others are sent, and the state of the node tells why.
-                problem = problem or f"{file.name}: {error.message}"
+                # The others are sent.
+                problems[file.name] = error.message or ""
                 continue
             if not is_exported:
                 continue
@@ -153,8 +154,10 @@ class AgentService(v1.AgentBase):
                 while data := bundle.read(_CHUNK):
                     yield v1.GetRecordingResponse(recording=file.name, data=data)
             output.unlink()
-        if problem and not exported:
-            raise GRPCError(Status.DATA_LOSS, problem)
+        for name, problem in problems.items():
+            if not exported:
+                raise GRPCError(Status.DATA_LOSS, f"{name}: {problem}")
+            yield v1.GetRecordingResponse(recording=name, problem=problem)
         if not exported:
             raise GRPCError(Status.NOT_FOUND, "no recording of this node has such events")
 

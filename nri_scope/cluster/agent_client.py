@@ -116,14 +116,22 @@ class AgentClient:
     async def recordings(
         self, request: v1.GetRecordingRequest
     ) -> AsyncGenerator[v1.GetRecordingResponse, None]:
-        """Yield the pieces of bundles. Close the generator, see `contextlib.aclosing`."""
+        """Yield the pieces of bundles; none if no recording has such events.
+
+        Close the generator, see `contextlib.aclosing`.
+        """
         with _translated(self.node):
             async with self._channel(RESPONSE_MAX) as stub:
                 answer: Any = stub.get_recording(request)
                 async with aclosing(answer) as responses:
                     while True:
                         async with asyncio.timeout(SILENCE_S * 4):
-                            response = await anext(responses, None)
+                            try:
+                                response = await anext(responses, None)
+                            except GRPCError as error:
+                                if error.status is not Status.NOT_FOUND:
+                                    raise
+                                return
                         if response is None:
                             return
                         yield response

@@ -75,11 +75,16 @@ async def read_nodes(
 
 
 async def save_bundles(
-    client: AgentClient, request: v1.GetRecordingRequest, folder: Path, suffix: str = ""
+    client: AgentClient,
+    request: v1.GetRecordingRequest,
+    folder: Path,
+    suffix: str,
+    say: Callable[[str], None],
 ) -> list[Path]:
     """Write a node's bundles as ``NODE-RECORDING<suffix>.nriscope.zip``; return their paths.
 
-    Raises AgentError, and UsageError if a file exists or cannot be written.
+    ``say`` is called with a line for each recording that the node cannot read. Raises AgentError,
+    and UsageError if a file exists or cannot be written.
     """
     paths: list[Path] = []
     name: str | None = None
@@ -88,6 +93,9 @@ async def save_bundles(
     try:
         async with aclosing(client.recordings(request)) as responses:
             async for response in responses:
+                if response.problem:
+                    say(f"{client.node}: {response.recording} not collected: {response.problem}")
+                    continue
                 if file is None or response.recording != name:
                     if file is not None:
                         file.close()

@@ -289,14 +289,14 @@ async def test_damaged_and_hostile_files_do_not_stop_the_others(node: Node, tmp_
         assert not keys(await one.events(v1.GetEventsRequest(after=cursor)))
         async with one.client() as stub:
             status = await stub.get_status(v1.GetStatusRequest())
-            bundles = {
-                response.recording
-                async for response in stub.get_recording(v1.GetRecordingRequest())
-            }
+            pieces = [one async for one in stub.get_recording(v1.GetRecordingRequest())]
+            bundles = {one.recording for one in pieces if one.data}
+            not_sent = {one.recording for one in pieces if one.problem}
         assert {each.recording for each in status.recordings} == bad | {"good"}
         problems = {each.recording for each in status.recordings if each.problem}
         assert problems >= {"garbage", "empty", "cut"}
-        assert "good" in bundles
+        assert "good" in bundles and bundles | not_sent == bad | {"good"}
+        assert not bundles & not_sent
         metrics = samples(await text_of(one))
         assert metrics["nri_scope_unreadable_recordings", frozenset()] == len(problems)
         assert by(metrics, "nri_scope_events_total", "event") == {}

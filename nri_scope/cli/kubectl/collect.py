@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.display import many, size
+from nri_scope.recording.display import size
 
 from ..params import ANY_PATH, say
 from .options import cluster_options, kubectl_of
@@ -33,7 +33,7 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
     """Copy the recordings of labelled pods, as bundles, from all nodes on which they run.
 
     DIR gets a file for each node and recording. They are redacted unless the agents are configured
-    otherwise. Exit status 1 if a node did not answer.
+    otherwise. Exit status 1 if a node did not answer, or not all its recordings could be read.
     """
     from nri_scope._gen.agent.nri_scope.agent import v1
     from nri_scope.cluster.agent_client import AgentClient, AgentError
@@ -62,16 +62,28 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
         )
         wanted = by_node(pods)
         good = True
+
+        def not_read(text: str) -> None:
+            nonlocal good
+            good = False
+            say(text)
+
         for node in sorted(wanted.keys() - agents.keys()):
             say(f"{node}: not collected: it has no agent")
             good = False
 
         async def save(agent: AgentPod) -> list[Path]:
+            client = AgentClient(kubectl, agent)
             paths: list[Path] = []
-            for number, (where, _) in enumerate(pods_filters(wanted[agent.node]), 1):
-                request = v1.GetRecordingRequest(where=where)
-                suffix = f"-{number}" if number > 1 else ""
-                paths += await save_bundles(AgentClient(kubectl, agent), request, output, suffix)
+            try:
+                for number, (where, _) in enumerate(pods_filters(wanted[agent.node]), 1):
+                    request = v1.GetRecordingRequest(where=where)
+                    suffix = f"-{number}" if number > 1 else ""
+                    paths += await save_bundles(client, request, output, suffix, not_read)
+            except BaseException:
+                for path in paths:
+                    path.unlink(missing_ok=True)
+                raise
             return paths
 
         asked = {node: agent for node, agent in agents.items() if node in wanted}
@@ -80,8 +92,11 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
                 say(f"{node}: not collected: {answer.problem}")
                 good = False
                 continue
+            if not answer:
+                say(f"{node}: not collected: its recordings have no events of these pods")
+                good = False
             for path in answer:
-                say(f"{path}: {many(len(wanted[node]), 'pod')}, {size(path.stat().st_size)}")
+                say(f"{path}: {size(path.stat().st_size)}")
         return good
 
     return 0 if asyncio.run(collect()) else 1
