@@ -30,6 +30,8 @@ class Copy(NamedTuple):
 
     node: str
     path: Path
+    last: int | None
+    """Number of events to be shown of those that were recorded before it was made; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class LabelledQuery:
     where: str = ""
     since: str = ""
     until: str = ""
-    last: int = 0
+    last: int | None = None
+    """Number of events that were recorded before; with ``follow``, of each node. None: all."""
     follow: bool = False
 
 
@@ -115,11 +118,11 @@ class LabelledEvents:
         self._task = asyncio.current_task()
         slots = asyncio.Semaphore(TOGETHER)
         try:
-            await self._list(slots, some=True)
+            await self._list(slots, is_first=True)
             while self._query.follow:
                 await asyncio.sleep(LIST_S)
                 try:
-                    await self._list(slots, some=False)
+                    await self._list(slots, is_first=False)
                 except UsageError as error:
                     self._tell(f"{error}; listing the pods again")
                 else:
@@ -136,10 +139,11 @@ class LabelledEvents:
             self._told = text
             self._say(text)
 
-    async def _list(self, slots: asyncio.Semaphore, *, some: bool) -> None:
+    async def _list(self, slots: asyncio.Semaphore, *, is_first: bool) -> None:
         """List the pods, and begin to pull the events of new ones."""
         query = self._query
-        pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=some)
+        last = query.last if is_first else None
+        pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=is_first)
         self._end_gone(set(pods))
         new = by_node(pod for pod in pods if pod not in self._asked)
         if not new:
@@ -157,11 +161,11 @@ class LabelledEvents:
                     where=where,
                     since=query.since,
                     until=query.until,
-                    last=query.last,
+                    last=0 if last is None else max(last, 1),
                     follow=query.follow,
                 )
                 self._number += 1
-                copy = Copy(node, self._folder / f"{self._number}-{node}.db")
+                copy = Copy(node, self._folder / f"{self._number}-{node}.db", last)
                 task = asyncio.create_task(self._pull(agents[node], request, copy, slots))
                 self._asked |= dict.fromkeys(named, (task, copy))
 

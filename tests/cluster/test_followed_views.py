@@ -75,7 +75,8 @@ async def test_a_terminated_tui_leaves_nothing_behind(tmp_path: Path) -> None:
 
 async def test_log_of_labelled_pods_follows_them_to_other_nodes(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
-        async with kubectl(node, "log", "-f", "-l", "app=web", "--format", "jsonl") as command:
+        options = ("--format", "jsonl", "-n", "1")
+        async with kubectl(node, "log", "-f", "-l", "app=web", *options) as command:
             output = command.process.stdout
             assert output is not None
             nodes = set[str]()

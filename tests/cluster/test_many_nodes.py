@@ -74,8 +74,13 @@ async def test_log_shows_the_events_of_all_nodes(cluster: dict[str, str]) -> Non
             *("log", RECORDINGS / f"{name}.nriscope.db", "--format", "jsonl", "--where", where),
         )
         expected += [(node, json.loads(line)["id"]) for line in local.output.splitlines()]
-    events = [(one["node"], one["id"]) for one in shown if "event" in one]
+    found = [one for one in shown if "event" in one]
+    events = [(one["node"], one["id"]) for one in found]
     assert sorted(events) == sorted(expected)
+    assert found == sorted(found, key=lambda one: one["at"])
+    for last in (0, 2):
+        done = await run(KUBECTL, "log", *options, "-n", str(last), environment=cluster)
+        assert [json.loads(line) for line in done.output.splitlines()] == found[len(found) - last :]
     assert "without-agent: has no agent; the events of its pods are missing" in done.errors
     assert done.status == 1
 

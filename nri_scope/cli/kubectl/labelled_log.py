@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
+from heapq import merge
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri_scope.cluster.labelled_events import Copy, LabelledEvents, LabelledQuery
 from nri_scope.errors import UsageError
@@ -43,7 +46,7 @@ def print_labelled(
         str(options["where"] or ""),
         options["since"] or "",
         options["until"] or "",
-        options["last"] or 0,
+        options["last"],
         options["follow"],
     )
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
@@ -54,14 +57,27 @@ def print_labelled(
             printer = _Printer(output, stack, jsonl=options["output_format"] == "jsonl")
             with suppress(KeyboardInterrupt):
                 while not pulling.is_done:
-                    printer.print(pulling.copies)
+                    if query.follow:
+                        printer.print_new(pulling.copies)
                     if output.wait(_POLL_S):
                         break
-                printer.print(pulling.copies)
+                if query.follow:
+                    printer.print_new(pulling.copies)
+                else:
+                    printer.print_all(pulling.copies, query.last)
     assert pulling is not None
     if pulling.error is not None:
         raise pulling.error
     return int(pulling.failed)
+
+
+_NodeLog = tuple[str, Recording, Log]
+
+
+class _Row(NamedTuple):
+    at_ns: int
+    node: str
+    item: Item
 
 
 class _Printer:
@@ -71,23 +87,38 @@ class _Printer:
         self._output = output
         self._stack = stack
         self._jsonl = jsonl
-        self._logs: dict[Path, tuple[str, Recording, Log]] = {}
+        self._logs: dict[Path, _NodeLog] = {}
         self._lines = Lines(colour=output.colour, width=None)
         self._width = 0
 
-    def print(self, copies: list[Copy]) -> None:
-        for node, path in copies[len(self._logs) :]:
-            recording = self._stack.enter_context(Recording.open(path))
-            self._logs[path] = node, recording, Log(recording)
-            self._width = max(self._width, min(columns(node), _NODE_WIDTH))
-        found: list[tuple[int, str, Item]] = []
-        for node, recording, log in self._logs.values():
+    def print_all(self, copies: list[Copy], last: int | None) -> None:
+        """Print everything, or the newest events of all nodes."""
+        self._open(copies)
+        for _, recording, _ in self._logs.values():
+            self._lines.add_columns(recording.sessions())
+        rows = merge(*map(_rows, self._logs.values()), key=_time)
+        for row in rows if last is None else _newest(rows, last):
+            self._print(row.node, row.item)
+        self._output.flush()
+
+    def print_new(self, copies: list[Copy]) -> None:
+        """Print what is new; each node's events when they have arrived."""
+        self._open(copies)
+        found: list[_Row] = []
+        for one in self._logs.values():
+            _, recording, log = one
             if log.has_new_rows():
                 self._lines.add_columns(recording.sessions())
-                found += [(_at_ns(item), node, item) for item in log.read()]
-        for _, node, item in sorted(found, key=lambda one: one[0]):
-            self._print(node, item)
+                found += _rows(one)
+        for row in sorted(found, key=_time):
+            self._print(row.node, row.item)
         self._output.flush()
+
+    def _open(self, copies: list[Copy]) -> None:
+        for node, path, last in copies[len(self._logs) :]:
+            recording = self._stack.enter_context(Recording.open(path))
+            self._logs[path] = node, recording, Log(recording, last=last)
+            self._width = max(self._width, min(columns(node), _NODE_WIDTH))
 
     def _print(self, node: str, item: Item) -> None:
         if self._jsonl:
@@ -102,6 +133,27 @@ class _Printer:
         elif isinstance(item, Event | Gap):
             for line in self._lines.of(item):
                 self._output.line(f"{node:{self._width}} {line}")
+
+
+def _rows(log: _NodeLog) -> Iterator[_Row]:
+    node, _, items = log
+    return (_Row(_at_ns(item), node, item) for item in items.read())
+
+
+def _time(row: _Row) -> int:
+    return row.at_ns
+
+
+def _newest(rows: Iterable[_Row], last: int) -> Iterable[_Row]:
+    """Return the last events, and the other items after the first of them."""
+    kept = deque[_Row]()
+    events = 0
+    for row in rows:
+        kept.append(row)
+        events += isinstance(row.item, Event)
+        while kept and (events > last or not isinstance(kept[0].item, Event)):
+            events -= isinstance(kept.popleft().item, Event)
+    return kept
 
 
 def _at_ns(item: Item) -> int:
