@@ -327,8 +327,8 @@ def test_a_session_goes_on_after_the_recorder_was_replaced(tmp_path: Path) -> No
         return v1.GetEventsResponse(event=one)
 
     end = v1.SessionEnd(recording="r", id=1, reason=KILLED)
-    with complete_recording(tmp_path / "copy.nriscope.db") as recording:
-        copy = LocalCopy(recording)
+    with complete_recording(tmp_path / "copy.nriscope.db") as writing:
+        copy = LocalCopy(writing)
         for response in (
             v1.GetEventsResponse(session=SESSION),
             *(event(1), event(2), v1.GetEventsResponse(session_end=end)),
