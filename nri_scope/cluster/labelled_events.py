@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import NriScopeError, UsageError
@@ -19,6 +16,7 @@ from .agent_client import AgentClient
 from .agent_pods import AgentPod, NamedPod, agent_pods, labelled_pods
 from .gather import TOGETHER, by_node, pods_filters
 from .kubectl import Kubectl
+from .loop_thread import LoopThread
 from .pull import pull
 
 LIST_S = 5.0
@@ -48,8 +46,8 @@ class LabelledQuery:
     follow: bool = False
 
 
-class LabelledEvents:
-    """Thread that pulls the events of all matching pods; a context manager.
+class LabelledEvents(LoopThread):
+    """Thread that pulls the events of all matching pods.
 
     Pods that appear later get a recording of their own. ``say`` is called in the thread, with what
     is missing.
@@ -63,6 +61,7 @@ class LabelledEvents:
         folder: Path,
         say: Callable[[str], None],
     ) -> None:
+        super().__init__()
         self._kubectl = kubectl
         self._agent_namespace = agent_namespace
         self._query = query
@@ -75,47 +74,12 @@ class LabelledEvents:
         """Pods that were not listed the last time."""
         self._silent: set[str] = set()
         self._told = ""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._run, name="pull", daemon=True)
         self.copies: list[Copy] = []
         """Recordings that have everything that was recorded before the command; only grows."""
-        self.error: Exception | None = None
         self.failed = False
         """Whether the events of a node are missing."""
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._loop is not None and self._task is not None:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(10)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether no more events come."""
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except asyncio.CancelledError:
-            pass
-        except (NriScopeError, OSError) as error:
-            # Raised in the other thread.
-            self.error = error
-
     async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
         slots = asyncio.Semaphore(TOGETHER)
         try:
             await self._list(slots, is_first=True)

@@ -6,17 +6,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import NriScopeError, RemoteProtocolError, UsageError
+from nri_scope.errors import RemoteProtocolError, UsageError
 from nri_scope.recorder.complete_recording import complete_recording
 
 from .agent_client import AgentClient, AgentError
 from .local_copy import LocalCopy
+from .loop_thread import LoopThread
 
 
 async def pull(
@@ -66,8 +66,8 @@ def _add(copy: LocalCopy, response: v1.GetEventsResponse, node: str) -> None:
         raise AgentError(node, f"its agent sends what no agent sends: {error}") from error
 
 
-class Puller:
-    """Thread that pulls while other code reads the recording; a context manager.
+class Puller(LoopThread):
+    """Thread that pulls while other code reads the recording.
 
     Its attributes `latest`, `ended` and `interruption` are its state for the terminal interface.
     """
@@ -81,6 +81,7 @@ class Puller:
         on_error: Callable[[], None] = lambda: None,
     ) -> None:
         """``say`` is called in the thread, see `AgentClient.events`; ``on_error`` when it ends."""
+        super().__init__(self._release)
         self._client = client
         self._request = request
         self._path = path
@@ -88,12 +89,6 @@ class Puller:
         self._on_error = on_error
         self._caught_up = threading.Event()
         self._has_events = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[int] | None = None
-        self._thread = threading.Thread(target=self._run, name="pull", daemon=True)
-        self._stopped = False
-        self.error: Exception | None = None
-        """Why pulling has ended; None while it goes on."""
         self.interruption = ""
         """Why no events arrive at present; "" if they do."""
         self.events = 0
@@ -104,7 +99,7 @@ class Puller:
 
         Raises NriScopeError.
         """
-        self._thread.start()
+        super().__enter__()
         try:
             self._caught_up.wait()
             if self.error is not None:
@@ -120,14 +115,6 @@ class Puller:
         if self.error is not None:
             raise self.error
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop()
-
     @property
     def latest(self) -> str:
         """The error; "" if there is none."""
@@ -138,34 +125,14 @@ class Puller:
         """Whether no more events come."""
         return self.error is not None
 
-    def _stop(self) -> None:
-        self._stopped = True
-        if self._loop is not None and self._task is not None:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(10)
+    def _release(self) -> None:
+        if self.error is not None and self._caught_up.is_set():
+            self._on_error()
+        self._caught_up.set()
+        self._has_events.set()
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._pull())
-        except asyncio.CancelledError:
-            pass
-        except (NriScopeError, OSError) as error:
-            # Raised in the other thread.
-            self.error = error
-            if self._caught_up.is_set():
-                self._on_error()
-        finally:
-            self._caught_up.set()
-            self._has_events.set()
-
-    async def _pull(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        pulling = pull(self._client, self._request, self._path, self._on_caught_up, self._heard)
-        self._task = asyncio.create_task(pulling)
-        if self._stopped:
-            self._task.cancel()
-        await self._task
+    async def _main(self) -> None:
+        await pull(self._client, self._request, self._path, self._on_caught_up, self._heard)
 
     def _heard(self, text: str) -> None:
         self.interruption = text
