@@ -12,6 +12,7 @@ from typing import Literal
 from . import known_fields
 from .field import Field
 from .objects import LABEL, Manifest, PodObject
+from .quantity import parse_quantity
 
 Kind = Literal["init", "sidecar", "container"]
 Quantities = Mapping[str, Fraction]
@@ -89,6 +90,7 @@ class PodSpec:
         return self.others.get((kind, self.object.namespace, name))
 
 
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _VOLUME = known_fields.VOLUME_SOURCES | {"name"}
 
 
@@ -103,6 +105,7 @@ def read_pod(pod: PodObject, manifest: Manifest) -> PodSpec:
         *(field for one in spec["volumes"].items() for field in one.unknown_keys(_VOLUME)),
     ):
         remarks.add(f"line {field.line}: {field.path} is unknown and was ignored")
+    spec["restartPolicy"].choice(*_RESTART_POLICIES)
     if spec["os"]["name"].text("linux") != "linux":
         raise spec["os"]["name"].error("only pods of Linux are supported")
     if spec["ephemeralContainers"]:
@@ -204,8 +207,9 @@ def _containers(spec: Field, remarks: Remarks) -> Iterator[ContainerSpec]:
             if len(names) > MAX_CONTAINERS:
                 raise field.error(f"more than {MAX_CONTAINERS} containers")
             kind: Kind = "container"
+            field["imagePullPolicy"].choice("Always", "IfNotPresent", "Never")
+            restarts = field["restartPolicy"].choice(*_RESTART_POLICIES)
             if place == "initContainers":
-                restarts = field["restartPolicy"].choice("Always", "OnFailure", "Never")
                 kind = "sidecar" if restarts == "Always" else "init"
             limits = _amounts(field["resources"]["limits"])
             requests = {**limits, **_amounts(field["resources"]["requests"])}
@@ -228,7 +232,12 @@ def _amounts(field: Field) -> dict[str, Fraction]:
     for key, value in field.entries():
         if not _RESOURCE.fullmatch(key):
             raise value.error("is not the name of a resource")
-    return field.quantities()
+    amounts = field.quantities()
+    for key, amount in amounts.items():
+        size = parse_quantity(key.removeprefix("hugepages-")) if is_huge_page(key) else None
+        if size and amount % size:
+            raise field[key].error("is no multiple of the page size")
+    return amounts
 
 
 def _unknown_fields(container: ContainerSpec) -> Iterator[Field]:

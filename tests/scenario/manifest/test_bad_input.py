@@ -55,6 +55,10 @@ def converted(text: str) -> list[ManifestPod]:
             POD + "  - name: app\n    image: b",
             "pod.yaml:8: spec.containers[1].name: there are two containers named app",
         ),
+        (
+            POD.replace("spec:", "spec:\n  restartPolicy: Maybe"),
+            "pod.yaml:5: spec.restartPolicy: 'Maybe' is not one of Always, OnFailure, Never",
+        ),
         ("kind: List\nitems:\n- kind: Pod\n", "pod.yaml:3: items[0].metadata.name: is missing"),
     ],
 )
@@ -74,6 +78,12 @@ def test_errors_name_line_and_field(text: str, error: str) -> None:
             "resources: {limits: {cpu: 1500m}, requests: {cpu: 2}}",
             "resources.requests.cpu: is more than the limit",
         ),
+        (
+            "resources: {limits: {hugepages-2Mi: 3Mi, memory: 1Gi}}",
+            "resources.limits.hugepages-2Mi: is no multiple of the page size",
+        ),
+        ("imagePullPolicy: Sometimes", "imagePullPolicy: 'Sometimes' is not one of Always,"),
+        ("restartPolicy: OnError", "restartPolicy: 'OnError' is not one of Always, OnFailure,"),
         ("resource: {}", "resource: is not a field; did you mean resources?"),
         ("command: sleep", "command: a list is needed, not 'sleep'"),
         ("args: [1]", "args[0]: 1 is a number, not text; quote it"),
