@@ -23,8 +23,6 @@ CALLS_MAX = 64
 """Maximum number of concurrent calls of one method."""
 STALL_S = 20.0
 """Seconds in which a client must accept a message."""
-_PREFIX = 5
-"""Bytes before a message: whether it is compressed, and its length."""
 
 
 def limit_calls(server: Server) -> None:
@@ -102,13 +100,18 @@ class _Call:
 
     @staticmethod
     def _checked(recv_data: Any) -> Any:
+        # Five bytes before the message: whether it is compressed, and its length.
+        is_prefix = True
+
         async def receive(size: int) -> bytes:
+            nonlocal is_prefix
             if size > REQUEST_MAX:
                 text = f"a request of more than {REQUEST_MAX} bytes"
                 raise GRPCError(Status.RESOURCE_EXHAUSTED, text)
             data: bytes = await recv_data(size)
-            if size == _PREFIX and data[:1] not in (b"", b"\0"):
+            if is_prefix and data[:1] not in (b"", b"\0"):
                 raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not supported")
+            is_prefix = False
             return data
 
         return receive

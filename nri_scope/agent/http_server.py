@@ -105,7 +105,11 @@ class HttpConnection(asyncio.Protocol):
             return HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET\n"
         if path == b"/metrics":
             accept = str(message_from_bytes(rest).get("Accept", ""))
-            encode, kind = choose_encoder(accept)
+            try:
+                encode, kind = choose_encoder(accept)
+            except (TypeError, ValueError):
+                # It does not expect versions that are no numbers.
+                encode, kind = choose_encoder("")
             return HTTPStatus.OK, kind, encode(self._registry)
         if path in (b"/healthz", b"/readyz"):
             state = self._state

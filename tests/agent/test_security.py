@@ -116,6 +116,16 @@ async def test_bad_requests_are_refused(served: Agent) -> None:
         await client.close()
 
 
+async def test_requests_of_any_length_are_accepted(served: Agent) -> None:
+    for length in range(20):
+        client = await RawClient.connect(served.port)
+        stream = client.begin(EVENTS)
+        content = b"" if length < 2 else bytes([0x0A, length - 2]) + b"a" * (length - 2)
+        client.send(stream, message(content), end=True)
+        assert await client.status(stream) == "0", length
+        await client.close()
+
+
 async def test_garbage_ends_only_its_connection(served: Agent) -> None:
     good = await RawClient.connect(served.port)
     begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -152,6 +162,10 @@ BAD_HTTP = [
     (b"GET /nothing HTTP/1.1\r\n\r\n", b"HTTP/1.1 404"),
     (b"POST /metrics HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n", b"HTTP/1.1 405"),
     (b"\xff\0\r\n\r\n", b"HTTP/1.1 405"),
+    (
+        b"GET /metrics\r\nAccept: application/openmetrics-text; version=a.b\r\n\r\n",
+        b"HTTP/1.1 200",
+    ),
     (b"GET /metrics\r\nAccept: \xff\r\n\r\n", b"HTTP/1.1 200"),
     (b"GET /healthz?" + b"x" * 100_000, b"HTTP/1.1 431"),
 ]
