@@ -134,7 +134,11 @@ def plan(
             "DaemonSet",
             "Kubernetes runs the recorder on every node, also on new ones, and upgrades it",
             disconnected or ("" if kubelet else "no kubelet runs here"),
-            ("kubectl apply -k deploy/kustomize/base",),
+            (
+                "# in nri-scope's sources; docs/kubernetes.md: how the image gets onto every node",
+                "make image",
+                "kubectl apply -k deploy/kustomize/base",
+            ),
         ),
         Way(
             "unit",
