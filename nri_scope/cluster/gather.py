@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError, UsageError
+from nri_scope.filter.moments import interval, utc
 from nri_scope.filter.parser import MAX_LENGTH
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
@@ -121,6 +122,19 @@ async def save_bundles(
             with suppress(OSError):
                 file.close()
     return paths
+
+
+def in_utc(since: str, until: str) -> tuple[str, str]:
+    """Return times that a user typed as times that are the same on each node, at each attempt.
+
+    Times relative to a recording's first or last event are relative to now. "" stays "". Raises
+    UsageError.
+    """
+    since_ns, until_ns = interval(since, until)
+    return (
+        "" if since_ns is None else utc(since_ns),
+        "" if until_ns is None else utc(until_ns, is_end=True),
+    )
 
 
 def by_node(pods: Iterable[NamedPod]) -> dict[str, list[NamedPod]]:

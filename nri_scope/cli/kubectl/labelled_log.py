@@ -10,6 +10,7 @@ from heapq import merge
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nri_scope.cluster.gather import in_utc
 from nri_scope.cluster.labelled_events import Copy, LabelledEvents, LabelledQuery
 from nri_scope.errors import UsageError
 from nri_scope.events import Event, Gap
@@ -40,12 +41,13 @@ def print_labelled(
     for name in ("operations", "printed"):
         if options[name]:
             raise UsageError(f"--{name} is not valid with -l", "name one pod")
+    since, until = in_utc(options["since"] or "", options["until"] or "")
     query = LabelledQuery(
         selector,
         namespace,
         str(options["where"] or ""),
-        options["since"] or "",
-        options["until"] or "",
+        since,
+        until,
         options["last"],
         options["follow"],
     )
