@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -56,9 +56,13 @@ class AgentError(NriScopeError):
 class AgentClient:
     """Client of one node's agent. All calls raise AgentError, and UsageError if kubectl fails."""
 
-    def __init__(self, kubectl: Kubectl, pod: AgentPod) -> None:
+    def __init__(
+        self, kubectl: Kubectl, pod: AgentPod, slots: asyncio.Semaphore | None = None
+    ) -> None:
+        """``slots``: limits the ports that are forwarded at the same time."""
         self._kubectl = kubectl
         self._pod = pod
+        self._slots = slots
 
     @property
     def node(self) -> str:
@@ -71,12 +75,17 @@ class AgentClient:
                 return await stub.get_status(v1.GetStatusRequest())
 
     async def events(
-        self, request: v1.GetEventsRequest, say: Callable[[str], None] = lambda text: None
+        self,
+        request: v1.GetEventsRequest,
+        say: Callable[[str], None] = lambda text: None,
+        *,
+        patient: bool = False,
     ) -> AsyncGenerator[v1.GetEventsResponse, None]:
         """Yield responses. After an interruption, the call goes on without loss or repetition.
 
         ``say`` is called with why there are no responses at present, and with "" when there are.
-        Close the generator, see `contextlib.aclosing`.
+        ``patient``: whether to try for ever also before the first response. Close the generator,
+        see `contextlib.aclosing`.
 
         With ``context``, what was sent is sent again if the call is interrupted before it caught
         up: a call that resumes gets no context.
@@ -105,9 +114,10 @@ class AgentClient:
                                     cursor, attempt = response.cursor, 0
             except _Interrupted as error:
                 attempt += 1
-                if not began or (attempt >= ATTEMPTS and not request.follow):
+                is_last = not began or (attempt >= ATTEMPTS and not request.follow)
+                if is_last and not patient:
                     raise AgentError(self.node, error.problem) from error
-                if attempt > 1 and error.problem != said:
+                if (attempt > 1 or not began) and error.problem != said:
                     said = error.problem
                     say(f"{error}; connecting again")
             await asyncio.sleep(min(_PAUSE_S * (attempt - 1), _PAUSE_MAX_S))
@@ -148,7 +158,10 @@ class AgentClient:
     @asynccontextmanager
     async def _channel(self, most: int) -> AsyncIterator[v1.AgentStub]:
         pod = self._pod
-        async with self._kubectl.forwarded(pod.namespace, pod.name, PORT) as port:
+        async with (
+            self._slots or nullcontext(),
+            self._kubectl.forwarded(pod.namespace, pod.name, PORT) as port,
+        ):
             channel = _LimitedChannel("127.0.0.1", port, codec=MessageCodec())
             channel.most = most
             try:

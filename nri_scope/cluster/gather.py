@@ -54,7 +54,7 @@ async def read_nodes(
 
         async def copied(agent: AgentPod) -> _T:
             path = folder / f"{agent.node}.nriscope.db"
-            await pull(AgentClient(kubectl, agent), request, path)
+            await pull(AgentClient(kubectl, agent).events(request), agent.node, path)
             try:
                 # In a thread, so that the other calls are answered meanwhile.
                 return await asyncio.to_thread(_read, path)

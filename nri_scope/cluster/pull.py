@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Self
@@ -18,32 +18,35 @@ from .agent_client import AgentClient, AgentError
 from .local_copy import LocalCopy
 from .loop_thread import LoopThread
 
+Responses = AsyncGenerator[v1.GetEventsResponse, None]
+
 
 async def pull(
-    client: AgentClient,
-    request: v1.GetEventsRequest,
+    responses: Responses,
+    node: str,
     path: Path,
+    *,
+    follow: bool = False,
     on_caught_up: Callable[[int], None] = lambda events: None,
-    say: Callable[[str], None] = lambda text: None,
 ) -> int:
     """Write the events of an agent to the new recording ``path``; return their number.
 
-    ``on_caught_up`` is called with their number each time when everything that was recorded so far
-    was written. With ``request.follow``, it runs until it is cancelled, and then returns. ``say``:
-    see `AgentClient.events`. Raises NriScopeError. After an error, ``path`` is removed, unless it
-    followed the node before.
+    ``responses``: see `AgentClient.events`; they are closed. ``on_caught_up`` is called with their
+    number each time when everything that was recorded so far was written. With ``follow``, it runs
+    until it is cancelled, and then returns. Raises NriScopeError. After an error, ``path`` is
+    removed, unless it followed the node before.
     """
     failure: AgentError | UsageError | None = None
     with complete_recording(path) as recording:
         copy = LocalCopy(recording)
         follows = False
         try:
-            async with aclosing(client.events(request, say)) as responses:
+            async with aclosing(responses):
                 async for response in responses:
-                    _add(copy, response, client.node)
+                    _add(copy, response, node)
                     if response.heartbeat is not None and response.heartbeat.caught_up:
                         copy.flush()
-                        follows = request.follow
+                        follows = follow
                         on_caught_up(copy.events)
         except asyncio.CancelledError:
             if not follows:
@@ -67,7 +70,7 @@ def _add(copy: LocalCopy, response: v1.GetEventsResponse, node: str) -> None:
 
 
 class Puller(LoopThread):
-    """Thread that pulls while other code reads the recording.
+    """Thread that follows a node while other code reads the recording.
 
     Its attributes `latest`, `ended` and `interruption` are its state for the terminal interface.
     """
@@ -132,7 +135,13 @@ class Puller(LoopThread):
         self._has_events.set()
 
     async def _main(self) -> None:
-        await pull(self._client, self._request, self._path, self._on_caught_up, self._heard)
+        await pull(
+            self._client.events(self._request, self._heard),
+            self._client.node,
+            self._path,
+            follow=True,
+            on_caught_up=self._on_caught_up,
+        )
 
     def _heard(self, text: str) -> None:
         self.interruption = text

@@ -57,7 +57,8 @@ async def _pulled(
         def tell(text: str) -> None:
             say(text or f"{client.node}: connected again")
 
-        return await pull(client, request, output, say=tell)
+        responses = client.events(request, tell)
+        return await pull(responses, client.node, output, follow=request.follow)
 
     task = asyncio.ensure_future(pulled())
     with stop_signals(lambda number, reason: task.cancel(), loop=asyncio.get_running_loop()):

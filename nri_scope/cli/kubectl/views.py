@@ -135,7 +135,7 @@ def _show(
             return context.invoke(local, **arguments(file), **options, **_rest(local, options))
 
         if name != "tui" and not options.get("follow"):
-            events = asyncio.run(pull(client, request, file))
+            events = asyncio.run(pull(client.events(request), client.node, file))
             _check_found(events, what, client.node)
             return show()
         request.follow = True
