@@ -13,6 +13,8 @@ from nri_scope.errors import UsageError
 from .kubectl import Kubectl
 
 LABEL = "app.kubernetes.io/name=nri-scope"
+CONTAINER = "agent"
+"""Name of the agents' containers."""
 NAMESPACE = "nri-scope"
 """Namespace of the agents, as installed from deploy/."""
 NODES_MAX = 10_000
@@ -21,13 +23,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AgentPod:
-    """The newest pod with an agent on one node."""
+    """A pod with an agent, on one node."""
 
     node: str
     namespace: str
     name: str
-    created: str
-    is_running: bool
+    rank: tuple[bool, bool, bool, str] = (False, False, False, "")
+    """Of several, as during an update, the highest answers most likely: one that is running, whose
+    agent is ready, or started at least; of these, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,7 @@ async def agent_pods(
     for item in _items(found):
         pod = _agent_pod(item)
         known = pods.get(pod.node)
-        if pod.node and (
-            known is None or (pod.is_running, pod.created) > (known.is_running, known.created)
-        ):
+        if pod.node and (known is None or pod.rank > known.rank):
             pods[pod.node] = pod
     if not pods and not node:
         raise UsageError(
@@ -127,7 +128,20 @@ def _agent_pod(item: dict[str, Any]) -> AgentPod:
         node=_name(item, "spec", "nodeName", optional=True),
         namespace=_name(item, "metadata", "namespace"),
         name=_name(item, "metadata", "name"),
-        created=_text(item, "metadata", "creationTimestamp"),
-        is_running=_text(item, "status", "phase") == "Running"
-        and not _text(item, "metadata", "deletionTimestamp"),
+        rank=(
+            _text(item, "status", "phase") == "Running"
+            and not _text(item, "metadata", "deletionTimestamp"),
+            *_agent_state(item),
+            _text(item, "metadata", "creationTimestamp"),
+        ),
     )
+
+
+def _agent_state(item: dict[str, Any]) -> tuple[bool, bool]:
+    """Return whether a pod's agent is ready, and whether it has started."""
+    status = item.get("status")
+    containers = status.get("containerStatuses") if isinstance(status, dict) else None
+    for one in containers if isinstance(containers, list) else ():
+        if isinstance(one, dict) and one.get("name") == CONTAINER:
+            return one.get("ready") is True, one.get("started") is True
+    return False, False

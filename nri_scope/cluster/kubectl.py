@@ -166,7 +166,7 @@ async def _forwarded_port(process: Process) -> int | None:
     assert process.stdout is not None
     try:
         while line := await process.stdout.readline():
-            if found := _FORWARDING.search(line):
+            if (found := _FORWARDING.search(line)) and int(found[1]) < 1 << 16:
                 return int(found[1])
     except ValueError:
         # The line exceeds the limit of the stream.

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,37 @@ async def test_names_that_are_none_are_refused(script: Script, name: str, place:
         await agent_pods(Kubectl())
 
 
+OLD, NEW = agent_pod("node"), agent_pod("node")
+NEW["metadata"] |= {"name": "new", "creationTimestamp": "2026-02-01T00:00:00Z"}
+
+
+def agent_is(pod: dict[str, Any], ready: Any, started: Any) -> dict[str, Any]:
+    states = [{"name": "recorder", "ready": True, "started": True}]
+    states += [{"name": "agent", "ready": ready, "started": started}]
+    return {**pod, "status": {**pod["status"], "containerStatuses": states}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (OLD, NEW, "new"),
+        (agent_is(OLD, True, True), agent_is(NEW, True, True), "new"),
+        (agent_is(OLD, True, True), agent_is(NEW, False, True), "nri-scope-node"),
+        (agent_is(OLD, False, True), agent_is(NEW, False, False), "nri-scope-node"),
+        (agent_is(OLD, False, True), agent_is(NEW, False, True), "new"),
+        ({**agent_is(OLD, True, True), "status": 1}, agent_is(NEW, False, True), "new"),
+        (agent_is(OLD, "x", [1]), {**NEW, "status": {"containerStatuses": [1]}}, "nri-scope-node"),
+    ],
+)
+async def test_the_agent_that_answers_is_preferred(
+    script: Script, old: dict[str, Any], new: dict[str, Any], found: str
+) -> None:
+    file = script('cat "$(dirname "$0")/pods"')
+    for items in ([old, new], [new, old]):
+        (file.parent / "pods").write_text(json.dumps({"items": items}))
+        assert (await agent_pods(Kubectl()))["node"].name == found
+
+
 async def test_endless_output_is_refused(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OUTPUT_MAX", 1 << 20)
     script("exec cat /dev/zero")
@@ -126,6 +158,7 @@ async def test_a_hanging_kubectl_ends_with_its_children(
         ("echo 'error: unable to forward port' >&2; exit 1", "unable to forward port"),
         ("exec cat /dev/zero", "it printed no port"),
         ("exec yes", "no port within 0.5 s"),
+        ("echo 'Forwarding from 127.0.0.1:99999 -> 9643'; exit 1", "it failed without a message"),
         ("exec sleep 12", "no port within 0.5 s"),
         ("exec cat /dev/zero >&2", "no port within 0.5 s"),
     ],
