@@ -101,9 +101,10 @@ async def save_bundles(
                     if file is not None:
                         file.close()
                     name, size = response.recording, 0
-                    if not _RECORDING.fullmatch(name) or len(paths) >= BUNDLES_MAX:
-                        raise AgentError(client.node, "it sends bundles that no agent sends")
                     path = folder / f"{client.node}-{name}{suffix}.nriscope.zip"
+                    is_good = _RECORDING.fullmatch(name) and path not in paths
+                    if not is_good or len(paths) >= BUNDLES_MAX:
+                        raise AgentError(client.node, "it sends bundles that no agent sends")
                     file = _create(path)
                     paths.append(path)
                 size += len(response.data)
