@@ -27,8 +27,10 @@ SILENCE_S = 20.0
 """Seconds without a response of a stream, which sends a heartbeat every five seconds."""
 ATTEMPTS = 10
 """Number of attempts to go on with a call without progress; with ``follow``, there is no limit."""
-RESPONSE_MAX = 64 << 20
-"""Maximum number of bytes of a response. A message of NRI has at most 4 MiB."""
+RESPONSE_MAX = 16 << 20
+"""Maximum number of bytes of a response. A request and a reply of NRI have at most 4 MiB each, and
+are longer if redaction replaces many short values.
+"""
 STATUS_MAX = 4 << 20
 """Maximum number of bytes of a status."""
 _PAUSE_S, _PAUSE_MAX_S = 1.0, 10.0

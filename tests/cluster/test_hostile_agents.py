@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -98,8 +99,8 @@ def assert_one_line(done: Done, line: str) -> None:
         ([GRPCError(Status.UNAVAILABLE)], "node: unavailable"),
         ([GRPCError(Status.RESOURCE_EXHAUSTED, "more than 64 streams")], "more than 64 streams"),
         (
-            [v1.GetEventsResponse(event=v1.Event(request=bytes(65 << 20)))],
-            "67,108,864 are possible",
+            [v1.GetEventsResponse(event=v1.Event(request=bytes(17 << 20)))],
+            "16,777,216 are possible",
         ),
         ([v1.GetEventsResponse(event=v1.Event(session=1))], "session 1 was not described"),
         (
@@ -413,3 +414,43 @@ def test_a_copy_has_a_maximum_size(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     events = (v1.Event(recording="r", id=at, session=1, request=bytes(10**5)) for at in count(1))
     with pytest.raises(RemoteProtocolError, match="it sent more than"):
         add_all(tmp_path, (v1.GetEventsResponse(event=event) for event in events))
+
+
+@pytest.mark.parametrize("field", ["pod", "namespace", "pod_id", "method", "service"])
+def test_long_names_are_refused(tmp_path: Path, field: str) -> None:
+    event = v1.Event(recording="r", id=1, session=1)
+    setattr(event, field, "x" * 100_000)
+    with pytest.raises(RemoteProtocolError, match=f"{field} has more than 65,536 characters"):
+        add_all(tmp_path, [v1.GetEventsResponse(event=event)])
+
+
+NAMES_ONLY: dict[str, Callable[[int], Any]] = {
+    "event": lambda number: v1.Event(recording="r", id=number, session=1, pod=f"{number:60000}"),
+    "session": lambda number: v1.Session(
+        recording="r", id=number, role="logger", plugin_name=f"{number:60000}"
+    ),
+    "session_end": lambda number: v1.SessionEnd(recording="r", id=number, reason="x" * 60_000),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES_ONLY)
+def test_names_are_counted_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(local_copy, "COPY_MAX", 30 << 20)
+    every = (v1.GetEventsResponse(**{kind: NAMES_ONLY[kind](number)}) for number in count(2))
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match="it sent more than"):
+            add_all(tmp_path, every)
+        # But for sessions, which are needed later.
+        assert kind == "session" or tracemalloc.get_traced_memory()[1] < 15 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_sessions_have_a_maximum_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_copy, "_SESSIONS_BYTES_MAX", 1 << 20)
+    every = (v1.GetEventsResponse(session=NAMES_ONLY["session"](number)) for number in count(2))
+    with pytest.raises(RemoteProtocolError, match="session 19 is one too many"):
+        add_all(tmp_path, every)
