@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from grpclib.client import Channel
@@ -25,6 +26,8 @@ CALL_TIMEOUT_S = 10.0
 """Seconds for a call, and for the beginning of a stream."""
 SILENCE_S = 20.0
 """Seconds without a response of a stream, which sends a heartbeat every five seconds."""
+READING_S = 10.0
+"""Seconds of heartbeats alone until ``say`` is told that the agent still reads."""
 ATTEMPTS = 10
 """Number of attempts to go on with a call without progress; with ``follow``, there is no limit."""
 RESPONSE_MAX = 16 << 20
@@ -85,7 +88,8 @@ class AgentClient:
     ) -> AsyncGenerator[v1.GetEventsResponse, None]:
         """Yield responses. After an interruption, the call goes on without loss or repetition.
 
-        ``say`` is called with why there are no responses at present, and with "" when there are.
+        ``say`` is called with why there are no responses at present, and with "" when there are
+        after an interruption; also if the agent has sent only heartbeats for some time.
         ``patient``: whether to try for ever also before the first response. Close the generator,
         see `contextlib.aclosing`.
 
@@ -98,6 +102,7 @@ class AgentClient:
             try:
                 with _translated(self.node):
                     async with self._channel(RESPONSE_MAX) as stub:
+                        reading = _Reading(self.node, say)
                         answer: Any = stub.get_events(replace(request, after=cursor))
                         async with aclosing(answer) as responses:
                             while True:
@@ -106,6 +111,7 @@ class AgentClient:
                                 if response is None:
                                     return
                                 began = True
+                                reading.hear(response)
                                 if said:
                                     say("")
                                     said = ""
@@ -170,6 +176,22 @@ class AgentClient:
                 yield v1.AgentStub(channel)
             finally:
                 channel.close()
+
+
+class _Reading:
+    """Tells a user if an agent reads its recordings for long without an event to send."""
+
+    def __init__(self, node: str, say: Callable[[str], None]) -> None:
+        self._node = node
+        self._say = say
+        self._since: float | None = monotonic()
+
+    def hear(self, response: v1.GetEventsResponse) -> None:
+        if response.heartbeat is None or response.heartbeat.caught_up:
+            self._since = monotonic()
+        elif self._since is not None and monotonic() >= self._since + READING_S:
+            self._since = None
+            self._say(f"{self._node}: its agent is still reading its recordings")
 
 
 class _LimitedChannel(Channel):

@@ -149,6 +149,7 @@ class Puller(LoopThread):
 
     def _on_caught_up(self, events: int) -> None:
         self.events = events
+        self.interruption = ""
         self._caught_up.set()
         if events:
             self._has_events.set()

@@ -22,7 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.cluster import local_copy
+from nri_scope.cluster import agent_client, local_copy
+from nri_scope.cluster.agent_pods import agent_pods
+from nri_scope.cluster.kubectl import Kubectl
 from nri_scope.cluster.local_copy import LocalCopy
 from nri_scope.errors import RemoteProtocolError
 from nri_scope.events import KILLED
@@ -143,6 +145,22 @@ async def test_a_copy_that_is_incomplete_is_removed(tmp_path: Path) -> None:
 async def test_log_ends_when_the_agent_breaks(tmp_path: Path) -> None:
     done = await ask(tmp_path, Agent(*BROKEN), "log", "shop/web", "-f")
     assert (done.status, done.errors) == (2, "nri-scope: node: broken\n")
+
+
+async def test_an_agent_that_only_reads_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_client, "READING_S", 0.0)
+    heartbeat, said = v1.GetEventsResponse(heartbeat=v1.Heartbeat()), list[str]()
+    answers = (heartbeat, heartbeat, CAUGHT_UP, CAUGHT_UP, heartbeat)
+    async with serving(Agent(*answers)) as port, cluster(tmp_path, port) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        found = await agent_pods(Kubectl())
+        client = agent_client.AgentClient(Kubectl(), found["node"])
+        responses = client.events(v1.GetEventsRequest(), said.append)
+        assert len([one async for one in responses]) == len(answers)
+    assert said == ["node: its agent is still reading its recordings"] * 2
 
 
 class Bundles(v1.AgentBase):

@@ -131,20 +131,24 @@ def _show(
         request = v1.GetEventsRequest(where=target.where if target else "", context=True)
         file = folder / f"{client.node}.nriscope.db"
 
-        def show() -> object:
-            return context.invoke(local, **arguments(file), **options, **_rest(local, options))
+        uses_screen = False
 
-        if name != "tui" and not options.get("follow"):
-            events = asyncio.run(pull(client.events(request), client.node, file))
-            _check_found(events, what, client.node)
-            return show()
-        request.follow = True
-        is_tui = name == "tui" and not tui_obstacle()
+        def show() -> object:
+            nonlocal uses_screen
+            uses_screen = is_tui
+            return context.invoke(local, **arguments(file), **options, **_rest(local, options))
 
         def tell(text: str) -> None:
             # The terminal interface shows the puller's state itself.
-            if not is_tui:
+            if not uses_screen:
                 say(text or f"{client.node}: connected again")
+
+        is_tui = name == "tui" and not tui_obstacle()
+        if name != "tui" and not options.get("follow"):
+            events = asyncio.run(pull(client.events(request, tell), client.node, file))
+            _check_found(events, what, client.node)
+            return show()
+        request.follow = True
 
         def end() -> None:
             if not is_tui:
