@@ -61,6 +61,8 @@ def view(name: str) -> click.Command:
             from .labelled_log import print_labelled
 
             return print_labelled(selector, namespace, cluster, options)
+        if namespace:
+            raise UsageError("--namespace is only valid with -l", "write NAMESPACE/POD")
         if bool(what) == bool(node):
             raise UsageError(
                 "name a pod",
