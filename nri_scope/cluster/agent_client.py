@@ -17,11 +17,11 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.cri.codec import MessageCodec
 from nri_scope.errors import NriScopeError, RemoteProtocolError, UsageError
+from nri_scope.recording.node_files import AGENT_PORT
 
 from .agent_pods import AgentPod, agent_pods
 from .kubectl import ForwardError, Kubectl
 
-PORT = 9643
 CALL_TIMEOUT_S = 10.0
 """Seconds for a call, and for the beginning of a stream."""
 SILENCE_S = 20.0
@@ -168,7 +168,7 @@ class AgentClient:
         pod = self._pod
         async with (
             self._slots or nullcontext(),
-            self._kubectl.forwarded(pod.namespace, pod.name, PORT) as port,
+            self._kubectl.forwarded(pod.namespace, pod.name, AGENT_PORT) as port,
         ):
             channel = _LimitedChannel("127.0.0.1", port, codec=MessageCodec())
             channel.most = most

@@ -15,7 +15,7 @@ from .agent_pods import agent_pods
 from .fan_out import each_node
 from .kubectl import Kubectl
 
-TIMEOUT_S = 5.0
+STATUS_TIMEOUT_S = 5.0
 """Seconds that a node has to answer, its forwarded port included."""
 
 
@@ -102,7 +102,7 @@ async def node_states(kubectl: Kubectl, namespace: str) -> AsyncIterator[NodeSta
     agents = await agent_pods(kubectl, namespace)
 
     async for node, answer in each_node(
-        agents, lambda agent: AgentClient(kubectl, agent).status(), timeout=TIMEOUT_S
+        agents, lambda agent: AgentClient(kubectl, agent).status(), timeout=STATUS_TIMEOUT_S
     ):
         if isinstance(answer, AgentError):
             yield NodeState(node, None, answer.problem)

@@ -121,6 +121,7 @@ def _show(
     from nri_scope._gen.agent.nri_scope.agent import v1
     from nri_scope.cluster.pull import Puller, pull
     from nri_scope.cluster.target import Target
+    from nri_scope.recording.node_files import SUFFIX
     from nri_scope.recording.temporary_files import temporary_folder
 
     from ..tui import Followed, tui_obstacle
@@ -131,7 +132,7 @@ def _show(
     with temporary_folder() as folder:
         client = asyncio.run(client_of(target, node, cluster))
         request = v1.GetEventsRequest(where=target.where if target else "", context=True)
-        file = folder / f"{client.node}.nriscope.db"
+        file = folder / f"{client.node}{SUFFIX}"
 
         uses_screen = False
 
