@@ -108,6 +108,8 @@ class AgentClient:
                             while True:
                                 async with asyncio.timeout(SILENCE_S if began else CALL_TIMEOUT_S):
                                     response = await anext(responses, None)
+                                if response is None and request.follow:
+                                    raise _Interrupted(self.node, "its agent ended the call")
                                 if response is None:
                                     return
                                 began = True

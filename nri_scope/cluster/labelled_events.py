@@ -146,7 +146,7 @@ class LabelledEvents(LoopThread):
         gone = before & self._gone
         for calls, task in list(self._calls.items()):
             calls.pods = [pod for pod in calls.pods if pod not in gone]
-            if not calls.pods and calls.has_caught_up:
+            if not calls.pods and (calls.has_caught_up or task.done()):
                 task.cancel()
                 del self._calls[calls]
 
@@ -221,7 +221,7 @@ class _Calls:
     async def responses(self, last: int | None) -> Responses:
         """Yield responses. A call that is replaced is resumed without loss or repetition."""
         cursor, follow = "", self._owner.query.follow
-        while True:
+        while self.pods:
             new, self._new = self._new, []
             if new and cursor:
                 # The call has ended at the cursor, so these events reach at least as far.
@@ -232,9 +232,10 @@ class _Calls:
                 follow=follow,
                 after=cursor,
             )
-            begun = monotonic()
+            begun: float | None = None
             async with aclosing(self._events(request, patient=follow)) as responses:
                 async for response in responses:
+                    begun = begun or monotonic()
                     cursor = response.cursor or cursor
                     caught_up = response.heartbeat is not None and response.heartbeat.caught_up
                     if caught_up:

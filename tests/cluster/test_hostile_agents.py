@@ -8,7 +8,7 @@ import json
 import socket
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -147,20 +147,40 @@ async def test_log_ends_when_the_agent_breaks(tmp_path: Path) -> None:
     assert (done.status, done.errors) == (2, "nri-scope: node: broken\n")
 
 
+@asynccontextmanager
+async def calling(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, agent: v1.AgentBase
+) -> AsyncIterator[agent_client.AgentClient]:
+    """Provide a client of an agent."""
+    async with serving(agent) as port, cluster(folder, port) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        found = await agent_pods(Kubectl())
+        yield agent_client.AgentClient(Kubectl(), found["node"])
+
+
 async def test_an_agent_that_only_reads_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_client, "READING_S", 0.0)
     heartbeat, said = v1.GetEventsResponse(heartbeat=v1.Heartbeat()), list[str]()
     answers = (heartbeat, heartbeat, CAUGHT_UP, CAUGHT_UP, heartbeat)
-    async with serving(Agent(*answers)) as port, cluster(tmp_path, port) as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        found = await agent_pods(Kubectl())
-        client = agent_client.AgentClient(Kubectl(), found["node"])
+    async with calling(tmp_path, monkeypatch, Agent(*answers)) as client:
         responses = client.events(v1.GetEventsRequest(), said.append)
         assert len([one async for one in responses]) == len(answers)
     assert said == ["node: its agent is still reading its recordings"] * 2
+
+
+async def test_a_call_that_follows_never_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = list[str]()
+    async with calling(tmp_path, monkeypatch, Agent(CAUGHT_UP)) as client:
+        responses = client.events(v1.GetEventsRequest(follow=True), said.append)
+        async with aclosing(responses):
+            for _ in range(3):
+                assert await anext(responses) == CAUGHT_UP
+    assert said == ["node: its agent ended the call; connecting again", ""]
 
 
 class Bundles(v1.AgentBase):

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,39 @@ async def test_an_agent_that_does_not_run_yet_is_tried_again(tmp_path: Path) -> 
             assert (await command.interrupt())[0] == 0
 
 
+@contextmanager
+def pulling_events(
+    node: Node, folder: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> Iterator[LabelledEvents]:
+    for name, value in node.environment.items():
+        monkeypatch.setenv(name, value)
+    folder.mkdir()
+    query = LabelledQuery("app=web", follow=True)
+    with LabelledEvents(Kubectl(), "nri-scope", query, folder, said.append) as pulling:
+        yield pulling
+
+
+async def test_pods_that_vanish_before_their_agent_answers_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labelled_events, "LIST_S", 0.1)
+    async with live_node(tmp_path) as node:
+        ports, said = {"nri-scope-node": node.port}, list[str]()
+        node.change(ports={})
+        with pulling_events(node, tmp_path / "copies", monkeypatch, said) as pulling:
+            await until(lambda: bool(said))
+            node.change(pods=[agent_pod("node")])
+            await asyncio.sleep(1)
+            node.change(ports=ports)
+            await until(lambda: not pulling.copies.empty())
+            first = pulling.copies.get()
+            await until(lambda: first.is_complete)
+            node.change(pods=[agent_pod("node"), pod("shop", "web", "node", app="web")])
+            await until(lambda: not pulling.copies.empty())
+            assert creations(pulling.copies.get().path) == 1
+            assert not pulling.failed and not pulling.is_done
+
+
 async def test_more_nodes_than_ports_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,13 +122,8 @@ async def test_more_nodes_than_ports_take_turns(
         pods = [agent_pod(name) for name in names]
         pods += [pod("shop", "web", name, app="web") for name in names]
         node.change(pods=pods, ports={f"nri-scope-{name}": node.port for name in names})
-        for name, value in node.environment.items():
-            monkeypatch.setenv(name, value)
         said, most = list[str](), 0
-        query = LabelledQuery("app=web", follow=True)
-        folder = tmp_path / "copies"
-        folder.mkdir()
-        with LabelledEvents(Kubectl(), "nri-scope", query, folder, said.append) as pulling:
+        with pulling_events(node, tmp_path / "copies", monkeypatch, said) as pulling:
             copies = list[Copy]()
 
             def all_have(count: int) -> bool:
