@@ -90,7 +90,7 @@ class AgentClient:
 
         ``say`` is called with why there are no responses at present, and with "" when there are
         after an interruption; also if the agent has sent only heartbeats for some time.
-        ``patient``: whether to try for ever also before the first response. Close the generator,
+        ``patient``: whether to go on trying also before the first response. Close the generator,
         see `contextlib.aclosing`.
 
         With ``context``, what was sent is sent again if the call is interrupted before it caught
