@@ -215,7 +215,7 @@ def test_alerts_fire_when_they_should() -> None:
 def test_every_alert_is_tested_to_fire_and_not_to_fire() -> None:
     alerts = re.findall(r"alert: (\w+)", RULES.read_text())
     tests = RULES.with_name("rules_test.yaml").read_text()
-    assert len(alerts) == 5
+    assert len(alerts) == 8
     for alert in alerts:
         assert re.search(rf"alertname: {alert}\n\s+exp_alerts", tests), alert
         assert re.search(rf"alertname: {alert}}}", tests), alert
