@@ -14,6 +14,7 @@ import yaml
 
 from nri_scope import __version__
 from nri_scope.cluster.agent_pods import LABEL, NAMESPACE
+from nri_scope.filter.quantity import parse_size
 from scripts.make_image import NAME
 
 from .programs import cache_folder
@@ -126,6 +127,52 @@ def test_helm_uses_its_namespace_and_leaves_it_to_the_cluster() -> None:
     assert "Namespace" not in [each["kind"] for each in rendered]
     assert {each["metadata"].get("namespace", "other") for each in rendered} == {"other"}
     assert "nri-scope:nri-scope" not in json.dumps(rendered)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--set-string=validate=false", "--set=validates=true", "--set=imagePullPolicy=Alwayz"),
+        *("--set=image=null", "--set=image=", "--set-json=agentArgs=[1]"),
+        # Helm would write a large number as 2e+09.
+        *("--set=maxFolderSize=null", "--set=maxFolderSize=2000000000", "--set=maxFolderSize=2X"),
+    ],
+)
+def test_helm_refuses_values_that_mean_nothing(option: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        templated(option)
+    assert b"values don't meet the specifications of the schema" in failed.value.stderr
+
+
+@pytest.mark.parametrize("size", ["2000000000", "512M", "64KiB", "1.5g"])
+def test_helm_accepts_sizes_that_record_accepts(size: str) -> None:
+    found = daemon_set(templated(f"--set-string=maxFolderSize={size}"))
+    recorder = found["spec"]["template"]["spec"]["containers"][0]
+    assert f"--max-folder-size={size}" in recorder["args"]
+    assert parse_size(size)
+
+
+def test_values_of_helm_add_options_volumes_and_nodes() -> None:
+    rules = "--redact=/etc/nri-scope/rules.toml"
+    values: dict[str, Any] = {
+        "redact": True,
+        "recorderArgs": [rules],
+        "agentArgs": [rules, "--metrics-namespaces"],
+        "volumes": [{"name": "rules", "configMap": {"name": "nri-scope-rules"}}],
+        "volumeMounts": [{"name": "rules", "mountPath": "/etc/nri-scope"}],
+        "nodeSelector": {"nri": "yes"},
+        "tolerations": [],
+    }
+    options = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
+    changed = daemon_set(templated(*options))["spec"]["template"]["spec"]
+    plain = daemon_set(templated("--set=redact=true"))["spec"]["template"]["spec"]
+    for container, added in zip(plain["containers"], ("recorderArgs", "agentArgs"), strict=True):
+        container["args"] += values[added]
+        container["volumeMounts"] += values["volumeMounts"]
+    plain["volumes"] += values["volumes"]
+    plain["nodeSelector"] |= values["nodeSelector"]
+    del plain["tolerations"]
+    assert changed == plain
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
