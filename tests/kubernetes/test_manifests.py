@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,8 +49,8 @@ def program(name: str) -> str:
     pytest.skip(f"no {name} in {path.parent}; python -m tests.kubernetes.programs builds it")
 
 
-def kustomized(variant: str) -> list[Manifest]:
-    """Return the objects that kustomize renders."""
+def kustomized(variant: str | Path) -> list[Manifest]:
+    """Return the objects that kustomize renders, of a variant or a folder."""
     kubectl = program("kubectl")
     rendered = subprocess.run(
         [kubectl, "kustomize", DEPLOY / "kustomize" / variant], capture_output=True, check=True
@@ -115,11 +116,25 @@ def daemon_set(objects: list[Manifest]) -> Manifest:
 def test_helm_renders_the_same_objects_as_kustomize(variant: str) -> None:
     options = [] if variant == "base" else [f"--set={variant}=true"]
     rendered = templated("--set=createNamespace=true", *options)
+    assert sorted(rendered, key=_order) == sorted(kustomized(variant), key=_order)
 
-    def order(one: Manifest) -> tuple[str, str]:
-        return one["kind"], one["metadata"]["name"]
 
-    assert sorted(rendered, key=order) == sorted(kustomized(variant), key=order)
+@pytest.mark.parametrize("chosen", [("redact", "openshift"), ("validate", "redact", "openshift")])
+def test_components_are_combined_as_values_of_helm_are(
+    tmp_path: Path, chosen: tuple[str, ...]
+) -> None:
+    folder = os.path.relpath(DEPLOY / "kustomize", tmp_path)
+    kustomization = {
+        "resources": [f"{folder}/base"],
+        "components": [f"{folder}/components/{each}" for each in chosen],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    rendered = templated("--set=createNamespace=true", *(f"--set={each}=true" for each in chosen))
+    assert sorted(rendered, key=_order) == sorted(kustomized(tmp_path), key=_order)
+
+
+def _order(one: Manifest) -> tuple[str, str]:
+    return one["kind"], one["metadata"]["name"]
 
 
 def test_helm_uses_its_namespace_and_leaves_it_to_the_cluster() -> None:
