@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from nri_scope._gen.agent.nri_scope.agent import v1
@@ -27,6 +28,7 @@ from tests.cli.test_diff_live import NEW, annotating, create
 
 PROJECT = Path(__file__).parents[2]
 RULES = PROJECT / "deploy/prometheus/rules.yaml"
+SCRAPE = RULES.with_name("scrape.yaml")
 DASHBOARD = PROJECT / "deploy/grafana/nri-scope.json"
 CONTAINERD = PROJECT / "tests/data/metrics/containerd-2.4.2.txt"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -239,6 +241,96 @@ def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
         [promtool(), "check", "rules", path], capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("has_node", [True, False])
+def test_the_dashboard_counts_a_node_once_while_its_pod_is_updated(
+    tmp_path: Path, has_node: bool
+) -> None:
+    pods = [("10.0.0.1:9644", "worker-1"), ("10.0.0.2:9644", "worker-1"), ("10.0.1.1:9644", "w-2")]
+    series = [
+        {"series": f"{name}{{{labels}}}", "values": value}
+        for instance, node in pods
+        for name, value in (
+            ("nri_scope_synchronized", "1"),
+            ("nri_scope_recording_bytes", "100"),
+            ("nri_scope_unreadable_recordings", "3"),
+            ("nri_scope_agent_info", "1"),
+        )
+        for labels in [
+            f'instance="{instance}"'
+            + (f',node="{node}"' if has_node or name == "nri_scope_agent_info" else "")
+        ]
+    ]
+    panels = {one["title"]: one["targets"] for one in json.loads(DASHBOARD.read_text())["panels"]}
+    checks = [
+        {
+            "expr": panels[title][number]["expr"].replace("$node", ".*"),
+            "eval_time": "0s",
+            "exp_samples": [{"labels": "{}", "value": value}],
+        }
+        for title, number, value in (
+            ("Nodes recorded", 0, 2),
+            ("Nodes recorded", 1, 2),
+            ("Recordings", 0, 200),
+            ("Unreadable recordings", 0, 6),
+        )
+    ]
+    test = {"input_series": series, "promql_expr_test": checks}
+    (tmp_path / "test.json").write_text(json.dumps({"tests": [test]}))
+    run = subprocess.run(
+        [promtool(), "test", "rules", tmp_path / "test.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_scraping_adds_the_node(tmp_path: Path) -> None:
+    config = yaml.safe_load(SCRAPE.read_text())
+    del config["rule_files"]
+    meta = {
+        "__meta_kubernetes_pod_container_port_name": "metrics",
+        "__meta_kubernetes_pod_phase": "Running",
+        "__meta_kubernetes_pod_node_name": "worker-1",
+        "__meta_kubernetes_pod_name": "nri-scope-x7k2p",
+        "__meta_kubernetes_node_address_InternalIP": "10.0.0.9",
+        "__meta_kubernetes_node_name": "worker-1",
+    }
+    for job in config["scrape_configs"]:
+        # Debian's Prometheus is built without the discovery of Kubernetes.
+        assert job.pop("kubernetes_sd_configs")
+        job["static_configs"] = [
+            {"targets": ["10.0.0.1:9644"], "labels": meta},
+            {"targets": ["10.0.0.1"], "labels": meta | {name: "" for name in list(meta)[:2]}},
+        ]
+    path = tmp_path / "prometheus.json"
+    path.write_text(json.dumps(config))
+    found = {
+        job["job_name"]: [
+            one["labels"] for one in discovered(path, job["job_name"]) if one["labels"]
+        ]
+        for job in config["scrape_configs"]
+    }
+    # A container without ports is no target.
+    (agent_labels,) = found["nri-scope"]
+    wanted = {"job": "nri-scope", "instance": "10.0.0.1:9644", "node": "worker-1"}
+    assert {name: agent_labels[name] for name in wanted} == wanted
+    assert agent_labels["pod"] == "nri-scope-x7k2p"
+    assert found["containerd"][0]["__address__"] == "10.0.0.9:1338"
+    assert found["containerd"][0]["node"] == "worker-1"
+
+
+def discovered(config: Path, job: str) -> Any:
+    """Return the targets of a job, as promtool shows them."""
+    run = subprocess.run(
+        [promtool(), "check", "service-discovery", "--timeout=2s", config, job],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(run.stdout)
 
 
 async def test_rules_and_dashboard_use_metrics_that_exist(tmp_path: Path) -> None:

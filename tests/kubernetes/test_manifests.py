@@ -228,6 +228,18 @@ def test_objects_are_found_by_the_commands_and_use_the_image_of_this_version() -
     assert chart["version"] == chart["appVersion"] == __version__
 
 
+def test_prometheus_finds_the_pods_and_names_their_job_as_the_rules_do() -> None:
+    template = daemon_set(kustomized("base"))["spec"]["template"]
+    labels, (_, agent) = template["metadata"]["labels"], template["spec"]["containers"]
+    monitor = yaml.safe_load((DEPLOY / "prometheus/podmonitor.yaml").read_text())["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    assert endpoint["port"] in [port["name"] for port in agent["ports"]]
+    job = yaml.safe_load((DEPLOY / "prometheus/scrape.yaml").read_text())["scrape_configs"][0]
+    assert job["job_name"] == labels[monitor["jobLabel"]]
+    assert f'up{{job="{job["job_name"]}"}} == 0' in (DEPLOY / "prometheus/rules.yaml").read_text()
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_arguments_are_options_of_the_commands(variant: str) -> None:
     pod = daemon_set(kustomized(variant))["spec"]["template"]["spec"]
