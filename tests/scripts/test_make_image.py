@@ -3,12 +3,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 
-from scripts.make_image import _UNUSED, ENVIRONMENT, OWNER, layer
+import pytest
+
+from scripts.make_image import (
+    _UNUSED,
+    _UNUSED_PACKAGES,
+    ENVIRONMENT,
+    OWNER,
+    layer,
+    licence_files,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,8 +77,24 @@ def test_layers_are_the_same_each_time_and_belong_to_no_user_of_the_machine(
     assert layer({"usr/local/bin/run": b"y", "etc/one": two}, folders=True) == first
 
 
-def test_tests_of_python_are_left_out() -> None:
+def test_tests_and_unneeded_libraries_are_left_out() -> None:
     for name in ("test/test_os.py", "ensurepip/__init__.py", "lib-dynload/_testcapi.so"):
         assert _UNUSED.match(name) is not None
+    for name in ("readline", "nis", "ossaudiodev", "_ctypes_test", "_crypt"):
+        assert _UNUSED.match(f"lib-dynload/{name}.cpython-311-x86_64-linux-gnu.so") is not None
     for name in ("unittest/mock.py", "testing.py", "lib-dynload/_sqlite3.so"):
         assert _UNUSED.match(name) is None
+    for name in ("multidict/_testcapi.so", "zstandard/_cffi.so"):
+        assert _UNUSED_PACKAGES.match(name) is not None
+    for name in ("multidict/_multidict.so", "zstandard/backend_c.so"):
+        assert _UNUSED_PACKAGES.match(name) is None
+
+
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="no packages of Debian")
+def test_licences_of_libraries_are_complete() -> None:
+    listed = subprocess.run(["ldd", shutil.which("sh") or ""], capture_output=True, text=True)
+    found = re.search(r"/\S*libc\.so\S*", listed.stdout)
+    assert found is not None
+    names = dict(licence_files([Path(os.path.realpath(found[0]))])).keys()
+    assert "usr/share/doc/libc6/copyright" in names
+    assert "usr/share/common-licenses/LGPL-2.1" in names
