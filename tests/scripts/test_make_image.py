@@ -41,7 +41,7 @@ def needed(name: str, seen: set[str]) -> Iterator[str]:
     seen.add(name)
     yield name
     for requirement in requires(name) or ():
-        if "extra ==" not in requirement and not re.search(r"win32|Windows", requirement):
+        if "extra ==" not in requirement and not re.search(r"win32|Windows|python_version <", requirement):
             yield from needed(re.split(r"[^\w.-]", requirement)[0], seen)
 
 
@@ -53,18 +53,34 @@ def test_the_image_has_the_tested_versions_of_what_nri_scope_needs_and_no_more()
     assert not set(runtime) & {"pytest", "mypy", "ruff", "hypothesis", "pip", "hatchling", "uv"}
 
 
+CONTAINERFILE = (ROOT / "Containerfile").read_text()
+
+
 def test_what_the_containerfile_copies_exists() -> None:
-    text = (ROOT / "Containerfile").read_text()
     sources = [
         source
-        for line in re.findall(r"(?m)^COPY (?!--from)(.*)$", text)
+        for line in re.findall(r"(?m)^COPY (?!--from)(.*)$", CONTAINERFILE)
         for source in line.split()[:-1]
     ]
     assert len(sources) == 8
     assert [each for each in sources if not (ROOT / each).exists()] == []
-    assert f"USER {OWNER}:{OWNER}" in text
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored[1] == "*"
+    assert sorted(sources) == [each[1:] for each in ignored if each.startswith("!")]
+    assert f"USER {OWNER}:{OWNER}" in CONTAINERFILE
     for name in ("LANG", "HOME", "PYTHONDONTWRITEBYTECODE"):
-        assert f"{name}={ENVIRONMENT[name]}" in text
+        assert f"{name}={ENVIRONMENT[name]}" in CONTAINERFILE
+
+
+def test_the_containerfile_locks_the_build_backend(tmp_path: Path) -> None:
+    command = re.search(r"RUN (sed -nE (.|\n)*?>build.txt)", CONTAINERFILE)
+    assert command is not None
+    script = command[1].replace("build.txt", str(tmp_path / "build.txt"))
+    subprocess.run(["sh", "-c", script], cwd=ROOT, check=True)
+    found = (tmp_path / "build.txt").read_text()
+    names = set(re.findall(r"(?m)^([a-z-]+)==\S+", found))
+    assert names == set(needed("hatchling", set()))
+    assert found.count("--hash=sha256:") >= len(names)
 
 
 def test_layers_are_the_same_each_time_and_belong_to_no_user_of_the_machine(
