@@ -41,7 +41,7 @@ def needed(name: str, seen: set[str]) -> Iterator[str]:
     seen.add(name)
     yield name
     for requirement in requires(name) or ():
-        if "extra ==" not in requirement and not re.search(r"win32|Windows|python_version <", requirement):
+        if not re.search(r"extra ==|win32|Windows|python_version <", requirement):
             yield from needed(re.split(r"[^\w.-]", requirement)[0], seen)
 
 
