@@ -2,8 +2,8 @@
 """Build the container image without a registry or a daemon, as an OCI archive.
 
 ``python -m scripts.make_image ARCHIVE`` packs this Python, the locked packages of
-requirements/runtime.txt, nri-scope, and the shared libraries that they need. The same checkout,
-Python and system libraries give the same archive.
+requirements/runtime.txt, nri-scope, and the shared libraries that they need, with their licences.
+The same checkout, Python and system libraries give the same archive.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -42,7 +43,11 @@ LABELS = {
     "org.opencontainers.image.description": "See, record, compare and replay what container "
     "runtimes and NRI plugins say to each other",
     "org.opencontainers.image.version": __version__,
-    "org.opencontainers.image.licenses": "Apache-2.0 AND MIT",
+    # Of nri-scope, Python, its packages and the shared libraries. liblzma is in the public domain.
+    "org.opencontainers.image.licenses": "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause "
+    "AND GPL-3.0-or-later WITH GCC-exception-3.1 AND LGPL-2.1-or-later AND MIT AND PSF-2.0 "
+    "AND Python-2.0.1 AND X11-distribute-modifications-variant AND Zlib AND blessing "
+    "AND bzip2-1.0.6",
 }
 
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -50,9 +55,13 @@ _LIB = f"usr/local/lib/{_PYTHON}"
 _UNUSED = re.compile(
     r"(test|tests|idlelib|turtledemo|turtle\.py|tkinter|lib2to3|ensurepip|pydoc_data|venv|"
     r"__pycache__|site-packages|dist-packages|config-[^/]*)(/|$)"
-    r"|lib-dynload/(_test|_tkinter|_xxtestfuzz|xx)|.*\.(a|pyi)$"
+    # readline is GPL-3.0, and the others need libraries that nothing else needs.
+    r"|lib-dynload/(_test|_ctypes_test|_tkinter|_xxtestfuzz|xx|readline|nis|ossaudiodev|_crypt)"
+    r"|.*\.(a|pyi)$"
 )
 """Parts of the standard library that nri-scope never imports, by path below its folder."""
+_UNUSED_PACKAGES = re.compile(r"multidict/_testcapi|zstandard/(__pycache__/)?(_cffi|backend_cffi)")
+"""The same of the locked packages: tests, and what PyPy needs."""
 _TERMINALS = (
     *("ansi", "dumb", "linux", "rxvt", "rxvt-unicode-256color", "screen", "screen-256color"),
     *("tmux", "tmux-256color", "vt100", "vt220", "xterm", "xterm-256color", "xterm-color"),
@@ -73,10 +82,9 @@ def main(archive: Path) -> None:
         application = dict(package_files(packages))
         library = Path(work, "library")
         base = dict(python_files(library))
-        base |= {
-            place: path
-            for path, place in shared_libraries([*base.values(), *application.values()], packages)
-        }
+        libraries = list(shared_libraries([*base.values(), *application.values()], packages))
+        base |= {place: path for path, place in libraries}
+        base |= licence_files(path for path, _ in libraries)
         base |= system_files()
         archive.parent.mkdir(parents=True, exist_ok=True)
         write_archive(archive, [layer(base, folders=True), layer(application)])
@@ -116,7 +124,11 @@ def package_files(packages: Path) -> Iterator[tuple[str, Path | bytes]]:
                 script = path.read_bytes().partition(b"\n")[2]
                 yield f"usr/local/{name}", b"#!/usr/local/bin/python3\n" + script
         # RECORD has the path of the build; direct_url.json that of the checkout.
-        elif path.name not in ("RECORD", "direct_url.json") and not name.startswith("share/"):
+        elif (
+            path.name not in ("RECORD", "direct_url.json")
+            and not name.startswith("share/")
+            and _UNUSED_PACKAGES.match(name) is None
+        ):
             yield f"{_LIB}/site-packages/{name}", path
 
 
@@ -151,6 +163,28 @@ def shared_libraries(files: Iterable[Path | bytes], packages: Path) -> Iterator[
         name = Path(each).name
         place = Path(each) if name.startswith("ld-linux") else folder / name
         yield Path(os.path.realpath(each)), str(place).lstrip("/")
+
+
+def licence_files(libraries: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield the licences of the Debian packages of libraries, with their places.
+
+    A library outside of Debian's packages is Python's, whose licence is in its standard library.
+    On other distributions, say that licences are missing.
+    """
+    texts: set[Path] = set()
+    if shutil.which("dpkg") is None:
+        print("no dpkg: the image has no licences of shared libraries", file=sys.stderr)
+        return
+    for library in libraries:
+        # Packages name files in /lib, which is a link to /usr/lib.
+        names = {str(library), str(library).removeprefix("/usr")}
+        found = subprocess.run(["dpkg", "--search", *names], capture_output=True, text=True).stdout
+        for line in found.splitlines():
+            texts.add(Path("/usr/share/doc", re.split("[:,]", line)[0], "copyright"))
+    for text in sorted(texts):
+        yield str(text).lstrip("/"), text
+        for name in re.findall(r"/usr/share/common-licenses/[\w.-]*\w", text.read_text("utf-8")):
+            yield name.lstrip("/"), Path(name)
 
 
 def system_files() -> Files:

@@ -9,7 +9,6 @@ redacted as `record --redact` does. A resumed call copies again only if it needs
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -37,6 +36,7 @@ from .selected_parts import (
     newest_removed,
     time_of_event,
 )
+from .temporary_copies import Copies
 
 BATCH = 256
 """Maximum number of responses of one batch."""
@@ -69,7 +69,7 @@ class EventReader:
         recordings: NodeRecordings,
         query: EventQuery,
         redactors: NodeRedactors | None,
-        copies: threading.Semaphore | None = None,
+        copies: Copies | None = None,
     ) -> None:
         """Without ``redactors``, events are sent as recorded. ``copies``: limit of temporary parts,
         for all calls.
@@ -85,7 +85,7 @@ class EventReader:
         """Recordings that could not be read, as they were then."""
         self._stopped = False
         self._make = ResponseMaker(self._go_on)
-        limit = copies or threading.Semaphore()
+        limit = copies or Copies(1, recordings)
         self._parts = SelectedParts(query, redactors, limit, self._make, self._go_on)
         self._responses = self._all()
 

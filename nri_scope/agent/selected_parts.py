@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from .cursor import Position
 from .event_responses import ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording
 from .redactors import NodeRedactors, SharedRedactor
+from .temporary_copies import Copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +50,37 @@ class SelectedParts:
         self,
         query: EventQuery,
         redactors: NodeRedactors | None,
-        copies: threading.Semaphore,
+        copies: Copies,
         make: ResponseMaker,
         go_on: Callable[[float], None],
     ) -> None:
         """Limit temporary parts of all calls by ``copies``.
 
-        ``go_on`` is called regularly; its exceptions end the work.
+        ``go_on`` is called regularly; its exceptions end the work, as those of ``copies`` do.
         """
         self._query = query
         self._redactors = redactors
         self._copies = copies
         self._make = make
-        self._go_on = go_on
+        self._is_copying = False
+        self._go_on = partial(self._checked, go_on)
 
     @contextmanager
     def copying(self) -> Iterator[None]:
         """Wait until not too many calls make temporary parts."""
         while not self._copies.acquire(timeout=0.2):
             self._go_on(0)
+        self._is_copying = True
         try:
             yield
         finally:
+            self._is_copying = False
             self._copies.release()
+
+    def _checked(self, go_on: Callable[[float], None], share: float) -> None:
+        go_on(share)
+        if self._is_copying:
+            self._copies.check()
 
     def selection(self, recording: Recording) -> Selection:
         """Return the selection of the query in a recording. Raises UsageError."""

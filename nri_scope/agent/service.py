@@ -33,6 +33,7 @@ from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
 from .redactors import NodeRedactors
 from .selected_parts import EventQuery
+from .temporary_copies import Copies
 
 STREAMS_MAX = 64
 """Maximum number of concurrent calls of GetEvents, each of which has a thread."""
@@ -66,7 +67,7 @@ class AgentService(v1.AgentBase):
         self._status = status
         self._streams = Slots(STREAMS_MAX, "streams of events")
         self._exports = Slots(EXPORTS_MAX, "exports")
-        self._copies = threading.Semaphore(COPIES_MAX)
+        self._copies = Copies(COPIES_MAX, recordings)
         self._status_thread = ThreadPoolExecutor(1, "status")
 
     async def get_status(self, message: v1.GetStatusRequest) -> v1.GetStatusResponse:
@@ -172,6 +173,7 @@ class AgentService(v1.AgentBase):
         def go_on(_: float) -> None:
             if stopped.is_set():
                 raise NriScopeError("the call has ended")
+            self._copies.check()
 
         with Recording.open(path) as recording:
             since_ns, until_ns = interval(message.since, message.until, time_span(recording))

@@ -6,13 +6,15 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
 
 from .file_errors import error_words
 
+_folders: set[Path] = set()
+"""Temporary folders of this process."""
 ELSEWHERE = "set TMPDIR to another folder"
 """Advice if a temporary file cannot be written."""
 
@@ -25,7 +27,24 @@ def temporary_folder() -> Iterator[Path]:
     except OSError as error:
         raise unwritable(error) from error
     with folder as name:
-        yield Path(name)
+        path = Path(name)
+        _folders.add(path)
+        try:
+            yield path
+        finally:
+            _folders.discard(path)
+
+
+def temporary_bytes() -> int:
+    """Return the bytes of the files in the temporary folders of this process."""
+    found = 0
+    for folder in list(_folders):
+        with suppress(OSError):
+            for path in folder.iterdir():
+                # A file may be removed meanwhile.
+                with suppress(OSError):
+                    found += path.stat().st_size
+    return found
 
 
 @contextmanager

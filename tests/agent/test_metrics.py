@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics against `stats`, promtool, the alert rules and the dashboard."""
+"""Metrics against `stats` and promtool."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ from tests.cli.running import PATIENCE, running
 from tests.cli.test_diff_live import NEW, annotating, create
 
 PROJECT = Path(__file__).parents[2]
-RULES = PROJECT / "deploy/prometheus/rules.yaml"
-DASHBOARD = PROJECT / "deploy/grafana/nri-scope.json"
-CONTAINERD = PROJECT / "tests/data/metrics/containerd-2.4.2.txt"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -200,59 +197,6 @@ async def test_promtool_accepts_the_metrics(tmp_path: Path) -> None:
         [promtool(), "check", "metrics"], input=text, capture_output=True, text=True, check=False
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
-
-
-def test_alerts_fire_when_they_should() -> None:
-    run = subprocess.run(
-        [promtool(), "test", "rules", RULES.with_name("rules_test.yaml")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-
-
-def test_every_alert_is_tested_to_fire_and_not_to_fire() -> None:
-    alerts = re.findall(r"alert: (\w+)", RULES.read_text())
-    tests = RULES.with_name("rules_test.yaml").read_text()
-    assert len(alerts) == 5
-    for alert in alerts:
-        assert re.search(rf"alertname: {alert}\n\s+exp_alerts", tests), alert
-        assert re.search(rf"alertname: {alert}}}", tests), alert
-
-
-def dashboard_queries() -> list[str]:
-    found = json.loads(DASHBOARD.read_text())
-    return [target["expr"] for panel in found["panels"] for target in panel["targets"]]
-
-
-def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
-    queries = dashboard_queries()
-    assert len(queries) > 10
-    rules = [
-        {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m")}
-        for number, query in enumerate(queries)
-    ]
-    path = tmp_path / "rules.json"
-    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
-    run = subprocess.run(
-        [promtool(), "check", "rules", path], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-
-
-async def test_rules_and_dashboard_use_metrics_that_exist(tmp_path: Path) -> None:
-    async with agent(tmp_path) as one:
-        text = await text_of(one) + CONTAINERD.read_text()
-    known = set()
-    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
-        known |= {name} if kind != "histogram" else {f"{name}_bucket", f"{name}_count"}
-    used = set()
-    rules = re.findall(r"expr: (?:>-\n)?(.*?)\n(?=        \w)", RULES.read_text(), re.DOTALL)
-    for query in [*dashboard_queries(), *rules]:
-        used |= set(re.findall(r"\b(?:nri_scope|containerd)_\w+", query))
-    assert len(used) > 12
-    assert used <= known
 
 
 @pytest.mark.parametrize(

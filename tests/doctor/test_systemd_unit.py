@@ -42,7 +42,7 @@ def test_systemd_accepts_every_line(tmp_path: Path) -> None:
     # systemd looks for the program in /usr/local/bin and /usr/bin.
     text = UNIT.read_text().replace("ExecStart=nri-scope", f"ExecStart={sys.executable}")
     (tmp_path / UNIT.name).write_text(text)
-    analyze("verify", "--man=no", tmp_path / UNIT.name)
+    analyze("verify", tmp_path / UNIT.name)
 
 
 @needs_systemd
@@ -53,7 +53,7 @@ def test_systemd_accepts_the_documented_changes(tmp_path: Path, drop_in: str) ->
     record.parse_args(context, ["--output=x.nriscope.db", *shlex.split(options)])
     text = UNIT.read_text().replace("ExecStart=nri-scope", f"ExecStart={sys.executable}")
     (tmp_path / UNIT.name).write_text(f"{text}\n{drop_in}")
-    analyze("verify", "--man=no", tmp_path / UNIT.name)
+    analyze("verify", tmp_path / UNIT.name)
 
 
 @needs_systemd

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 
 from nri_scope import __version__
 from nri_scope.cluster.agent_pods import LABEL, NAMESPACE
+from nri_scope.filter.quantity import parse_size
 from scripts.make_image import NAME
 
 from .programs import cache_folder
@@ -47,8 +49,8 @@ def program(name: str) -> str:
     pytest.skip(f"no {name} in {path.parent}; python -m tests.kubernetes.programs builds it")
 
 
-def kustomized(variant: str) -> list[Manifest]:
-    """Return the objects that kustomize renders."""
+def kustomized(variant: str | Path) -> list[Manifest]:
+    """Return the objects that kustomize renders, of a variant or a folder."""
     kubectl = program("kubectl")
     rendered = subprocess.run(
         [kubectl, "kustomize", DEPLOY / "kustomize" / variant], capture_output=True, check=True
@@ -114,11 +116,25 @@ def daemon_set(objects: list[Manifest]) -> Manifest:
 def test_helm_renders_the_same_objects_as_kustomize(variant: str) -> None:
     options = [] if variant == "base" else [f"--set={variant}=true"]
     rendered = templated("--set=createNamespace=true", *options)
+    assert sorted(rendered, key=_order) == sorted(kustomized(variant), key=_order)
 
-    def order(one: Manifest) -> tuple[str, str]:
-        return one["kind"], one["metadata"]["name"]
 
-    assert sorted(rendered, key=order) == sorted(kustomized(variant), key=order)
+@pytest.mark.parametrize("chosen", [("redact", "openshift"), ("validate", "redact", "openshift")])
+def test_components_are_combined_as_values_of_helm_are(
+    tmp_path: Path, chosen: tuple[str, ...]
+) -> None:
+    folder = os.path.relpath(DEPLOY / "kustomize", tmp_path)
+    kustomization = {
+        "resources": [f"{folder}/base"],
+        "components": [f"{folder}/components/{each}" for each in chosen],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    rendered = templated("--set=createNamespace=true", *(f"--set={each}=true" for each in chosen))
+    assert sorted(rendered, key=_order) == sorted(kustomized(tmp_path), key=_order)
+
+
+def _order(one: Manifest) -> tuple[str, str]:
+    return one["kind"], one["metadata"]["name"]
 
 
 def test_helm_uses_its_namespace_and_leaves_it_to_the_cluster() -> None:
@@ -126,6 +142,52 @@ def test_helm_uses_its_namespace_and_leaves_it_to_the_cluster() -> None:
     assert "Namespace" not in [each["kind"] for each in rendered]
     assert {each["metadata"].get("namespace", "other") for each in rendered} == {"other"}
     assert "nri-scope:nri-scope" not in json.dumps(rendered)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--set-string=validate=false", "--set=validates=true", "--set=imagePullPolicy=Alwayz"),
+        *("--set=image=null", "--set=image=", "--set-json=agentArgs=[1]"),
+        # Helm would write a large number as 2e+09.
+        *("--set=maxFolderSize=null", "--set=maxFolderSize=2000000000", "--set=maxFolderSize=2X"),
+    ],
+)
+def test_helm_refuses_values_that_mean_nothing(option: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        templated(option)
+    assert b"values don't meet the specifications of the schema" in failed.value.stderr
+
+
+@pytest.mark.parametrize("size", ["2000000000", "512M", "64KiB", "1.5g"])
+def test_helm_accepts_sizes_that_record_accepts(size: str) -> None:
+    found = daemon_set(templated(f"--set-string=maxFolderSize={size}"))
+    recorder = found["spec"]["template"]["spec"]["containers"][0]
+    assert f"--max-folder-size={size}" in recorder["args"]
+    assert parse_size(size)
+
+
+def test_values_of_helm_add_options_volumes_and_nodes() -> None:
+    rules = "--redact=/etc/nri-scope/rules.toml"
+    values: dict[str, Any] = {
+        "redact": True,
+        "recorderArgs": [rules],
+        "agentArgs": [rules, "--metrics-namespaces"],
+        "volumes": [{"name": "rules", "configMap": {"name": "nri-scope-rules"}}],
+        "volumeMounts": [{"name": "rules", "mountPath": "/etc/nri-scope"}],
+        "nodeSelector": {"nri": "yes"},
+        "tolerations": [],
+    }
+    options = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
+    changed = daemon_set(templated(*options))["spec"]["template"]["spec"]
+    plain = daemon_set(templated("--set=redact=true"))["spec"]["template"]["spec"]
+    for container, added in zip(plain["containers"], ("recorderArgs", "agentArgs"), strict=True):
+        container["args"] += values[added]
+        container["volumeMounts"] += values["volumeMounts"]
+    plain["volumes"] += values["volumes"]
+    plain["nodeSelector"] |= values["nodeSelector"]
+    del plain["tolerations"]
+    assert changed == plain
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -164,6 +226,18 @@ def test_objects_are_found_by_the_commands_and_use_the_image_of_this_version() -
     assert images == {NAME}
     chart = yaml.safe_load((DEPLOY / "helm/nri-scope/Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == __version__
+
+
+def test_prometheus_finds_the_pods_and_names_their_job_as_the_rules_do() -> None:
+    template = daemon_set(kustomized("base"))["spec"]["template"]
+    labels, (_, agent) = template["metadata"]["labels"], template["spec"]["containers"]
+    monitor = yaml.safe_load((DEPLOY / "prometheus/podmonitor.yaml").read_text())["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    assert endpoint["port"] in [port["name"] for port in agent["ports"]]
+    job = yaml.safe_load((DEPLOY / "prometheus/scrape.yaml").read_text())["scrape_configs"][0]
+    assert job["job_name"] == labels[monitor["jobLabel"]]
+    assert f'up{{job="{job["job_name"]}"}} == 0' in (DEPLOY / "prometheus/rules.yaml").read_text()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -3,12 +3,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 
-from scripts.make_image import _UNUSED, ENVIRONMENT, OWNER, layer
+import pytest
+
+from scripts.make_image import (
+    _UNUSED,
+    _UNUSED_PACKAGES,
+    ENVIRONMENT,
+    OWNER,
+    layer,
+    licence_files,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +41,7 @@ def needed(name: str, seen: set[str]) -> Iterator[str]:
     seen.add(name)
     yield name
     for requirement in requires(name) or ():
-        if "extra ==" not in requirement and not re.search(r"win32|Windows", requirement):
+        if not re.search(r"extra ==|win32|Windows|python_version <", requirement):
             yield from needed(re.split(r"[^\w.-]", requirement)[0], seen)
 
 
@@ -41,18 +53,34 @@ def test_the_image_has_the_tested_versions_of_what_nri_scope_needs_and_no_more()
     assert not set(runtime) & {"pytest", "mypy", "ruff", "hypothesis", "pip", "hatchling", "uv"}
 
 
+CONTAINERFILE = (ROOT / "Containerfile").read_text()
+
+
 def test_what_the_containerfile_copies_exists() -> None:
-    text = (ROOT / "Containerfile").read_text()
     sources = [
         source
-        for line in re.findall(r"(?m)^COPY (?!--from)(.*)$", text)
+        for line in re.findall(r"(?m)^COPY (?!--from)(.*)$", CONTAINERFILE)
         for source in line.split()[:-1]
     ]
     assert len(sources) == 8
     assert [each for each in sources if not (ROOT / each).exists()] == []
-    assert f"USER {OWNER}:{OWNER}" in text
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored[1] == "*"
+    assert sorted(sources) == [each[1:] for each in ignored if each.startswith("!")]
+    assert f"USER {OWNER}:{OWNER}" in CONTAINERFILE
     for name in ("LANG", "HOME", "PYTHONDONTWRITEBYTECODE"):
-        assert f"{name}={ENVIRONMENT[name]}" in text
+        assert f"{name}={ENVIRONMENT[name]}" in CONTAINERFILE
+
+
+def test_the_containerfile_locks_the_build_backend(tmp_path: Path) -> None:
+    command = re.search(r"RUN (sed -nE (.|\n)*?>build.txt)", CONTAINERFILE)
+    assert command is not None
+    script = command[1].replace("build.txt", str(tmp_path / "build.txt"))
+    subprocess.run(["sh", "-c", script], cwd=ROOT, check=True)
+    found = (tmp_path / "build.txt").read_text()
+    names = set(re.findall(r"(?m)^([a-z-]+)==\S+", found))
+    assert names == set(needed("hatchling", set()))
+    assert found.count("--hash=sha256:") >= len(names)
 
 
 def test_layers_are_the_same_each_time_and_belong_to_no_user_of_the_machine(
@@ -65,8 +93,24 @@ def test_layers_are_the_same_each_time_and_belong_to_no_user_of_the_machine(
     assert layer({"usr/local/bin/run": b"y", "etc/one": two}, folders=True) == first
 
 
-def test_tests_of_python_are_left_out() -> None:
+def test_tests_and_unneeded_libraries_are_left_out() -> None:
     for name in ("test/test_os.py", "ensurepip/__init__.py", "lib-dynload/_testcapi.so"):
         assert _UNUSED.match(name) is not None
+    for name in ("readline", "nis", "ossaudiodev", "_ctypes_test", "_crypt"):
+        assert _UNUSED.match(f"lib-dynload/{name}.cpython-311-x86_64-linux-gnu.so") is not None
     for name in ("unittest/mock.py", "testing.py", "lib-dynload/_sqlite3.so"):
         assert _UNUSED.match(name) is None
+    for name in ("multidict/_testcapi.so", "zstandard/_cffi.so"):
+        assert _UNUSED_PACKAGES.match(name) is not None
+    for name in ("multidict/_multidict.so", "zstandard/backend_c.so"):
+        assert _UNUSED_PACKAGES.match(name) is None
+
+
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="no packages of Debian")
+def test_licences_of_libraries_are_complete() -> None:
+    listed = subprocess.run(["ldd", shutil.which("sh") or ""], capture_output=True, text=True)
+    found = re.search(r"/\S*libc\.so\S*", listed.stdout)
+    assert found is not None
+    names = dict(licence_files([Path(os.path.realpath(found[0]))])).keys()
+    assert "usr/share/doc/libc6/copyright" in names
+    assert "usr/share/common-licenses/LGPL-2.1" in names

@@ -40,6 +40,9 @@ _NETWORK_PREFIXES = ("198.18.", "198.19.", "2001:")
 _ATTEMPTS = 64
 _RESERVED4 = TOKEN_NETWORK4.num_addresses // 8
 """Number of IPv4 addresses left unused per scope: a search for the last free ones takes long."""
+_CACHED_MAX = 256
+"""Maximum number of characters of an original whose token is cached. A token is made in
+microseconds, and each of 2,000 containers may have the same long values."""
 _TOKEN = re.compile(f"/?{PLAIN_TOKEN}(?:{re.escape(HOST_SUFFIX)}|{re.escape(MAIL_SUFFIX)})?")
 _HOST = re.compile(r"(?=.{4,253}$)(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z][A-Za-z0-9-]{1,62}\.?")
 _MAIL = re.compile(r"[^\s@/:]{1,64}@[A-Za-z0-9.-]{3,253}")
@@ -95,7 +98,8 @@ class Tokens:
         token = self._cache.get((scope, original))
         if token is None:
             token = self._made(original, scope)
-            self._cache.put((scope, original), token)
+            if len(original) <= _CACHED_MAX:
+                self._cache.put((scope, original), token)
         return token
 
     def _made(self, original: str, scope: str) -> str:

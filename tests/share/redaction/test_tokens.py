@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -101,3 +102,17 @@ def test_another_key_gives_other_tokens() -> None:
 )
 def test_similar_texts_are_no_tokens(text: str) -> None:
     assert not is_token(text)
+
+
+def test_long_originals_are_not_kept_for_each_scope() -> None:
+    tokens = Tokens(KEY)
+    tracemalloc.start()
+    try:
+        for container in range(200):
+            # Another object each time, as from another message.
+            original = b"long" * 2_500
+            assert is_token(tokens.token_for(original.decode(), f"container {container}"))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1 << 20
