@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
@@ -16,6 +16,7 @@ CONTAINER = "agent"
 """Name of the agents' containers."""
 NAMESPACE = "nri-scope"
 """Namespace of the agents, as installed from deploy/."""
+NO_AGENT = "it has no agent"
 NODES_MAX = 10_000
 _FIELDS = (".metadata.namespace", ".metadata.name", ".spec.nodeName")
 AGENT_FIELDS = (
@@ -83,6 +84,24 @@ async def agent_pods(
             "install nri-scope from deploy/kustomize, or name its namespace with --agent-namespace",
         )
     return dict(sorted(pods.items())[:NODES_MAX])
+
+
+async def nodes_without_agent(
+    kubectl: Kubectl, agents: Container[str], say: Callable[[str], None]
+) -> list[str]:
+    """Return the nodes of Linux that have no agent, sorted.
+
+    If the user may not list nodes, ``say`` is called with that, and the list is empty.
+    """
+    try:
+        rows = await kubectl.get(
+            (".metadata.name",), "nodes", "--selector=kubernetes.io/os!=windows"
+        )
+    except UsageError as error:
+        say(f"nodes without an agent are not shown: {error}")
+        return []
+    names = (row[0] for row in rows[:NODES_MAX])
+    return sorted(one for one in names if is_name(one) and one not in agents)
 
 
 async def find_pod(kubectl: Kubectl, namespace: str, name: str) -> NamedPod | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from nri_scope._gen.agent.nri_scope.agent import v1
@@ -11,7 +11,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339
 
 from .agent_client import AgentClient, AgentError
-from .agent_pods import agent_pods
+from .agent_pods import NO_AGENT, agent_pods, nodes_without_agent
 from .fan_out import each_node
 from .kubectl import Kubectl
 
@@ -97,9 +97,16 @@ class NodeState:
         }
 
 
-async def node_states(kubectl: Kubectl, namespace: str) -> AsyncIterator[NodeState]:
-    """Yield the state of each node, in the order of their answers. Raises UsageError."""
+async def node_states(
+    kubectl: Kubectl, namespace: str, say: Callable[[str], None]
+) -> AsyncIterator[NodeState]:
+    """Yield the state of each node, in the order of their answers. Raises UsageError.
+
+    ``say`` is called if nodes without an agent are unknown.
+    """
     agents = await agent_pods(kubectl, namespace)
+    for node in await nodes_without_agent(kubectl, agents, say):
+        yield NodeState(node, None, NO_AGENT)
 
     async for node, answer in each_node(
         agents, lambda agent: AgentClient(kubectl, agent).status(), timeout=STATUS_TIMEOUT_S

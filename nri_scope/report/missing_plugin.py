@@ -65,6 +65,8 @@ class Creation:
     evidence: str
     event: int
     """Number of the event that is the evidence."""
+    plugins: tuple[str, ...] = ()
+    """Plugins that the runtime named to the validator, and those with a tap at any time."""
 
 
 def creations(recording: Recording, plugin: str, since_ns: int | None = None) -> Iterator[Creation]:
@@ -104,6 +106,11 @@ class _Creations:
             for one in self._sessions.values()
             if one.role == Role.TAP and self._is_plugin(one.plugin_index, one.plugin_name)
         ]
+        self._tapped = {
+            plugin_title(one.plugin_index, one.plugin_name)
+            for one in self._sessions.values()
+            if one.role == Role.TAP
+        }
         self._validators = [
             one
             for one in self._sessions.values()
@@ -169,7 +176,8 @@ class _Creations:
         presence, evidence, number = self._presence(attempt)
         event = attempt.event
         name = f"{event.namespace}/{event.pod}/{event.container}"
-        yield Creation(event.at_ns, name, event.container_id, presence, evidence, number)
+        plugins = (*(plugin_title(*one) for one in attempt.plugins or ()), *self._tapped)
+        yield Creation(event.at_ns, name, event.container_id, presence, evidence, number, plugins)
 
     def _presence(self, attempt: _Attempt) -> tuple[Presence, str, int]:
         event = attempt.event

@@ -91,6 +91,8 @@ def _field(value: Any, path: str) -> str:
 def _get(
     arguments: list[str], named: dict[str, str], pods: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
+    if "nodes" in arguments:
+        return [{"metadata": {"name": name}} for name in {one["spec"]["nodeName"] for one in pods}]
     namespace = named.get("namespace", "")
     pods = [one for one in pods if namespace in ("", one["metadata"]["namespace"])]
     if "pod" in arguments:

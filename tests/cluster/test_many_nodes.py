@@ -60,6 +60,7 @@ async def test_status_shows_every_node(cluster: dict[str, str]) -> None:
     assert (nodes["node1"]["connected"], nodes["node1"]["gaps"]) == (False, 0)
     assert "pod is not running" in nodes["dead"]["problem"]
     assert nodes["hanging"]["problem"] == "no answer within 5 s"
+    assert nodes["without-agent"]["problem"] == "it has no agent"
 
 
 def test_plugins_are_those_of_connected_recordings() -> None:
@@ -125,14 +126,24 @@ async def test_missing_names_nodes_without_answer(cluster: dict[str, str]) -> No
             KUBECTL, "missing", "--plugin", "cpu-policy", "--format", "json", environment=cluster
         )
     found = json.loads(done.output)
-    assert sorted(found["without_answer"]) == ["dead", "hanging"]
+    assert sorted(found["without_answer"]) == ["dead", "hanging", "without-agent"]
     by_node = {
         node: [one for one in found["creations"] if one["node"] == node]
         for node in ("node1", "node2")
     }
     assert {one["plugin"] for one in by_node["node2"]} == {"unknown"}
     assert "connected" in {one["plugin"] for one in by_node["node1"]}
-    assert done.status == 0
+    assert "without-agent: no answer: it has no agent" in done.errors
+    assert "was never connected" not in done.errors
+    assert done.status == 1
+
+
+async def test_missing_names_the_plugins_that_were_seen(cluster: dict[str, str]) -> None:
+    done = await run(KUBECTL, "missing", "--plugin", "cpu-polcy", environment=cluster)
+    line = "cpu-polcy was never connected in the recorded time; seen were "
+    assert line in done.errors and "cpu-policy" in done.errors
+    done = await run(KUBECTL, "missing", "--plugin", "", environment=cluster)
+    assert done.status == 2 and "--plugin: the name is empty" in done.errors
 
 
 def test_filters_of_many_pods_are_short_enough_and_complete() -> None:

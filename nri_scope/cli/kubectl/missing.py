@@ -34,14 +34,16 @@ def command(plugin: str, since: str, until: str, output_format: str, **cluster: 
     """List the containers that were created while a plugin was not connected.
 
     Each has its evidence. NRI names plugins only to validators: without the overlay `validate`,
-    most answers are "unknown". Exit status 1 if a creation was missed.
+    most answers are "unknown". Exit status 1 if a creation was missed, or not all nodes answered.
     """
     from nri_scope._gen.agent.nri_scope.agent import v1
-    from nri_scope.cluster.agent_pods import agent_pods
+    from nri_scope.cluster.agent_pods import NO_AGENT, agent_pods, nodes_without_agent
     from nri_scope.cluster.gather import Answers, in_utc, read_nodes
     from nri_scope.filter.moments import interval
     from nri_scope.report.missing_plugin import WHERE, Presence, creations
 
+    if not plugin:
+        raise UsageError("--plugin: the name is empty", "see `kubectl nri-scope status` for names")
     since, until = in_utc(since, until)
     since_ns, _ = interval(since, "")
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
@@ -49,14 +51,23 @@ def command(plugin: str, since: str, until: str, output_format: str, **cluster: 
 
     async def ask() -> Answers[list[Creation]]:
         agents = await agent_pods(kubectl, cluster["agent_namespace"])
-        return await read_nodes(
+        without = await nodes_without_agent(kubectl, agents, say)
+        found, silent = await read_nodes(
             kubectl, agents, request, lambda one: list(creations(one, plugin, since_ns))
         )
+        return found, {**dict.fromkeys(without, NO_AGENT), **silent}
 
     found, silent = asyncio.run(ask())
-    for node, problem in silent.items():
-        say(f"{node}: not asked: {problem}")
-    every = [(node, one) for node, some in sorted(found.items()) for one in some]
+    for node, problem in sorted(silent.items()):
+        say(f"{node}: no answer: {problem}")
+    if not found:
+        raise UsageError("no node answered", "see the messages above")
+    every = [
+        (node, one)
+        for node, some in sorted(found.items())
+        for one in sorted(some, key=lambda one: one.at_ns)
+    ]
+    _check_name(plugin, every)
     with Output() as output:
         if output_format == "json":
             from nri_scope.recording.records import to_json
@@ -67,9 +78,17 @@ def command(plugin: str, since: str, until: str, output_format: str, **cluster: 
         else:
             for line in _lines(every, output.width):
                 output.line(line)
-    if silent and not found:
-        raise UsageError("no node answered", "see the messages above")
-    return int(any(one.presence is Presence.MISSING for _, one in every))
+    return int(bool(silent) or any(one.presence is Presence.MISSING for _, one in every))
+
+
+def _check_name(plugin: str, every: list[tuple[str, Creation]]) -> None:
+    """Say which plugins were seen if this one was not: its name may be misspelt."""
+    from nri_scope.report.missing_plugin import Presence
+
+    seen = sorted({name for _, one in every for name in one.plugins})
+    is_seen = any(plugin in (name, name.partition("-")[2]) for name in seen)
+    if seen and not is_seen and all(one.presence is not Presence.CONNECTED for _, one in every):
+        say(f"{plugin} was never connected in the recorded time; seen were {', '.join(seen)}")
 
 
 def _lines(every: list[tuple[str, Creation]], width: int | None) -> Any:

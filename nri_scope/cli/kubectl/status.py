@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..output import Output
-from ..params import format_option
+from ..params import format_option, say
 from ..table import table
 from .options import cluster_options, kubectl_of
 
@@ -26,14 +26,14 @@ _HEADINGS = ("node", "runtime", "NRI", "recorder", "since", "plugins", "gaps", "
 def command(output_format: str, **cluster: Any) -> int:
     """Show each node: its runtime, what its recorder observes, gaps and disk.
 
-    Exit status 1 if a node does not answer or no recorder is connected.
+    Exit status 1 if a node has no agent, does not answer, or has no connected recorder.
     """
     from nri_scope.cluster.node_states import node_states
 
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
 
     async def ask() -> list[NodeState]:
-        return [one async for one in node_states(kubectl, cluster["agent_namespace"])]
+        return [one async for one in node_states(kubectl, cluster["agent_namespace"], say)]
 
     states = sorted(asyncio.run(ask()), key=lambda one: one.node)
     with Output() as output:
