@@ -122,7 +122,7 @@ def _subject(view: RecordingView, what: str | None) -> tuple[lookup.Found | None
     if what is None:
         return None, None
     try:
-        return view.counterpart(lookup.find(view.original, what)), None
+        return view.counterpart(lookup.find(view.original, what, say)), None
     except UsageError:
         if not may_be_path(what):
             raise
