@@ -133,9 +133,7 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
     words = []
     for thing in found[:_LISTED]:
         kind = "pod" if isinstance(thing, Pod) else "container"
-        words.append(
-            f"{thing.id[:length]} ({kind} {subject_name(thing)}{_seen(recording, thing)})"
-        )
+        words.append(f"{thing.id[:length]} ({kind} {subject_name(thing)}{_seen(recording, thing)})")
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     return UsageError(
         f'"{what}" matches {len(found)} pods and containers', f"use {' or '.join(words)}{more}"

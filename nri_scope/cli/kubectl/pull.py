@@ -40,6 +40,8 @@ def command(what: str | None, node: str | None, output: Path, follow: bool, **cl
     if bool(what) == bool(node):
         raise UsageError("name a pod or a node", "write NAMESPACE/POD, or --node NAME")
     target = Target.parse(what) if what else None
+    if target is not None and target.container:
+        raise UsageError(f"{what} is a container", "leave it out: a copy has the whole pod")
     where = target.where if target else ""
     request = v1.GetEventsRequest(where=where, context=True, follow=follow)
     events = asyncio.run(_pulled(target, node or "", output, request, cluster))

@@ -21,6 +21,7 @@ from .options import NAMES, cluster_options, kubectl_of
 if TYPE_CHECKING:
     from nri_scope.cluster.agent_client import AgentClient
     from nri_scope.cluster.target import Target
+    from nri_scope.filter import Filter
 
 _OTHER_FILE = frozenset({"file", "what", "arguments", "live", "keys"})
 """Parameters of a command on a file that name the file, or replace it."""
@@ -132,6 +133,9 @@ def _show(
         file = folder / f"{client.node}.nriscope.db"
 
         def show() -> object:
+            if "where" in options and target is not None and target.container:
+                # The copy has the whole pod, as a part needs its context.
+                options["where"] = _within(file, what, target, options["where"])
             return context.invoke(local, **arguments(file), **options, **_rest(local, options))
 
         if name != "tui" and not options.get("follow"):
@@ -168,6 +172,29 @@ def _show(
             if puller.error is not None and not is_tui:
                 raise puller.error
             return result
+
+
+def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filter:
+    """Return a filter of the events about a container, which also match ``where``.
+
+    Raises UsageError if the recording has no such container.
+    """
+    from nri_scope.events import Container, Pod
+    from nri_scope.filter import parse
+    from nri_scope.filter.tree import quote
+    from nri_scope.recording.lookup import container_name, find
+    from nri_scope.recording.reader import Recording
+
+    with Recording.open(file) as recording:
+        match find(recording, what):
+            case Container() as found if container_name(found) == what:
+                # All of this name.
+                term = f"container:{quote(target.container, is_name=True)}"
+            case Container(id=number) | Pod(id=number):
+                term = f"id:{quote(number)}"
+            case event:
+                raise UsageError(f"{what} is event {event.id}", "`show` shows an event")
+    return parse(term if where is None else f"({where.text}) {term}")
 
 
 def _rest(local: click.Command, options: dict[str, Any]) -> dict[str, Any]:
