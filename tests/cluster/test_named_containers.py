@@ -68,7 +68,11 @@ async def test_log_has_only_the_container(tmp_path: Path) -> None:
             assert (done.status, done.errors) == (0, "")
             assert Counter(re.findall(r"CreateContainer +shop/web/(\w+)", done.output)) == expected
         for arguments, line in [
-            (("log", "shop/web/ap"), 'no event, pod or container "shop/web/ap"'),
+            (
+                ("log", "shop/web/ap"),
+                'no event, pod or container "shop/web/ap" in the recordings of node; the nearest',
+            ),
+            (("blame", "shop/web/99"), "event 99 is not in the recordings of node; it has 1 to 7"),
             (("log", "shop/web/3"), "shop/web/3 is event 3; `show` shows an event"),
             (
                 ("pull", "shop/web/app", "-o", "x.nriscope.db"),

@@ -7,13 +7,15 @@ import asyncio
 import importlib
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import NriScopeError, UsageError
 
 from ..params import say
 from .options import NAMES, cluster_options, kubectl_of
@@ -135,8 +137,10 @@ def _show(
         def show() -> object:
             if "where" in options and target is not None and target.container:
                 # The copy has the whole pod, as a part needs its context.
-                options["where"] = _within(file, what, target, options["where"])
-            return context.invoke(local, **arguments(file), **options, **_rest(local, options))
+                with _without_path(file, client.node):
+                    options["where"] = _within(file, what, target, options["where"])
+            with _without_path(file, client.node):
+                return context.invoke(local, **arguments(file), **options, **_rest(local, options))
 
         if name != "tui" and not options.get("follow"):
             events = asyncio.run(pull(client, request, file))
@@ -172,6 +176,18 @@ def _show(
             if puller.error is not None and not is_tui:
                 raise puller.error
             return result
+
+
+@contextmanager
+def _without_path(file: Path, node: str) -> Iterator[None]:
+    """Name the node in errors that name the temporary copy."""
+    try:
+        yield
+    except NriScopeError as error:
+        text = str(error)
+        if str(file) not in text:
+            raise
+        raise UsageError(text.replace(str(file), f"the recordings of {node}")) from error
 
 
 def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filter:
