@@ -108,6 +108,7 @@ async def test_a_pod_that_no_longer_exists_is_found_in_the_recordings(
         (("blame", "shop"), "'shop' is not a pod or container; write NAMESPACE/POD[/CONTAINER]"),
         (("blame", "shop/none"), "pod shop/none does not exist, and no recording has it"),
         (("log", "--node", "none"), "no agent runs on node none; they run on node1"),
+        (("diff", "shop/web", "--once"), "No such option: --once"),
         (("log",), "name a pod; write NAMESPACE/POD[/CONTAINER], or --node NAME"),
         (("status", "--agent-namespace", "x"), "no agent runs in namespace x; install nri-scope"),
     ],

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from nri_scope.cluster.target import Target
     from nri_scope.filter import Filter
 
-_OTHER_FILE = frozenset({"file", "what", "arguments", "live", "keys"})
+_OTHER_FILE = frozenset({"file", "what", "arguments", "live", "keys", "json_spec"})
 """Parameters of a command on a file that name the file, or replace it."""
+_LIVE = re.compile(r"[.;] (With|with) --live[^.]*")
+"""What the help of an option says about --live."""
 _HELP = {
     "blame": "Show which plugin set each line of a container's OCI spec.",
     "diff": "Show which plugin changed what in the containers of a pod.",
@@ -51,7 +55,11 @@ def view(name: str) -> click.Command:
         from .. import tui
 
         shared = [option for option in shared if option not in tui.RECORD_OPTIONS]
-        shared = [_without_live(option) for option in shared]
+    if name == "diff":
+        from .. import diff
+
+        shared = [option for option in shared if option.name not in diff.LIVE_ONLY]
+    shared = [_without_live(option) for option in shared]
 
     def perform(**options: Any) -> object:
         what = options.pop("what")
@@ -83,7 +91,7 @@ def view(name: str) -> click.Command:
             ),
             *shared,
         ],
-        help=_HELP[name],
+        help=_HELP[name] + _exit_status(local),
         epilog=local.epilog,
     )
     if name in _WITH_NODE:
@@ -107,8 +115,14 @@ def view(name: str) -> click.Command:
 def _without_live(option: click.Option) -> click.Option:
     """Return an option whose help does not mention --live."""
     option = copy(option)
-    option.help = (option.help or "").partition(" With --live")[0]
+    option.help = _LIVE.sub("", option.help or "")
     return option
+
+
+def _exit_status(command: click.Command) -> str:
+    """Return the paragraph of a command's help about its exit status, with a blank line before."""
+    _, title, words = inspect.cleandoc(command.help or "").partition("\n\nExit status:")
+    return title + words
 
 
 def _show(
