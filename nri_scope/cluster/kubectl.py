@@ -25,6 +25,8 @@ OUTPUT_MAX = 128 << 20
 _ERRORS_MAX = 64 << 10
 """Number of the last bytes on stderr that are kept."""
 _FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d{1,5}) ->")
+_FORBIDDEN = " is forbidden: User "
+"""In the API server's refusal for lack of a permission."""
 _LINE_MAX = 2_000
 _END_S = 2.0
 _SERVER = re.compile(r"^(?:error: |Error from server \((?!NotFound)\w+\): |Error from server )")
@@ -70,7 +72,10 @@ class Kubectl:
 
     @asynccontextmanager
     async def forwarded(self, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
-        """Forward a port of a pod inside the block; provide the local port. Raises ForwardError."""
+        """Forward a port of a pod inside the block; provide the local port.
+
+        Raises ForwardError, and UsageError without the permission, which all nodes need.
+        """
         async with self._running(
             *("port-forward", "--address=127.0.0.1", f"--namespace={namespace}"),
             *(f"pod/{pod}", f":{port}"),
@@ -81,7 +86,10 @@ class Kubectl:
                     if local is None:
                         await process.wait()
                         await errors.task
-                        raise ForwardError(f"kubectl port-forward: {errors.words}")
+                        words = f"kubectl port-forward: {errors.words}"
+                        if _FORBIDDEN in words:
+                            raise UsageError(words)
+                        raise ForwardError(words)
             except TimeoutError:
                 raise ForwardError(
                     f"kubectl port-forward: no port within {FORWARD_TIMEOUT_S:g} s"

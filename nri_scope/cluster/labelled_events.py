@@ -165,6 +165,9 @@ class LabelledEvents(LoopThread):
 
         try:
             await pull(client, request, copy.path, on_caught_up, say)
+        except UsageError as error:
+            # kubectl fails for all nodes.
+            self._fail(error)
         except NriScopeError as error:
             self.failed = True
             self._say(f"{error}; the events of its pods are missing from here on")

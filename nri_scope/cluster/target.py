@@ -67,10 +67,15 @@ async def node_of(
         return agent
     name = f"{target.namespace}/{target.pod}"
     found, silent = await _recorded_on(kubectl, agents, target)
-    unknown = f"; {_listed(silent)} did not answer" if silent else ""
+    why = next(iter(silent.values()), "")
+    unknown = f"; unknown for {_listed([*silent])}: {why}" if silent else ""
     if not found:
         gone = "is not scheduled yet" if pod is not None else "does not exist"
-        raise UsageError(f"pod {name} {gone}, and no recording has it{unknown}")
+        asked = [node for node in agents if node not in silent]
+        of_asked = f" of {_listed(asked)}" if silent else ""
+        if not asked:
+            raise UsageError(f"pod {name} {gone}, and whether a recording has it is{unknown[1:]}")
+        raise UsageError(f"pod {name} {gone}, and no recording{of_asked} has it{unknown}")
     gone = "is not scheduled" if pod is not None else "no longer exists"
     others = f", not of {_listed(found[1:])}" if len(found) > 1 else ""
     say(f"pod {name} {gone}; reading the recordings of {found[0]}{others}{unknown}")
@@ -79,8 +84,8 @@ async def node_of(
 
 async def _recorded_on(
     kubectl: Kubectl, agents: dict[str, AgentPod], target: Target
-) -> tuple[list[str], list[str]]:
-    """Return the nodes whose recordings have a pod, the newest first; and those without answer."""
+) -> tuple[list[str], dict[str, str]]:
+    """Return the nodes whose recordings have a pod, the newest first; and why others are silent."""
     request = v1.GetEventsRequest(where=target.where, last=1)
 
     async def newest(agent: AgentPod) -> int:
@@ -92,13 +97,13 @@ async def _recorded_on(
         return at_ns
 
     times: dict[str, int] = {}
-    silent: list[str] = []
+    silent: dict[str, str] = {}
     async for node, result in each_node(agents, newest):
         if isinstance(result, AgentError):
-            silent.append(node)
+            silent[node] = result.problem
         elif result:
             times[node] = result
-    return sorted(times, key=lambda node: -times[node]), sorted(silent)
+    return sorted(times, key=lambda node: -times[node]), dict(sorted(silent.items()))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -102,13 +103,37 @@ async def test_a_pod_that_no_longer_exists_is_found_in_the_recordings(
     assert done.errors == "pod shop/api no longer exists; reading the recordings of node1\n"
 
 
+async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    reason = "kubectl port-forward: unable to forward port because pod is not running"
+    file = Path(cluster["FAKE_CLUSTER"])
+    known = json.loads(file.read_text())
+    pods = [*known["pods"], agent_pod("node2")]
+    install(tmp_path / "bin", known | {"pods": pods})
+    done = await run(KUBECTL, "blame", "shop/none", environment=cluster)
+    assert (done.status, done.output) == (2, "")
+    assert done.errors == (
+        "nri-scope: pod shop/none does not exist, and no recording of node1 has it; "
+        f"unknown for node2: {reason}\n"
+    )
+    done = await run(KUBECTL, "blame", "shop/api/app", environment=cluster)
+    assert done.status == 0 and done.errors.endswith(f"of node1; unknown for node2: {reason}\n")
+    install(tmp_path / "bin", known | {"ports": {}})
+    done = await run(KUBECTL, "blame", "shop/none", environment=cluster)
+    assert done.errors == (
+        "nri-scope: pod shop/none does not exist, and whether a recording has it is unknown for "
+        f"node1: {reason}\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("blame", "shop"), "'shop' is not a pod or container; write NAMESPACE/POD[/CONTAINER]"),
         (("blame", "shop/none"), "pod shop/none does not exist, and no recording has it"),
         (("log", "--node", "none"), "no agent runs on node none; they run on node1"),
-        (("diff", "shop/web", "--once"), "No such option: --once"),
+        (("diff", "shop/web", "--once"), "No such option '--once'"),
         (("log",), "name a pod; write NAMESPACE/POD[/CONTAINER], or --node NAME"),
         (("status", "--agent-namespace", "x"), "no agent runs in namespace x; install nri-scope"),
     ],
