@@ -6,11 +6,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import RecordingError
 from nri_scope.nri.events import Event
+from nri_scope.recording.reader import Recording
+from tests.cli.running import running
 from tests.cluster.live_node import Node, creations, live_node, until
 from tests.cluster.test_views import KUBECTL, Done, run
 
@@ -52,6 +55,9 @@ async def test_the_newest_container_of_a_name_is_shown(tmp_path: Path) -> None:
             assert f"ID={IDS[0]}" in done.output
         done = await shown(node, "show", "shop/web/4")
         assert done.status == 0 and done.output.startswith("event:"), done
+        copy = str(tmp_path / "copy.nriscope.db")
+        done = await shown(node, "pull", "shop/web", "-o", copy)
+        assert done.errors == f"{copy}: 5 events, and 2 of the beginnings of sessions\n"
         done = await shown(node, "diff", "shop/web/app")
         assert done.status in (0, 1) and "this is the newest" in done.errors
 
@@ -82,3 +88,25 @@ async def test_log_has_only_the_container(tmp_path: Path) -> None:
             done = await shown(node, *arguments)
             assert (done.status, done.output) == (2, "")
             assert line in done.errors and done.errors.count("\n") == 1, done.errors
+
+
+async def test_log_goes_on_with_the_next_recorder(tmp_path: Path) -> None:
+    async with live_node(tmp_path) as node:
+        await node.recorder.interrupt()
+        next_file = node.recording.with_name("next.nriscope.db")
+        async with running("record", "--socket", tmp_path / "nri.sock", "-o", next_file) as again:
+            await again.wait_for_text("recording")
+            await until(lambda: sessions(next_file) == 1)
+            done = await shown(node, "log", "shop/web")
+            assert done.status == 0, done.errors
+            *_, ended, gap, begun = done.output.splitlines()
+            assert ended.startswith("── session 1 ended ")
+            assert "! events lost: unknown (no session was recorded after session 1" in gap
+            assert begun.startswith("── session 2: ")
+            await again.interrupt()
+
+
+def sessions(path: Path) -> int:
+    with suppress(RecordingError), Recording.open(path) as recording:
+        return len(recording.sessions())
+    return 0
