@@ -73,13 +73,18 @@ def command(
     Exit status: 0 shown; 2 an error occurred. With --exit-code: 0 no change by a plugin was
     observed; 1 a plugin changed the container or the path.
     """
+    check_options(path, full=full, changed=changed)
+    view: View = "full" if full else "changed" if changed else "usual"
+    by_plugins = _perform(file, redact, what, path, view, output_format)
+    context.exit(int(exit_code and by_plugins))
+
+
+def check_options(path: str | None, *, full: bool, changed: bool) -> None:
+    """Raise UsageError for options that exclude each other."""
     if full and changed:
         raise UsageError("--full and --changed exclude each other", "leave one of them out")
     if path is not None and (full or changed):
         raise UsageError("--history shows one path", "leave out --full and --changed")
-    view: View = "full" if full else "changed" if changed else "usual"
-    by_plugins = _perform(file, redact, what, path, view, output_format)
-    context.exit(int(exit_code and by_plugins))
 
 
 def _perform(

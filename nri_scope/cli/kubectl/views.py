@@ -72,7 +72,9 @@ def view(name: str) -> click.Command:
             from .labelled_log import print_labelled
 
             return print_labelled(selector, namespace, cluster, options)
-        if bool(what) == bool(node):
+        if namespace:
+            raise UsageError("--namespace is only valid with -l", "write NAMESPACE/POD")
+        if not (what or node):
             raise UsageError(
                 "name a pod",
                 "write NAMESPACE/POD[/CONTAINER]"
@@ -94,11 +96,18 @@ def view(name: str) -> click.Command:
         help=_HELP[name] + _exit_status(local),
         epilog=local.epilog,
     )
-    if name in _WITH_NODE:
-        command.params.append(
-            click.Option(["--node"], metavar="NAME", help="Show everything on this node.")
+    command.params.append(
+        click.Option(
+            ["--node"],
+            metavar="NAME",
+            help="Read the recordings of this node, e.g. where the pod ran before."
+            + (" Without WHAT: all pods." if name in _WITH_NODE else ""),
         )
+    )
     if name == "log":
+        for parameter in command.params:
+            if parameter.name == "last":
+                parameter.type = _Count(min=0)
         command.params += [
             click.Option(
                 ["-l", "--selector"],
@@ -110,6 +119,15 @@ def view(name: str) -> click.Command:
             ),
         ]
     return cluster_options(command)
+
+
+class _Count(click.IntRange):
+    """A number; in other commands, -n is a namespace."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not value.lstrip("-").isdecimal():
+            self.fail(f"{value!r} is no number of events; a namespace is --namespace NAME")
+        return super().convert(value, param, ctx)
 
 
 def _without_live(option: click.Option) -> click.Option:
@@ -135,16 +153,18 @@ def _show(
 ) -> object:
     from nri_scope._gen.agent.nri_scope.agent import v1
     from nri_scope.cluster.pull import Puller, pull
-    from nri_scope.cluster.target import Target
+    from nri_scope.cluster.target import Target, moved
     from nri_scope.recording.temporary_files import temporary_folder
 
     from ..tui import Followed, tui_obstacle
 
     target = Target.parse(what) if what else None
+    _check_options(name, options)
     context = click.get_current_context()
     arguments = _arguments(name, local, what)
     with temporary_folder() as folder:
-        client = asyncio.run(client_of(target, node, cluster))
+        follows = name == "tui" or options.get("follow", False)
+        client = asyncio.run(client_of(target, node, cluster, wait=follows))
         request = v1.GetEventsRequest(where=target.where if target else "", context=True)
         file = folder / f"{client.node}.nriscope.db"
 
@@ -156,7 +176,7 @@ def _show(
             with _without_path(file, client.node):
                 return context.invoke(local, **arguments(file), **options, **_rest(local, options))
 
-        if name != "tui" and not options.get("follow"):
+        if not follows:
             events = asyncio.run(pull(client, request, file))
             _check_found(events, what, client.node)
             return show()
@@ -173,7 +193,18 @@ def _show(
                 # This ends the command, which would wait for more.
                 os.kill(os.getpid(), signal.SIGINT)
 
-        with Puller(client, request, file, tell, end) as puller:
+        async def watch() -> str:
+            assert target is not None
+            kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+            other = await moved(kubectl, target, client.node)
+            return (
+                f"{target.namespace}/{target.pod} runs on {other} now; these are its events on "
+                f"{client.node}; run the command again for those on {other}"
+            )
+
+        with Puller(
+            *(client, request, file, tell, end), watch if target is not None and not node else None
+        ) as puller:
             if name == "tui":
                 words = ("kubectl", "nri-scope", "tui", *([what] if what else ["--node", node]))
                 title = f"{what} on {client.node}" if what else client.node
@@ -227,6 +258,27 @@ def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filt
     return parse(term if where is None else f"({where.text}) {term}")
 
 
+def _check_options(name: str, options: dict[str, Any]) -> None:
+    """Raise UsageError for what the local command would refuse after the events were copied."""
+    if name == "blame":
+        from .. import blame
+
+        blame.check_options(options["path"], full=options["full"], changed=options["changed"])
+    if name == "report":
+        from .. import report
+
+        output = options["output"]
+        report.check_options(
+            *(output, options["output_format"]),
+            force=options["force"],
+            diagnose=options["diagnose"],
+        )
+        if output is not None:
+            from nri_scope.share.output_files import Outputs
+
+            Outputs(output, Path(os.devnull), force=options["force"]).check(output)
+
+
 def _rest(local: click.Command, options: dict[str, Any]) -> dict[str, Any]:
     """Return the defaults of the command's options that this one lacks."""
     context = click.Context(local)
@@ -257,16 +309,21 @@ def _no_events(what: str, node: str) -> str:
     return f"the recordings of {node} have no events{f' about {what}' if what else ''}"
 
 
-async def client_of(target: Target | None, node: str, cluster: dict[str, Any]) -> AgentClient:
-    """Return the client for the node of a pod, or for a node. Raises UsageError."""
+async def client_of(
+    target: Target | None, node: str, cluster: dict[str, Any], *, wait: bool = False
+) -> AgentClient:
+    """Return the client for a node, or else for that of a pod. Raises UsageError.
+
+    ``wait``: until the pod is scheduled.
+    """
     from nri_scope.cluster.agent_client import AgentClient
     from nri_scope.cluster.agent_pods import agent_pods
     from nri_scope.cluster.target import node_of
 
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
     namespace = cluster["agent_namespace"]
-    if target is not None:
-        agent = await node_of(kubectl, namespace, target, say)
+    if target is not None and not node:
+        agent = await node_of(kubectl, namespace, target, say, wait=wait)
     else:
         agents = await agent_pods(kubectl, namespace)
         if node not in agents:
