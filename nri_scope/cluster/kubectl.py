@@ -188,12 +188,23 @@ async def _discard(stream: asyncio.StreamReader) -> None:
 
 
 async def _end(process: Process) -> None:
-    """End kubectl, with the programs that it started."""
+    """End kubectl, with the programs that it started.
+
+    A process that outlived the event loop would be reported on stderr; so if this is cancelled, as
+    all tasks are when the loop ends, the process is killed at once.
+    """
+    cancelled = False
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
-            return
+            break
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_END_S):
                 await process.wait()
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError

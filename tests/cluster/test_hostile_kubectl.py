@@ -16,7 +16,7 @@ from nri_scope.cluster.agent_pods import agent_pods
 from nri_scope.cluster.kubectl import ForwardError, Kubectl
 from nri_scope.errors import UsageError
 from tests.cluster.fake_kubectl import agent_pod, install, pod
-from tests.cluster.live_node import processes
+from tests.cluster.live_node import processes, until
 from tests.cluster.test_views import KUBECTL, run
 
 Script = Callable[[str], Path]
@@ -122,6 +122,19 @@ async def test_a_hanging_kubectl_ends_with_its_children(
         await Kubectl().get("pods")
     await asyncio.sleep(0.1)
     assert not processes(str(file).encode()) and not processes(b"1234567")
+
+
+async def test_no_kubectl_outlives_a_loop_that_ends(script: Script) -> None:
+    file = script("trap '' TERM; while :; do sleep 1; done")
+    task = asyncio.create_task(Kubectl().get("pods"))
+    await until(lambda: bool(processes(str(file).encode())))
+    task.cancel()
+    await asyncio.sleep(0.05)
+    # `asyncio.run` cancels all tasks again.
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not processes(str(file).encode())
 
 
 @pytest.mark.parametrize(
