@@ -103,6 +103,19 @@ async def test_a_pod_that_no_longer_exists_is_found_in_the_recordings(
     assert done.errors == "pod shop/api no longer exists; reading the recordings of node1\n"
 
 
+async def test_show_says_that_values_are_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    folder.mkdir()
+    shutil.copy(RECORDING, folder)
+    async with agent(folder) as redacting:
+        pods = [agent_pod("node1"), pod("shop", "web", "node1")]
+        cluster = {"pods": pods, "ports": {"nri-scope-node1": redacting.port}}
+        environment = install(tmp_path / "bin", cluster)
+        done = await run(KUBECTL, "show", "shop/web", environment=environment)
+        assert done.status == 0
+        assert done.errors.startswith("this recording is redacted: ") and done.output
+
+
 async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
