@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic
 
 from benchmarks.findings import Finding
-from nri_scope.cluster.node_states import TIMEOUT_S
+from nri_scope.cluster.node_states import STATUS_TIMEOUT_S
 from tests.agent.agent_process import agent
 from tests.cluster.fake_kubectl import agent_pod, install
 from tests.cluster.test_views import KUBECTL
@@ -56,7 +56,7 @@ async def measure(folder: Path, *, nodes: int) -> list[Finding]:
             name="… delay by a dead and a hanging node",
             value=slow - fast,
             unit="s",
-            limit=TIMEOUT_S + 1,
+            limit=STATUS_TIMEOUT_S + 1,
         ),
         Finding(name="… memory of the command", value=memory, unit="MiB", limit=MEMORY_MAX),
     ]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.errors import UsageError
+from nri_scope.recording.node_files import AGENT_PORT
 
 from .params import ANY_PATH, RulesFile, say
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
-GRPC_PORT, HTTP_PORT = 9643, 9644
+HTTP_PORT = 9644
 
 
 class Address(click.ParamType[tuple[str, int]]):
@@ -45,7 +46,7 @@ class Address(click.ParamType[tuple[str, int]]):
     "--grpc",
     type=Address(),
     metavar="ADDRESS",
-    default=f"127.0.0.1:{GRPC_PORT}",
+    default=f"127.0.0.1:{AGENT_PORT}",
     show_default=True,
     help="Address of the gRPC service. Other addresses than those of this machine's loopback "
     "interface need --tls-cert, --tls-key and --tls-client-ca.",

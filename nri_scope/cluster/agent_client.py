@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from grpclib.client import Channel
@@ -16,19 +17,23 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.cri.codec import MessageCodec
 from nri_scope.errors import NriScopeError, RemoteProtocolError, UsageError
+from nri_scope.recording.node_files import AGENT_PORT
 
 from .agent_pods import AgentPod, agent_pods
 from .kubectl import ForwardError, Kubectl
 
-PORT = 9643
 CALL_TIMEOUT_S = 10.0
 """Seconds for a call, and for the beginning of a stream."""
 SILENCE_S = 20.0
 """Seconds without a response of a stream, which sends a heartbeat every five seconds."""
+READING_S = 10.0
+"""Seconds of heartbeats alone until ``say`` is told that the agent still reads."""
 ATTEMPTS = 10
 """Number of attempts to go on with a call without progress; with ``follow``, there is no limit."""
-RESPONSE_MAX = 64 << 20
-"""Maximum number of bytes of a response. A message of NRI has at most 4 MiB."""
+RESPONSE_MAX = 16 << 20
+"""Maximum number of bytes of a response. A request and a reply of NRI have at most 4 MiB each, and
+are longer if redaction replaces many short values.
+"""
 STATUS_MAX = 4 << 20
 """Maximum number of bytes of a status."""
 _PAUSE_S, _PAUSE_MAX_S = 1.0, 10.0
@@ -56,9 +61,13 @@ class AgentError(NriScopeError):
 class AgentClient:
     """Client of one node's agent. All calls raise AgentError, and UsageError if kubectl fails."""
 
-    def __init__(self, kubectl: Kubectl, pod: AgentPod) -> None:
+    def __init__(
+        self, kubectl: Kubectl, pod: AgentPod, slots: asyncio.Semaphore | None = None
+    ) -> None:
+        """``slots``: limits the ports that are forwarded at the same time."""
         self._kubectl = kubectl
         self._pod = pod
+        self._slots = slots
 
     @property
     def node(self) -> str:
@@ -71,12 +80,18 @@ class AgentClient:
                 return await stub.get_status(v1.GetStatusRequest())
 
     async def events(
-        self, request: v1.GetEventsRequest, say: Callable[[str], None] = lambda text: None
+        self,
+        request: v1.GetEventsRequest,
+        say: Callable[[str], None] = lambda text: None,
+        *,
+        patient: bool = False,
     ) -> AsyncGenerator[v1.GetEventsResponse, None]:
         """Yield responses. After an interruption, the call goes on without loss or repetition.
 
-        ``say`` is called with why there are no responses at present, and with "" when there are.
-        Close the generator, see `contextlib.aclosing`.
+        ``say`` is called with why there are no responses at present, and with "" when there are
+        after an interruption; also if the agent has sent only heartbeats for some time.
+        ``patient``: whether to go on trying also before the first response. Close the generator,
+        see `contextlib.aclosing`.
 
         With ``context``, what was sent is sent again if the call is interrupted before it caught
         up: a call that resumes gets no context.
@@ -87,14 +102,18 @@ class AgentClient:
             try:
                 with _translated(self.node):
                     async with self._channel(RESPONSE_MAX) as stub:
+                        reading = _Reading(self.node, say)
                         answer: Any = stub.get_events(replace(request, after=cursor))
                         async with aclosing(answer) as responses:
                             while True:
                                 async with asyncio.timeout(SILENCE_S if began else CALL_TIMEOUT_S):
                                     response = await anext(responses, None)
+                                if response is None and request.follow:
+                                    raise _Interrupted(self.node, "its agent ended the call")
                                 if response is None:
                                     return
                                 began = True
+                                reading.hear(response)
                                 if said:
                                     say("")
                                     said = ""
@@ -105,9 +124,10 @@ class AgentClient:
                                     cursor, attempt = response.cursor, 0
             except _Interrupted as error:
                 attempt += 1
-                if not began or (attempt >= ATTEMPTS and not request.follow):
+                is_last = not began or (attempt >= ATTEMPTS and not request.follow)
+                if is_last and not patient:
                     raise AgentError(self.node, error.problem) from error
-                if attempt > 1 and error.problem != said:
+                if (attempt > 1 or not began) and error.problem != said:
                     said = error.problem
                     say(f"{error}; connecting again")
             await asyncio.sleep(min(_PAUSE_S * (attempt - 1), _PAUSE_MAX_S))
@@ -148,13 +168,32 @@ class AgentClient:
     @asynccontextmanager
     async def _channel(self, most: int) -> AsyncIterator[v1.AgentStub]:
         pod = self._pod
-        async with self._kubectl.forwarded(pod.namespace, pod.name, PORT) as port:
+        async with (
+            self._slots or nullcontext(),
+            self._kubectl.forwarded(pod.namespace, pod.name, AGENT_PORT) as port,
+        ):
             channel = _LimitedChannel("127.0.0.1", port, codec=MessageCodec())
             channel.most = most
             try:
                 yield v1.AgentStub(channel)
             finally:
                 channel.close()
+
+
+class _Reading:
+    """Tells a user if an agent reads its recordings for long without an event to send."""
+
+    def __init__(self, node: str, say: Callable[[str], None]) -> None:
+        self._node = node
+        self._say = say
+        self._since: float | None = monotonic()
+
+    def hear(self, response: v1.GetEventsResponse) -> None:
+        if response.heartbeat is None or response.heartbeat.caught_up:
+            self._since = monotonic()
+        elif self._since is not None and monotonic() >= self._since + READING_S:
+            self._since = None
+            self._say(f"{self._node}: its agent is still reading its recordings")
 
 
 class _LimitedChannel(Channel):

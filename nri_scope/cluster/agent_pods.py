@@ -4,30 +4,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nri_scope.errors import UsageError
 
 from .kubectl import Kubectl
 
 LABEL = "app.kubernetes.io/name=nri-scope"
+CONTAINER = "agent"
+"""Name of the agents' containers."""
 NAMESPACE = "nri-scope"
 """Namespace of the agents, as installed from deploy/."""
 NODES_MAX = 10_000
+_FIELDS = (".metadata.namespace", ".metadata.name", ".spec.nodeName")
+AGENT_FIELDS = (
+    *_FIELDS,
+    ".status.phase",
+    ".metadata.deletionTimestamp",
+    f'.status.containerStatuses[?(@.name=="{CONTAINER}")].ready',
+    f'.status.containerStatuses[?(@.name=="{CONTAINER}")].started',
+    ".metadata.creationTimestamp",
+)
+"""Fields of an agent's pod that are listed."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPod:
-    """The newest pod with an agent on one node."""
+    """A pod with an agent, on one node."""
 
     node: str
     namespace: str
     name: str
-    created: str
-    is_running: bool
+    rank: tuple[bool, bool, bool, str] = (False, False, False, "")
+    """Of several, as during an update, the highest answers most likely: one that is running, whose
+    agent is ready, or started at least; of these, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +68,14 @@ async def agent_pods(
     Raises UsageError if there are none.
     """
     where = (f"--field-selector=spec.nodeName={node}",) if node else ()
-    found = await kubectl.get("pods", f"--namespace={namespace}", f"--selector={LABEL}", *where)
+    found = await kubectl.get(
+        AGENT_FIELDS, "pods", f"--namespace={namespace}", f"--selector={LABEL}", *where
+    )
     pods: dict[str, AgentPod] = {}
-    for item in _items(found):
-        pod = _agent_pod(item)
+    for row in found:
+        pod = _agent_pod(row)
         known = pods.get(pod.node)
-        if pod.node and (
-            known is None or (pod.is_running, pod.created) > (known.is_running, known.created)
-        ):
+        if pod.node and (known is None or pod.rank > known.rank):
             pods[pod.node] = pod
     if not pods and not node:
         raise UsageError(
@@ -75,8 +87,8 @@ async def agent_pods(
 
 async def find_pod(kubectl: Kubectl, namespace: str, name: str) -> NamedPod | None:
     """Return a pod; None if it does not exist (any more). Raises UsageError."""
-    item = await kubectl.get("pod", name, f"--namespace={namespace}")
-    return None if item is None else _named_pod(item)
+    found = await kubectl.get(_FIELDS, "pod", name, f"--namespace={namespace}", is_list=False)
+    return _named_pod(found[0]) if found else None
 
 
 async def labelled_pods(
@@ -87,47 +99,25 @@ async def labelled_pods(
     Raises UsageError if kubectl fails, or with ``some`` if no pod matches.
     """
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-    found = await kubectl.get("pods", where, f"--selector={selector}")
-    pods = [_named_pod(item) for item in _items(found)]
+    found = await kubectl.get(_FIELDS, "pods", where, f"--selector={selector}")
+    pods = [_named_pod(row) for row in found]
     if some and not pods:
         raise UsageError(f"no pod matches -l {selector}")
     return pods
 
 
-def _items(found: Any) -> Iterator[dict[str, Any]]:
-    items = found.get("items") if isinstance(found, dict) else None
-    if not isinstance(items, list):
-        raise UsageError("kubectl get pods: it printed no list")
-    yield from (item for item in items if isinstance(item, dict))
+def _named_pod(row: Sequence[str]) -> NamedPod:
+    """Return a pod with these `_FIELDS`. Raises UsageError for names that are none."""
+    for field, text in zip(_FIELDS, row, strict=True):
+        if not (is_name(text) or (field == _FIELDS[2] and not text)):
+            raise UsageError(f"kubectl get pods: {field[1:]} is {text[:100]!r}, which is no name")
+    namespace, name, node = row
+    return NamedPod(namespace, name, node)
 
 
-def _text(item: Any, *path: str) -> str:
-    for key in path:
-        item = item.get(key) if isinstance(item, dict) else None
-    return item if isinstance(item, str) else ""
-
-
-def _name(item: dict[str, Any], *path: str, optional: bool = False) -> str:
-    name = _text(item, *path)
-    if not (is_name(name) or (optional and not name)):
-        raise UsageError(f"kubectl get pods: {'.'.join(path)} is {name[:100]!r}, which is no name")
-    return name
-
-
-def _named_pod(item: dict[str, Any]) -> NamedPod:
-    return NamedPod(
-        _name(item, "metadata", "namespace"),
-        _name(item, "metadata", "name"),
-        _name(item, "spec", "nodeName", optional=True),
-    )
-
-
-def _agent_pod(item: dict[str, Any]) -> AgentPod:
-    return AgentPod(
-        node=_name(item, "spec", "nodeName", optional=True),
-        namespace=_name(item, "metadata", "namespace"),
-        name=_name(item, "metadata", "name"),
-        created=_text(item, "metadata", "creationTimestamp"),
-        is_running=_text(item, "status", "phase") == "Running"
-        and not _text(item, "metadata", "deletionTimestamp"),
-    )
+def _agent_pod(row: Sequence[str]) -> AgentPod:
+    pod = _named_pod(row[: len(_FIELDS)])
+    phase, deleted, ready, started, created = row[len(_FIELDS) :]
+    is_running = phase == "Running" and not deleted
+    rank = is_running, ready == "true", started == "true", created
+    return AgentPod(pod.node, pod.namespace, pod.name, rank)

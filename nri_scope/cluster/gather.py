@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -13,8 +12,11 @@ from typing import BinaryIO, TypeVar
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError, UsageError
+from nri_scope.filter.moments import interval, utc
 from nri_scope.filter.parser import MAX_LENGTH
+from nri_scope.recording.bundle.unpack import MAX_BUNDLE
 from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
 
@@ -25,14 +27,10 @@ from .kubectl import Kubectl
 from .pull import pull
 from .target import pod_filter
 
-PULL_TIMEOUT_S = 300.0
+READ_TIMEOUT_S = 300.0
 """Seconds for everything that one node sends."""
-TOGETHER = 8
+READ_TOGETHER = 8
 """Number of nodes that are read at the same time."""
-BUNDLES_MAX = 64
-"""Maximum number of bundles of one node, as of its recordings."""
-BUNDLE_MAX = 1 << 30
-"""Maximum number of bytes of a bundle, as of agents."""
 _T = TypeVar("_T")
 Answers = tuple[dict[str, _T], dict[str, str]]
 """Answers by node, and for nodes without one the reason."""
@@ -52,8 +50,8 @@ async def read_nodes(
                 return read(recording)
 
         async def copied(agent: AgentPod) -> _T:
-            path = folder / f"{agent.node}.nriscope.db"
-            await pull(AgentClient(kubectl, agent), request, path)
+            path = folder / f"{agent.node}{SUFFIX}"
+            await pull(AgentClient(kubectl, agent).events(request), agent.node, path)
             try:
                 # In a thread, so that the other calls are answered meanwhile.
                 return await asyncio.to_thread(_read, path)
@@ -65,7 +63,7 @@ async def read_nodes(
         found: dict[str, _T] = {}
         silent: dict[str, str] = {}
         async for node, answer in each_node(
-            agents, copied, timeout=PULL_TIMEOUT_S, together=TOGETHER
+            agents, copied, timeout=READ_TIMEOUT_S, together=READ_TOGETHER
         ):
             if isinstance(answer, AgentError):
                 silent[node] = answer.problem
@@ -100,14 +98,15 @@ async def save_bundles(
                     if file is not None:
                         file.close()
                     name, size = response.recording, 0
-                    if not _RECORDING.fullmatch(name) or len(paths) >= BUNDLES_MAX:
-                        raise AgentError(client.node, "it sends bundles that no agent sends")
                     path = folder / f"{client.node}-{name}{suffix}.nriscope.zip"
+                    is_good = NAME.fullmatch(name) and path not in paths
+                    if not is_good or len(paths) >= MAX_RECORDINGS:
+                        raise AgentError(client.node, "it sends bundles that no agent sends")
                     file = _create(path)
                     paths.append(path)
                 size += len(response.data)
-                if size > BUNDLE_MAX:
-                    raise AgentError(client.node, f"a bundle of more than {BUNDLE_MAX:,} bytes")
+                if size > MAX_BUNDLE:
+                    raise AgentError(client.node, f"a bundle of more than {MAX_BUNDLE:,} bytes")
                 try:
                     file.write(response.data)
                 except OSError as error:
@@ -121,6 +120,19 @@ async def save_bundles(
             with suppress(OSError):
                 file.close()
     return paths
+
+
+def in_utc(since: str, until: str) -> tuple[str, str]:
+    """Return times that a user typed as times that are the same on each node, at each attempt.
+
+    Times relative to a recording's first or last event are relative to now. "" stays "". Raises
+    UsageError.
+    """
+    since_ns, until_ns = interval(since, until)
+    return (
+        "" if since_ns is None else utc(since_ns),
+        "" if until_ns is None else utc(until_ns, is_end=True),
+    )
 
 
 def by_node(pods: Iterable[NamedPod]) -> dict[str, list[NamedPod]]:
@@ -146,9 +158,6 @@ def pods_filters(pods: Iterable[NamedPod], where: str = "") -> list[tuple[str, l
         else:
             groups.append((one, [pod]))
     return [(f"({some}){common}", named) for some, named in groups]
-
-
-_RECORDING = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)
 
 
 def _create(path: Path) -> BinaryIO:

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from nri_scope.errors import NriScopeError, UsageError
 
@@ -20,8 +18,8 @@ GET_TIMEOUT_S = 30.0
 """Seconds for a request to the API server."""
 FORWARD_TIMEOUT_S = 15.0
 """Seconds until a forwarded port listens."""
-OUTPUT_MAX = 128 << 20
-"""Maximum number of bytes of a reply: some 10,000 pods."""
+OUTPUT_MAX = 32 << 20
+"""Maximum number of bytes of a reply: some 200,000 pods."""
 _ERRORS_MAX = 64 << 10
 """Number of the last bytes on stderr that are kept."""
 _FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d{1,5}) ->")
@@ -42,13 +40,21 @@ class Kubectl:
 
     options: tuple[str, ...] = ()
 
-    async def get(self, *arguments: str) -> Any:
-        """Return the object of ``kubectl get ARGUMENTS -o json``; None if it is not found.
+    async def get(
+        self, fields: Sequence[str], *arguments: str, is_list: bool = True
+    ) -> list[list[str]]:
+        """Return fields (JSONPath) of each object that ``kubectl get ARGUMENTS`` finds.
 
-        Raises UsageError if kubectl fails.
+        A missing field is "". ``is_list``: False if the arguments name one object, which may not
+        exist. Raises UsageError if kubectl fails.
         """
         call = f"kubectl get {arguments[0]}"
-        async with self._running("get", *arguments, "-o", "json") as (process, errors):
+        # Whole objects would be some hundred times as long.
+        template = '{"\\t"}'.join(f"{{{field}}}" for field in fields) + '{"\\n"}'
+        if is_list:
+            template = f"{{range .items[*]}}{template}{{end}}"
+        async with self._running("get", *arguments, "-o", f"jsonpath={template}") as started:
+            process, errors = started
             try:
                 async with asyncio.timeout(GET_TIMEOUT_S):
                     output = await _read(process.stdout, OUTPUT_MAX)
@@ -62,13 +68,14 @@ class Kubectl:
                     "check the connection to the cluster, and that kubectl asks for nothing",
                 ) from None
         if process.returncode:
-            if "(NotFound)" in errors.words:
-                return None
+            if not is_list and "(NotFound)" in errors.words:
+                return []
             raise UsageError(f"{call}: {errors.words}")
-        try:
-            return json.loads(output)
-        except (ValueError, RecursionError):
-            raise UsageError(f"{call}: it printed no JSON") from None
+        *lines, rest = output.decode("utf-8", "replace").split("\n")
+        rows = [line.split("\t") for line in lines]
+        if rest or any(len(row) != len(fields) for row in rows):
+            raise UsageError(f"{call}: it printed no list")
+        return rows
 
     @asynccontextmanager
     async def forwarded(self, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
@@ -174,7 +181,7 @@ async def _forwarded_port(process: Process) -> int | None:
     assert process.stdout is not None
     try:
         while line := await process.stdout.readline():
-            if found := _FORWARDING.search(line):
+            if (found := _FORWARDING.search(line)) and int(found[1]) < 1 << 16:
                 return int(found[1])
     except ValueError:
         # The line exceeds the limit of the stream.

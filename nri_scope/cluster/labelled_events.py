@@ -5,31 +5,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from queue import SimpleQueue
+from time import monotonic
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import NriScopeError, UsageError
 
 from .agent_client import AgentClient
-from .agent_pods import AgentPod, NamedPod, agent_pods, labelled_pods
-from .gather import TOGETHER, by_node, pods_filters
+from .agent_pods import NamedPod, agent_pods, labelled_pods
+from .fan_out import TOGETHER
+from .gather import by_node, pods_filters
 from .kubectl import Kubectl
 from .loop_thread import LoopThread
-from .pull import pull
+from .pull import Responses, pull
 
 LIST_S = 5.0
 """Seconds between two lists of the pods that match."""
+TURN_S = 5.0
+"""Seconds until a call ends that has caught up, if other calls wait for a forwarded port."""
 
 
-class Copy(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Copy:
     """A growing local recording of some pods of one node."""
 
     node: str
     path: Path
     last: int | None
     """Number of events to be shown of those that were recorded before it was made; None: all."""
+    is_complete: bool = False
+    """Whether it grows no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +57,9 @@ class LabelledQuery:
 class LabelledEvents(LoopThread):
     """Thread that pulls the events of all matching pods.
 
-    Pods that appear later get a recording of their own. ``say`` is called in the thread, with what
-    is missing.
+    Each node has one call, or several if its pods do not fit in one filter. A call is replaced when
+    pods appear; their earlier events get a recording of their own. ``say`` is called in the thread,
+    with what is missing.
     """
 
     def __init__(
@@ -67,15 +76,14 @@ class LabelledEvents(LoopThread):
         self._query = query
         self._folder = folder
         self._say = say
-        self._asked: dict[NamedPod, tuple[asyncio.Task[None], Copy]] = {}
-        """Pods whose events are pulled."""
+        self._calls: dict[_Calls, asyncio.Task[None]] = {}
         self._number = 0
         self._gone: set[NamedPod] = set()
         """Pods that were not listed the last time."""
         self._silent: set[str] = set()
         self._told = ""
-        self.copies: list[Copy] = []
-        """Recordings that have everything that was recorded before the command; only grows."""
+        self.copies = SimpleQueue[Copy]()
+        """Recordings that have everything that was recorded before the command."""
         self.failed = False
         """Whether the events of a node are missing."""
 
@@ -91,9 +99,9 @@ class LabelledEvents(LoopThread):
                     self._tell(f"{error}; listing the pods again")
                 else:
                     self._told = ""
-            await asyncio.gather(*(task for task, _ in self._asked.values()))
+            await asyncio.gather(*self._calls.values())
         finally:
-            tasks = {task for task, _ in self._asked.values()}
+            tasks = list(self._calls.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -106,10 +114,10 @@ class LabelledEvents(LoopThread):
     async def _list(self, slots: asyncio.Semaphore, *, is_first: bool) -> None:
         """List the pods, and begin to pull the events of new ones."""
         query = self._query
-        last = query.last if is_first else None
         pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=is_first)
-        self._end_gone(set(pods))
-        new = by_node(pod for pod in pods if pod not in self._asked)
+        self._forget_gone(set(pods))
+        asked = {pod for calls in self._calls for pod in calls.pods}
+        new = by_node(pod for pod in pods if pod not in asked)
         if not new:
             return
         agents = await agent_pods(self._kubectl, self._agent_namespace)
@@ -120,51 +128,63 @@ class LabelledEvents(LoopThread):
                     self.failed = True
                     self._say(f"{node}: has no agent; the events of its pods are missing")
                 continue
-            for where, named in pods_filters(some_pods, query.where):
-                request = v1.GetEventsRequest(
-                    where=where,
-                    since=query.since,
-                    until=query.until,
-                    last=0 if last is None else max(last, 1),
-                    follow=query.follow,
-                )
-                self._number += 1
-                copy = Copy(node, self._folder / f"{self._number}-{node}.db", last)
-                task = asyncio.create_task(self._pull(agents[node], request, copy, slots))
-                self._asked |= dict.fromkeys(named, (task, copy))
+            for _, named in pods_filters(some_pods, query.where):
+                if any(
+                    one.node == node and not task.done() and one.add(named)
+                    for one, task in self._calls.items()
+                ):
+                    continue
+                client = AgentClient(self._kubectl, agents[node], slots)
+                calls = _Calls(self, client, named)
+                last = query.last if is_first else None
+                self._calls[calls] = asyncio.create_task(self._follow(calls, self.new(node, last)))
 
-    def _end_gone(self, listed: set[NamedPod]) -> None:
-        """End the calls all of whose pods were not listed the second time, as they are gone."""
-        before, self._gone = self._gone, self._asked.keys() - listed
+    def _forget_gone(self, listed: set[NamedPod]) -> None:
+        """Forget pods that were not listed the second time, and end calls without pods."""
+        asked = {pod for calls in self._calls for pod in calls.pods}
+        before, self._gone = self._gone, asked - listed
         gone = before & self._gone
-        needed = {task for pod, (task, _) in self._asked.items() if pod not in gone}
-        for pod in gone:
-            task, copy = self._asked[pod]
-            if task not in needed and copy in self.copies:
+        for calls, task in list(self._calls.items()):
+            calls.pods = [pod for pod in calls.pods if pod not in gone]
+            if not calls.pods and (calls.has_caught_up or task.done()):
                 task.cancel()
-                del self._asked[pod]
+                del self._calls[calls]
 
-    async def _pull(
-        self,
-        agent: AgentPod,
-        request: v1.GetEventsRequest,
-        copy: Copy,
-        slots: asyncio.Semaphore,
-    ) -> None:
-        def on_caught_up(_: int) -> None:
-            if copy not in self.copies:
-                self.copies.append(copy)
-                slots.release()
+    @property
+    def query(self) -> LabelledQuery:
+        """The query."""
+        return self._query
 
-        # A slot is free again when what was recorded before was sent.
-        await slots.acquire()
-        client = AgentClient(self._kubectl, agent)
+    @property
+    def must_share(self) -> bool:
+        """Whether there are more calls than may forward a port at the same time."""
+        return sum(not task.done() for task in self._calls.values()) > TOGETHER
 
-        def say(text: str) -> None:
-            self._say(text or f"{agent.node}: connected again")
+    def new(self, node: str, last: int | None = None) -> Copy:
+        """Return a copy that is not written yet."""
+        self._number += 1
+        return Copy(node, self._folder / f"{self._number}-{node}.db", last)
 
+    def say(self, node: str, text: str) -> None:
+        """Say why a node sends nothing; "": that it does again."""
+        self._say(text or f"{node}: connected again")
+
+    async def _follow(self, calls: _Calls, copy: Copy) -> None:
+        is_shown = False
+
+        def show(_: int) -> None:
+            nonlocal is_shown
+            if not is_shown:
+                is_shown = True
+                self.copies.put(copy)
+
+        follow = self._query.follow
         try:
-            await pull(client, request, copy.path, on_caught_up, say)
+            responses = calls.responses(copy.last)
+            if follow:
+                await pull(responses, copy.node, copy.path, follow=True, on_caught_up=show)
+            else:
+                show(await pull(responses, copy.node, copy.path))
         except UsageError as error:
             # kubectl fails for all nodes.
             self._fail(error)
@@ -172,5 +192,94 @@ class LabelledEvents(LoopThread):
             self.failed = True
             self._say(f"{error}; the events of its pods are missing from here on")
         finally:
-            if copy not in self.copies:
-                slots.release()
+            copy.is_complete = True
+
+
+class _Calls:
+    """The calls of one node's agent about some pods, one after the other."""
+
+    def __init__(self, owner: LabelledEvents, client: AgentClient, pods: list[NamedPod]) -> None:
+        self._owner = owner
+        self._client = client
+        self.pods = pods
+        self._new: list[NamedPod] = []
+        """Pods that the present call does not ask for."""
+        self.has_caught_up = False
+        """Whether everything was sent that was recorded before."""
+        self._sent: dict[tuple[str, str], int] = {}
+        """Newest event of new pods, by recording and id of the pod, until the call caught up."""
+
+    @property
+    def node(self) -> str:
+        return self._client.node
+
+    def add(self, pods: list[NamedPod]) -> bool:
+        """Ask for more pods, and return True; False if the filter would be too long."""
+        if len(pods_filters([*self.pods, *pods], self._owner.query.where)) > 1:
+            return False
+        self.pods = [*self.pods, *pods]
+        self._new += pods
+        return True
+
+    async def responses(self, last: int | None) -> Responses:
+        """Yield responses. A call that is replaced is resumed without loss or repetition."""
+        cursor, follow = "", self._owner.query.follow
+        while self.pods:
+            new, self._new = self._new, []
+            if new and cursor:
+                # The call has ended at the cursor, so these events reach at least as far.
+                await self._pull_earlier(new)
+            request = replace(
+                self._request(self.pods),
+                last=0 if last is None else max(last, 1),
+                follow=follow,
+                after=cursor,
+            )
+            begun: float | None = None
+            async with aclosing(self._events(request, patient=follow)) as responses:
+                async for response in responses:
+                    begun = begun or monotonic()
+                    cursor = response.cursor or cursor
+                    caught_up = response.heartbeat is not None and response.heartbeat.caught_up
+                    if caught_up:
+                        self.has_caught_up = True
+                        self._sent.clear()
+                    if not self._is_repeated(response):
+                        yield response
+                    is_turn_over = self._owner.must_share and monotonic() >= begun + TURN_S
+                    if follow and caught_up and (self._new or is_turn_over):
+                        break
+                else:
+                    return
+
+    def _request(self, pods: list[NamedPod]) -> v1.GetEventsRequest:
+        query = self._owner.query
+        ((where, _),) = pods_filters(pods, query.where)
+        return v1.GetEventsRequest(where=where, since=query.since, until=query.until)
+
+    def _events(self, request: v1.GetEventsRequest, *, patient: bool) -> Responses:
+        def say(text: str) -> None:
+            self._owner.say(self.node, text)
+
+        return self._client.events(request, say, patient=patient)
+
+    def _is_repeated(self, response: v1.GetEventsResponse) -> bool:
+        event = response.event
+        return event is not None and event.id <= self._sent.get((event.recording, event.pod_id), 0)
+
+    async def _pull_earlier(self, pods: list[NamedPod]) -> None:
+        """Write what was recorded about new pods so far."""
+        copy = self._owner.new(self.node)
+        copy.is_complete = True
+        await pull(self._earlier(pods), self.node, copy.path)
+        self._owner.copies.put(copy)
+
+    async def _earlier(self, pods: list[NamedPod]) -> Responses:
+        async with aclosing(self._events(self._request(pods), patient=True)) as responses:
+            async for response in responses:
+                if response.event is not None:
+                    event = response.event
+                    self._sent[event.recording, event.pod_id] = event.id
+                # The gaps were sent by the first call.
+                if response.gap is None:
+                    yield response

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from betterproto2 import Message
+
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RemoteProtocolError
 from nri_scope.events import NO_ID, CapturedCall, Role, SessionStart
@@ -14,6 +16,13 @@ _ITEMS_MAX = 1_000_000
 """Maximum number of sessions, gaps, notes and lines of output of one copy."""
 COPY_MAX = 16 << 30
 """Maximum number of bytes of a copy."""
+_TEXT_MAX = 64 << 10
+"""Maximum length of a name or reason."""
+_LONG_TEXTS = frozenset({"status_message", "text"})
+_SESSIONS_BYTES_MAX = 64 << 20
+"""Maximum number of bytes of the descriptions of sessions, which stay in memory."""
+_UNWRITTEN_MAX = 4 << 20
+"""Number of bytes after which a transaction is written."""
 _SessionKey = tuple[str, int]
 
 
@@ -32,7 +41,7 @@ class LocalCopy:
         self._met: set[int] = set()
         """Hashes of gaps, notes and output."""
         self._last_session = 0
-        self._bytes = 0
+        self._bytes = self._unwritten = self._session_bytes = 0
         self._newest: dict[str, int] = {}
         """Newest event of each recording, by the agent's number."""
         self._last_event = 0
@@ -44,6 +53,7 @@ class LocalCopy:
 
         Raises RemoteProtocolError for a response that no agent sends, and RecordingError.
         """
+        self._count(response)
         if response.event is not None:
             self._event(response.event)
         elif response.session is not None:
@@ -68,7 +78,6 @@ class LocalCopy:
         self._recording.flush()
 
     def _is_new(self, *item: object) -> bool:
-        self._count(sum(len(text) for text in item if isinstance(text, str)))
         number = hash(item)
         if number in self._met:
             return False
@@ -77,10 +86,15 @@ class LocalCopy:
         self._met.add(number)
         return True
 
-    def _count(self, size: int) -> None:
+    def _count(self, response: v1.GetEventsResponse) -> None:
+        size = _size(response)
         self._bytes += size
+        self._unwritten += size
         if self._bytes > COPY_MAX:
             raise RemoteProtocolError(f"it sent more than {COPY_MAX >> 30} GiB")
+        if self._unwritten > _UNWRITTEN_MAX:
+            self._unwritten = 0
+            self.flush()
 
     def _known(self, recording: str, session: int) -> int:
         number = self._sessions.get((recording, session))
@@ -98,7 +112,9 @@ class LocalCopy:
         if session.role not in list(Role):
             raise RemoteProtocolError(f"role {session.role[:80]!r} is unknown")
         number = max(session.id, self._last_session + 1)
-        if number > _INT_MAX or len(self._sessions) >= _ITEMS_MAX:
+        self._session_bytes += 500 + _size(session)
+        is_full = len(self._sessions) >= _ITEMS_MAX or self._session_bytes > _SESSIONS_BYTES_MAX
+        if number > _INT_MAX or is_full:
             raise RemoteProtocolError(f"session {number:,} is one too many")
         self._last_session = self._sessions[key] = number
         start = SessionStart(
@@ -132,7 +148,6 @@ class LocalCopy:
         session = self._known(event.recording, event.session)
         if event.id <= self._newest.get(event.recording, 0):
             return
-        self._count(len(event.request) + len(event.reply))
         self._newest[event.recording] = event.id
         number = max(event.id, self._last_event + 1)
         if number >= _INT_MAX:
@@ -172,3 +187,14 @@ class LocalCopy:
                 metadata=tuple((one.key, one.value) for one in event.metadata),
             ),
         )
+
+
+def _size(value: object, name: str = "") -> int:
+    """Return the number of bytes and characters of a message. Raises RemoteProtocolError."""
+    if isinstance(value, Message):
+        return sum(_size(one, field) for field, one in vars(value).items())
+    if isinstance(value, list):
+        return sum(_size(one, name) for one in value)
+    if isinstance(value, str) and len(value) > _TEXT_MAX and name not in _LONG_TEXTS:
+        raise RemoteProtocolError(f"{name} has more than {_TEXT_MAX:,} characters")
+    return len(value) if isinstance(value, str | bytes) else 0

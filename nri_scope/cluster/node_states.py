@@ -15,7 +15,7 @@ from .agent_pods import agent_pods
 from .fan_out import each_node
 from .kubectl import Kubectl
 
-TIMEOUT_S = 5.0
+STATUS_TIMEOUT_S = 5.0
 """Seconds that a node has to answer, its forwarded port included."""
 
 
@@ -42,8 +42,9 @@ class NodeState:
 
     @property
     def plugins(self) -> list[str] | None:
-        """Plugins of the runtime, as last named to a validator; None if that never happened."""
-        named = [one for one in (self.status.recordings if self.status else ()) if one.plugins]
+        """Plugins of the runtime, as last named to a connected validator; None if not yet."""
+        recordings = self.status.recordings if self.status else ()
+        named = [one for one in recordings if one.connected and one.plugins_at_ns]
         return max(named, key=lambda one: one.plugins_at_ns).plugins if named else None
 
     @property
@@ -54,11 +55,29 @@ class NodeState:
         ]
         return max(sessions, key=lambda one: one.started_ns) if sessions else None
 
+    @property
+    def connected_since(self) -> int | None:
+        """Start of the current session, in ns since the epoch; None if it is not connected."""
+        current = self.current
+        session = current.session if current is not None and current.connected else None
+        return None if session is None else session.started_ns
+
+    @property
+    def gaps(self) -> int:
+        """Number of gaps of all recordings."""
+        return sum(one.gaps for one in self.status.recordings) if self.status else 0
+
+    @property
+    def lost(self) -> int:
+        """Number of events of all recordings that are known to be lost."""
+        return sum(one.lost for one in self.status.recordings) if self.status else 0
+
     def document(self) -> dict[str, Plain]:
         """Return the state as JSON."""
         if self.status is None:
             return {"node": self.node, "problem": self.problem}
-        session, current, plugins = self.runtime, self.current, self.plugins
+        session, current, since = self.runtime, self.current, self.connected_since
+        plugins = self.plugins
         return {
             "node": self.node,
             "problem": "",
@@ -69,14 +88,10 @@ class NodeState:
             "nri_version": session.nri_version if session else None,
             "connected": current is not None and current.connected,
             "synchronized": self.is_good,
-            "connected_since": (
-                rfc3339(current.session.started_ns)
-                if current is not None and current.connected and current.session
-                else None
-            ),
+            "connected_since": None if since is None else rfc3339(since),
             "plugins": list(plugins) if plugins is not None else None,
-            "gaps": sum(one.gaps for one in self.status.recordings),
-            "lost": sum(one.lost for one in self.status.recordings),
+            "gaps": self.gaps,
+            "lost": self.lost,
             "recorded_bytes": self.status.recorded_bytes,
             "free_bytes": self.status.free_bytes,
         }
@@ -87,7 +102,7 @@ async def node_states(kubectl: Kubectl, namespace: str) -> AsyncIterator[NodeSta
     agents = await agent_pods(kubectl, namespace)
 
     async for node, answer in each_node(
-        agents, lambda agent: AgentClient(kubectl, agent).status(), timeout=TIMEOUT_S
+        agents, lambda agent: AgentClient(kubectl, agent).status(), timeout=STATUS_TIMEOUT_S
     ):
         if isinstance(answer, AgentError):
             yield NodeState(node, None, answer.problem)

@@ -20,35 +20,38 @@ from .agent_client import AgentClient, AgentError
 from .local_copy import LocalCopy
 from .loop_thread import LoopThread
 
+Responses = AsyncGenerator[v1.GetEventsResponse, None]
+
 STATUS_S = 10.0
 """Minimum seconds between two questions which sessions are open."""
 
 
 async def pull(
-    client: AgentClient,
-    request: v1.GetEventsRequest,
+    responses: Responses,
+    node: str,
     path: Path,
+    *,
+    follow: bool = False,
     on_caught_up: Callable[[int], None] = lambda events: None,
-    say: Callable[[str], None] = lambda text: None,
 ) -> int:
     """Write the events of an agent to the new recording ``path``; return their number.
 
-    ``on_caught_up`` is called with their number each time when everything that was recorded so far
-    was written. With ``request.follow``, it runs until it is cancelled, and then returns. ``say``:
-    see `AgentClient.events`. Raises NriScopeError. After an error, ``path`` is removed, unless it
-    followed the node before.
+    ``responses``: see `AgentClient.events`; they are closed. ``on_caught_up`` is called with their
+    number each time when everything that was recorded so far was written. With ``follow``, it runs
+    until it is cancelled, and then returns. Raises NriScopeError. After an error, ``path`` is
+    removed, unless it followed the node before.
     """
     failure: AgentError | UsageError | None = None
     with complete_recording(path) as recording:
         copy = LocalCopy(recording)
         follows = False
         try:
-            async with aclosing(_responses(client, request, say)) as responses:
+            async with aclosing(responses):
                 async for response in responses:
-                    _add(copy, response, client.node)
+                    _add(copy, response, node)
                     if response.heartbeat is not None and response.heartbeat.caught_up:
                         copy.flush()
-                        follows = request.follow
+                        follows = follow
                         on_caught_up(copy.events)
         except asyncio.CancelledError:
             if not follows:
@@ -64,9 +67,9 @@ async def pull(
     return copy.events
 
 
-async def _responses(
+async def with_open_sessions(
     client: AgentClient, request: v1.GetEventsRequest, say: Callable[[str], None]
-) -> AsyncGenerator[v1.GetEventsResponse, None]:
+) -> Responses:
     """Yield the responses; for a pod, also the session of a recorder that replaced the pod's.
 
     The part of that recorder's session about the pod may have no events, so that it is not sent.
@@ -111,7 +114,7 @@ def _add(copy: LocalCopy, response: v1.GetEventsResponse, node: str) -> None:
 
 
 class Puller(LoopThread):
-    """Thread that pulls while other code reads the recording.
+    """Thread that follows a node while other code reads the recording.
 
     Its attributes `latest`, `ended` and `interruption` are its state for the terminal interface.
     """
@@ -189,7 +192,13 @@ class Puller(LoopThread):
     async def _main(self) -> None:
         watching = asyncio.create_task(self._watching())
         try:
-            await pull(self._client, self._request, self._path, self._on_caught_up, self._heard)
+            await pull(
+                with_open_sessions(self._client, self._request, self._heard),
+                self._client.node,
+                self._path,
+                follow=True,
+                on_caught_up=self._on_caught_up,
+            )
         finally:
             watching.cancel()
             await asyncio.wait({watching})
@@ -205,6 +214,7 @@ class Puller(LoopThread):
 
     def _on_caught_up(self, events: int) -> None:
         self.events = events
+        self._interruption = ""
         self._caught_up.set()
         if events:
             self._has_events.set()

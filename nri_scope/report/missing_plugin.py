@@ -18,9 +18,10 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Gap, Role, Session, plugin_title
 from nri_scope.filter import parse
+from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.validation import VALIDATE, consulted_plugins, owned_paths
 from nri_scope.recording.creation_outcomes import CreationFate, Creations
-from nri_scope.recording.display import clock
+from nri_scope.recording.display import clock, moment
 from nri_scope.recording.reader import Recording
 
 from .limits import TRACKED_MAX
@@ -66,12 +67,14 @@ class Creation:
     """Number of the event that is the evidence."""
 
 
-def creations(recording: Recording, plugin: str) -> Iterator[Creation]:
+def creations(recording: Recording, plugin: str, since_ns: int | None = None) -> Iterator[Creation]:
     """Yield the creations of containers that a recording shows, in its order.
 
-    ``plugin``: ``name`` or ``NN-name``. Creations that failed are left out. Raises RecordingError.
+    ``plugin``: ``name`` or ``NN-name``. ``since_ns``: time from which the recording has events;
+    containers that were created before are left out. So are creations that failed. Raises
+    RecordingError.
     """
-    return _Creations(recording, plugin).all()
+    return _Creations(recording, plugin, since_ns).all()
 
 
 @dataclass(slots=True)
@@ -91,14 +94,20 @@ class _Attempt:
 
 
 class _Creations:
-    def __init__(self, recording: Recording, plugin: str) -> None:
+    def __init__(self, recording: Recording, plugin: str, since_ns: int | None) -> None:
         self._recording = recording
+        self._since_ns = since_ns
         self._plugin = plugin
         self._sessions = {one.id: one for one in recording.sessions()}
         self._taps = [
             one
             for one in self._sessions.values()
             if one.role == Role.TAP and self._is_plugin(one.plugin_index, one.plugin_name)
+        ]
+        self._validators = [
+            one
+            for one in self._sessions.values()
+            if one.mask & NriEvent.ValidateContainerAdjustment.bit
         ]
         self._gaps = [one for one in recording.gaps() if not one.is_left_out]
         self._outcomes = Creations(recording)
@@ -184,6 +193,10 @@ class _Creations:
             else:
                 why = f"{_between(self._taps, event.at_ns)}; it may have connected without a tap"
             return Presence.UNKNOWN, why, event.id
+        validator = _around(self._validators, event.at_ns)
+        if validator is not None:
+            why = f"the request to the validator (session {validator.id}) is missing or malformed"
+            return Presence.UNKNOWN, why, event.id
         return Presence.UNKNOWN, "no validator and no tap was connected", event.id
 
     def _found(self, event: Event) -> Iterator[Creation]:
@@ -194,7 +207,7 @@ class _Creations:
             return
         pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}
         for container in request.containers:
-            if container.id in self._known:
+            if container.id in self._known or self._is_too_old(container.created_at):
                 continue
             self._remember(container.id)
             name = f"{pods.get(container.pod_sandbox_id, '?')}/{container.name}"
@@ -203,10 +216,15 @@ class _Creations:
                 container.created_at, name, container.id, Presence.UNKNOWN, why, event.id
             )
 
+    def _is_too_old(self, created_ns: int) -> bool:
+        return self._since_ns is not None and 0 < created_ns < self._since_ns
+
     def _unseen(self, created_ns: int, event: Event) -> str:
         gap = _gap_at(self._gaps, created_ns) if created_ns else None
         if gap is not None:
             return f"created in a gap of the recording: {gap.reason}"
+        if not created_ns and self._since_ns is not None:
+            return f"created at an unknown time, maybe before {moment(self._since_ns)}"
         return f"created before the recorder connected at {clock(event.at_ns)}"
 
 

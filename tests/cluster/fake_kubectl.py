@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -61,24 +62,46 @@ def main(arguments: list[str]) -> None:
     cluster = json.loads(Path(os.environ["FAKE_CLUSTER"]).read_text())
     named = dict(one[2:].split("=", 1) for one in arguments if one.startswith("--") and "=" in one)
     if "get" in arguments:
-        _get(arguments, named, cluster["pods"])
+        found = _get(arguments, named, cluster["pods"])
+        print(printed(found, arguments[arguments.index("-o") + 1]), end="")
     else:
         name = next(one.removeprefix("pod/") for one in arguments if one.startswith("pod/"))
         _forward(cluster["ports"].get(name), cluster.get("forward_s"))
 
 
-def _get(arguments: list[str], named: dict[str, str], pods: list[dict[str, Any]]) -> None:
+def printed(pods: list[dict[str, Any]], template: str) -> str:
+    """Return what a template of JSONPath prints, as far as the commands use it."""
+    text = template.removeprefix("jsonpath=").removeprefix("{range .items[*]}")
+    parts = re.findall(r'\{"(.*?)"\}|\{(\..*?)\}', text.removesuffix("{end}"))
+    return "".join(
+        _field(one, path) if path else {"\\t": "\t", "\\n": "\n"}[mark]
+        for one in pods
+        for mark, path in parts
+    )
+
+
+def _field(value: Any, path: str) -> str:
+    for key, name in re.findall(r'\.(\w+)|\[\?\(@\.name=="(\w+)"\)\]', path):
+        if name:
+            value = next((one for one in value or () if one["name"] == name), None)
+        else:
+            value = (value or {}).get(key)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _get(
+    arguments: list[str], named: dict[str, str], pods: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     namespace = named.get("namespace", "")
     pods = [one for one in pods if namespace in ("", one["metadata"]["namespace"])]
     if "pod" in arguments:
         name = arguments[arguments.index("pod") + 1]
-        for one in pods:
-            if one["metadata"]["name"] == name:
-                print(json.dumps(one))
-                return
+        found = [one for one in pods if one["metadata"]["name"] == name]
+        if found:
+            return found
         sys.exit(f'Error from server (NotFound): pods "{name}" not found')
     key, _, value = named["selector"].partition("=")
-    print(json.dumps({"items": [x for x in pods if x["metadata"]["labels"].get(key) == value]}))
+    return [one for one in pods if one["metadata"]["labels"].get(key) == value]
 
 
 def _forward(port: int | str | None, seconds: float | None) -> None:

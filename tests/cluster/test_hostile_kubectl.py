@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nri_scope.cluster import kubectl as module
-from nri_scope.cluster.agent_pods import agent_pods
+from nri_scope.cluster.agent_pods import AGENT_FIELDS, agent_pods
 from nri_scope.cluster.kubectl import ForwardError, Kubectl
 from nri_scope.errors import UsageError
-from tests.cluster.fake_kubectl import agent_pod, install, pod
+from tests.cluster.fake_kubectl import agent_pod, install, pod, printed
 from tests.cluster.live_node import processes, until
 from tests.cluster.test_views import KUBECTL, run
 
@@ -56,11 +56,10 @@ REFUSED = "The connection to the server 127.0.0.1:1 was refused - did you specif
         (f"echo 'E1127 memcache.go: x' >&2; echo '{REFUSED}' >&2; exit 1", REFUSED),
         ("echo 'error: unknown flag: --x' >&2; echo 'See kubectl --help' >&2; exit 1", "unknown"),
         ("exit 3", "it failed without a message"),
-        ("echo hello", "it printed no JSON"),
-        ("printf '%0200000d' 0 | tr 0 '['", "it printed no JSON"),
-        ("echo '[]'", "it printed no list"),
-        ("""echo '{"items": 1}'""", "it printed no list"),
-        ("""echo '{"items": []}'""", "no agent runs in namespace nri-scope"),
+        ("echo hello", "it printed no list"),
+        ("printf 'a\\tb\\t'", "it printed no list"),
+        ("head -c 2000000 /dev/zero | tr '\\0' '\\t'", "it printed no list"),
+        ("true", "no agent runs in namespace nri-scope"),
         ("read -r password </dev/tty || exit 1", "/dev/tty"),
         ("printf '\\033[31mred\\033[0m\\n' >&2; exit 1", "\\x1b[31mred\\x1b[0m"),
     ],
@@ -73,9 +72,19 @@ async def test_a_failure_is_one_line(script: Script, text: str, line: str) -> No
     assert "\x1b" not in done.errors
 
 
-async def test_warnings_before_json_are_ignored(script: Script) -> None:
-    items = json.dumps({"items": [agent_pod("node")]})
-    script(f"echo 'Warning: deprecated' >&2; echo '{items}'")
+def listing(script: Script, before: str = "true") -> Callable[..., None]:
+    """Install a kubectl that lists pods; return the function that sets them."""
+    file = script(f'{before}; cat "$(dirname "$0")/pods"')
+    template = '{"\\t"}'.join(f"{{{field}}}" for field in AGENT_FIELDS) + '{"\\n"}'
+
+    def list_pods(*pods: dict[str, Any]) -> None:
+        (file.parent / "pods").write_text(printed(list(pods), template))
+
+    return list_pods
+
+
+async def test_warnings_are_ignored(script: Script) -> None:
+    listing(script, "echo 'Warning: deprecated' >&2")(agent_pod("node"))
     assert list(await agent_pods(Kubectl())) == ["node"]
 
 
@@ -87,19 +96,49 @@ async def test_names_that_are_none_are_refused(script: Script, name: str, place:
         item["metadata"]["name"] = name
     else:
         item["spec"]["nodeName"] = name
-    file = script('cat "$(dirname "$0")/pods"')
-    (file.parent / "pods").write_text(json.dumps({"items": [item]}))
+    listing(script)(item)
     with pytest.raises(
         UsageError, match="no agent runs" if (place, name) == ("node", "") else "is no name"
     ):
         await agent_pods(Kubectl())
 
 
+OLD, NEW = agent_pod("node"), agent_pod("node")
+NEW["metadata"] |= {"name": "new", "creationTimestamp": "2026-02-01T00:00:00Z"}
+
+
+def agent_is(pod: dict[str, Any], ready: Any, started: Any) -> dict[str, Any]:
+    states = [{"name": "recorder", "ready": True, "started": True}]
+    states += [{"name": "agent", "ready": ready, "started": started}]
+    return {**pod, "status": {**pod["status"], "containerStatuses": states}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (OLD, NEW, "new"),
+        (agent_is(OLD, True, True), agent_is(NEW, True, True), "new"),
+        (agent_is(OLD, True, True), agent_is(NEW, False, True), "nri-scope-node"),
+        (agent_is(OLD, False, True), agent_is(NEW, False, False), "nri-scope-node"),
+        (agent_is(OLD, False, True), agent_is(NEW, False, True), "new"),
+        ({**agent_is(OLD, True, True), "status": {}}, agent_is(NEW, False, True), "new"),
+        (agent_is(OLD, "x", [1]), NEW, "new"),
+    ],
+)
+async def test_the_agent_that_answers_is_preferred(
+    script: Script, old: dict[str, Any], new: dict[str, Any], found: str
+) -> None:
+    list_pods = listing(script)
+    for items in ([old, new], [new, old]):
+        list_pods(*items)
+        assert (await agent_pods(Kubectl()))["node"].name == found
+
+
 async def test_endless_output_is_refused(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OUTPUT_MAX", 1 << 20)
     script("exec cat /dev/zero")
     with pytest.raises(UsageError, match="it printed more than 1 MiB"):
-        await Kubectl().get("pods")
+        await Kubectl().get([".metadata.name"], "pods")
 
 
 async def test_endless_errors_are_read_within_bounds(
@@ -108,7 +147,7 @@ async def test_endless_errors_are_read_within_bounds(
     monkeypatch.setattr(module, "GET_TIMEOUT_S", 1.0)
     script("exec cat /dev/zero >&2")
     with pytest.raises(UsageError, match="no answer within 1 s"):
-        await Kubectl().get("pods")
+        await Kubectl().get([".metadata.name"], "pods")
 
 
 @pytest.mark.parametrize("text", ["sleep 1234567; true", "trap '' TERM; while :; do sleep 1; done"])
@@ -119,14 +158,14 @@ async def test_a_hanging_kubectl_ends_with_its_children(
     monkeypatch.setattr(module, "_END_S", 0.5)
     file = script(text)
     with pytest.raises(UsageError, match=r"no answer within 0\.5 s"):
-        await Kubectl().get("pods")
+        await Kubectl().get([".metadata.name"], "pods")
     await asyncio.sleep(0.1)
     assert not processes(str(file).encode()) and not processes(b"1234567")
 
 
 async def test_no_kubectl_outlives_a_loop_that_ends(script: Script) -> None:
     file = script("trap '' TERM; while :; do sleep 1; done")
-    task = asyncio.create_task(Kubectl().get("pods"))
+    task = asyncio.create_task(Kubectl().get([".metadata.name"], "pods"))
     await until(lambda: bool(processes(str(file).encode())))
     task.cancel()
     await asyncio.sleep(0.05)
@@ -169,6 +208,7 @@ async def test_a_missing_permission_is_one_line(
         ("echo 'error: unable to forward port' >&2; exit 1", "unable to forward port"),
         ("exec cat /dev/zero", "it printed no port"),
         ("exec yes", "no port within 0.5 s"),
+        ("echo 'Forwarding from 127.0.0.1:99999 -> 9643'; exit 1", "it failed without a message"),
         ("exec sleep 12", "no port within 0.5 s"),
         ("exec cat /dev/zero >&2", "no port within 0.5 s"),
     ],

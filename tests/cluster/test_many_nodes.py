@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.cluster.agent_pods import NamedPod
 from nri_scope.cluster.gather import pods_filters
+from nri_scope.cluster.node_states import NodeState
 from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
 from tests.agent.agent_process import agent
@@ -58,6 +60,13 @@ async def test_status_shows_every_node(cluster: dict[str, str]) -> None:
     assert (nodes["node1"]["connected"], nodes["node1"]["gaps"]) == (False, 0)
     assert "pod is not running" in nodes["dead"]["problem"]
     assert nodes["hanging"]["problem"] == "no answer within 5 s"
+
+
+def test_plugins_are_those_of_connected_recordings() -> None:
+    old = v1.RecordingStatus(plugins=["10-old"], plugins_at_ns=2)
+    new = v1.RecordingStatus(connected=True, plugins=["20-new"], plugins_at_ns=1)
+    for recordings, plugins in (([old, new], ["20-new"]), ([new, old], ["20-new"]), ([old], None)):
+        assert NodeState("n", v1.GetStatusResponse(recordings=recordings)).plugins == plugins
 
 
 async def test_log_shows_the_events_of_all_nodes(cluster: dict[str, str]) -> None:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.events import CapturedCall
+from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.report.missing_plugin import Creation, Presence, creations
+from tests.recording.traffic import NOW, a_start, an_item, record
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
@@ -74,3 +79,49 @@ def test_failed_creations_are_left_out() -> None:
     every = found(FAILED, "any")
     assert asked > created
     assert set(every) & asked == created
+
+
+def a_container(identity: str, created_ns: int = 0) -> api.Container:
+    return api.Container(id=identity, pod_sandbox_id="p", name=identity, created_at=created_ns)
+
+
+def synchronized(at_ns: int, *containers: api.Container) -> CapturedCall:
+    pod = api.PodSandbox(id="p", namespace="shop", name="web")
+    request = api.SynchronizeRequest(pods=[pod], containers=containers)
+    return an_item("Synchronize", request, wall_ns=at_ns)
+
+
+def test_containers_created_before_the_events_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "part.nriscope.db"
+    old, new, unknown = a_container("old", NOW - 9), a_container("new", NOW + 1), a_container("x")
+    record(path, [synchronized(NOW + 10, old, new, unknown)])
+    with Recording.open(path) as recording:
+        assert len(list(creations(recording, "any"))) == 3
+        every = {one.container_id: one for one in creations(recording, "any", NOW)}
+    assert every.keys() == {"new", "x"}
+    assert "before the recorder connected" in every["new"].evidence
+    assert "at an unknown time, maybe before" in every["x"].evidence
+
+
+@pytest.mark.parametrize("validation", [b"\xff", None])
+def test_a_validator_whose_request_does_not_tell_is_named(
+    tmp_path: Path, validation: bytes | None
+) -> None:
+    path = tmp_path / "node.nriscope.db"
+    pod = api.PodSandbox(id="p", namespace="shop", name="web")
+    create = api.CreateContainerRequest(pod=pod, container=a_container("c"))
+    post = api.StateChangeEvent(
+        event=api.Event.POST_CREATE_CONTAINER, pod=pod, container=a_container("c")
+    )
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(replace(a_start(), mask=1 << 13))
+    recorder.capture(session, an_item("CreateContainer", create))
+    if validation is not None:
+        recorder.capture(session, an_item("ValidateContainerAdjustment", validation))
+    recorder.capture(session, an_item("StateChange", post))
+    recorder.end_session(session, "over", NOW + 10**9)
+    recorder.close()
+    with Recording.open(path) as recording:
+        (one,) = creations(recording, "any")
+    why = "the request to the validator (session 1) is missing or malformed"
+    assert (one.presence, one.evidence) == (Presence.UNKNOWN, why)

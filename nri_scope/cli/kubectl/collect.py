@@ -40,8 +40,8 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
     from nri_scope.cluster.agent_pods import AgentPod, agent_pods, labelled_pods
     from nri_scope.cluster.fan_out import each_node
     from nri_scope.cluster.gather import (
-        PULL_TIMEOUT_S,
-        TOGETHER,
+        READ_TIMEOUT_S,
+        READ_TOGETHER,
         by_node,
         pods_filters,
         save_bundles,
@@ -87,7 +87,9 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
             return paths
 
         asked = {node: agent for node, agent in agents.items() if node in wanted}
-        async for node, answer in each_node(asked, save, timeout=PULL_TIMEOUT_S, together=TOGETHER):
+        async for node, answer in each_node(
+            asked, save, timeout=READ_TIMEOUT_S, together=READ_TOGETHER
+        ):
             if isinstance(answer, AgentError):
                 say(f"{node}: not collected: {answer.problem}")
                 good = False

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import closing, suppress
 from heapq import merge
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
+from nri_scope.cluster.gather import in_utc
 from nri_scope.cluster.labelled_events import Copy, LabelledEvents, LabelledQuery
 from nri_scope.errors import UsageError
 from nri_scope.events import Event, Gap
@@ -17,16 +18,13 @@ from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, gap_record, to_json
 from nri_scope.recording.temporary_files import temporary_folder
-from nri_scope.recording.timeline import Began, Ended, Item, time_of
+from nri_scope.recording.timeline import time_of
 from nri_scope.text.escape import columns
 
 from ..log_lines import Lines
 from ..output import Output
 from ..params import say
 from .options import kubectl_of
-
-if TYPE_CHECKING:
-    from nri_scope.nri.plain import Plain
 
 _POLL_S = 0.2
 _NODE_WIDTH = 30
@@ -40,12 +38,13 @@ def print_labelled(
     for name in ("operations", "printed"):
         if options[name]:
             raise UsageError(f"--{name} is not valid with -l", "name one pod")
+    since, until = in_utc(options["since"] or "", options["until"] or "")
     query = LabelledQuery(
         selector,
         namespace,
         str(options["where"] or ""),
-        options["since"] or "",
-        options["until"] or "",
+        since,
+        until,
         options["last"],
         options["follow"],
     )
@@ -53,8 +52,8 @@ def print_labelled(
     pulling: LabelledEvents | None = None
     with temporary_folder() as folder, Output() as output:
         pulling = LabelledEvents(kubectl, cluster["agent_namespace"], query, folder, say)
-        with pulling, ExitStack() as stack:
-            printer = _Printer(output, stack, jsonl=options["output_format"] == "jsonl")
+        printer = _Printer(output, jsonl=options["output_format"] == "jsonl")
+        with pulling, closing(printer):
             with suppress(KeyboardInterrupt):
                 while not pulling.is_done:
                     if query.follow:
@@ -71,73 +70,80 @@ def print_labelled(
     return int(pulling.failed)
 
 
-_NodeLog = tuple[str, Recording, Log]
+class _NodeLog(NamedTuple):
+    copy: Copy
+    recording: Recording
+    log: Log
 
 
 class _Row(NamedTuple):
     at_ns: int
     node: str
-    item: Item
+    item: Event | Gap
 
 
 class _Printer:
     """Printer of the new events of all copies, in the order of their times."""
 
-    def __init__(self, output: Output, stack: ExitStack, *, jsonl: bool) -> None:
+    def __init__(self, output: Output, *, jsonl: bool) -> None:
         self._output = output
-        self._stack = stack
         self._jsonl = jsonl
-        self._logs: dict[Path, _NodeLog] = {}
+        self._logs: list[_NodeLog] = []
         self._lines = Lines(colour=output.colour, width=None)
         self._width = 0
 
-    def print_all(self, copies: list[Copy], last: int | None) -> None:
+    def print_all(self, copies: SimpleQueue[Copy], last: int | None) -> None:
         """Print everything, or the newest events of all nodes."""
         self._open(copies)
-        for _, recording, _ in self._logs.values():
-            self._lines.add_columns(recording.sessions())
-        rows = merge(*map(_rows, self._logs.values()), key=_time)
+        for one in self._logs:
+            self._lines.add_columns(one.recording.sessions())
+        rows = merge(*map(_rows, self._logs), key=_time)
         for row in rows if last is None else _newest(rows, last):
             self._print(row.node, row.item)
         self._output.flush()
 
-    def print_new(self, copies: list[Copy]) -> None:
+    def print_new(self, copies: SimpleQueue[Copy]) -> None:
         """Print what is new; each node's events when they have arrived."""
         self._open(copies)
         found: list[_Row] = []
-        for one in self._logs.values():
-            _, recording, log = one
-            if log.has_new_rows():
-                self._lines.add_columns(recording.sessions())
+        for one in list(self._logs):
+            is_complete = one.copy.is_complete
+            if one.log.has_new_rows():
+                self._lines.add_columns(one.recording.sessions())
                 found += _rows(one)
+            if is_complete:
+                self._logs.remove(one)
+                one.recording.close()
+                one.copy.path.unlink()
         for row in sorted(found, key=_time):
             self._print(row.node, row.item)
         self._output.flush()
 
-    def _open(self, copies: list[Copy]) -> None:
-        for node, path, last in copies[len(self._logs) :]:
-            recording = self._stack.enter_context(Recording.open(path))
-            self._logs[path] = node, recording, Log(recording, last=last)
-            self._width = max(self._width, min(columns(node), _NODE_WIDTH))
+    def close(self) -> None:
+        """Close the copies."""
+        for one in self._logs:
+            one.recording.close()
 
-    def _print(self, node: str, item: Item) -> None:
+    def _open(self, copies: SimpleQueue[Copy]) -> None:
+        while not copies.empty():
+            copy = copies.get()
+            recording = Recording.open(copy.path)
+            self._logs.append(_NodeLog(copy, recording, Log(recording, last=copy.last)))
+            self._width = max(self._width, min(columns(copy.node), _NODE_WIDTH))
+
+    def _print(self, node: str, item: Event | Gap) -> None:
         if self._jsonl:
-            record: dict[str, Plain]
-            if isinstance(item, Event):
-                record = event_record(item)
-            elif isinstance(item, Gap):
-                record = gap_record(item)
-            else:
-                return
+            record = event_record(item) if isinstance(item, Event) else gap_record(item)
             self._output.line(to_json({"node": node, **record}))
-        elif isinstance(item, Event | Gap):
+        else:
             for line in self._lines.of(item):
                 self._output.line(f"{node:{self._width}} {line}")
 
 
-def _rows(log: _NodeLog) -> Iterator[_Row]:
-    node, _, items = log
-    return (_Row(_at_ns(item), node, item) for item in items.read())
+def _rows(one: _NodeLog) -> Iterator[_Row]:
+    for item in one.log.read():
+        if isinstance(item, Event | Gap):
+            yield _Row(time_of(item), one.copy.node, item)
 
 
 def _time(row: _Row) -> int:
@@ -154,11 +160,3 @@ def _newest(rows: Iterable[_Row], last: int) -> Iterable[_Row]:
         while kept and (events > last or not isinstance(kept[0].item, Event)):
             events -= isinstance(kept.popleft().item, Event)
     return kept
-
-
-def _at_ns(item: Item) -> int:
-    match item:
-        case Began(session) | Ended(session):
-            return session.started_ns
-        case _:
-            return time_of(item)

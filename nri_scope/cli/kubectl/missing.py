@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 @click.option(
     "--plugin", required=True, metavar="NAME", help="Name of the plugin, or its index and name."
 )
-@click.option("--since", metavar="TIME", default="", help="Events from this time, as of `log`.")
-@click.option("--until", metavar="TIME", default="", help="Events before this time, as of `log`.")
+@click.option(
+    "--since", metavar="TIME", default="", help="Creations from this time, as of `log -l`."
+)
+@click.option("--until", metavar="TIME", default="", help="Creations before this time.")
 @cluster_options
 @format_option("text|json", "json: one object, with all creations, also those it did not miss.")
 def command(plugin: str, since: str, until: str, output_format: str, **cluster: Any) -> int:
@@ -36,17 +38,20 @@ def command(plugin: str, since: str, until: str, output_format: str, **cluster: 
     """
     from nri_scope._gen.agent.nri_scope.agent import v1
     from nri_scope.cluster.agent_pods import agent_pods
-    from nri_scope.cluster.gather import Answers, read_nodes
+    from nri_scope.cluster.gather import Answers, in_utc, read_nodes
     from nri_scope.filter.moments import interval
     from nri_scope.report.missing_plugin import WHERE, Presence, creations
 
-    interval(since, until)
+    since, until = in_utc(since, until)
+    since_ns, _ = interval(since, "")
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
     request = v1.GetEventsRequest(where=WHERE, since=since, until=until)
 
     async def ask() -> Answers[list[Creation]]:
         agents = await agent_pods(kubectl, cluster["agent_namespace"])
-        return await read_nodes(kubectl, agents, request, lambda one: list(creations(one, plugin)))
+        return await read_nodes(
+            kubectl, agents, request, lambda one: list(creations(one, plugin, since_ns))
+        )
 
     found, silent = asyncio.run(ask())
     for node, problem in silent.items():

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from nri_scope.cluster.agent_pods import NAMESPACE
+
 if TYPE_CHECKING:
     from nri_scope.cluster.kubectl import Kubectl
 
@@ -26,7 +28,7 @@ def cluster_options(command: _Command) -> _Command:
             click.option(
                 "--agent-namespace",
                 metavar="NAME",
-                default="nri-scope",
+                default=NAMESPACE,
                 show_default=True,
                 help="Namespace of nri-scope's DaemonSet.",
             ),

@@ -70,7 +70,7 @@ def _counted(output: Path, events: int, target: Target | None) -> str:
 async def _pulled(
     target: Any, node: str, output: Path, request: v1.GetEventsRequest, cluster: dict[str, Any]
 ) -> int:
-    from nri_scope.cluster.pull import pull
+    from nri_scope.cluster.pull import pull, with_open_sessions
 
     async def pulled() -> int:
         client = await client_of(target, node, cluster)
@@ -78,7 +78,8 @@ async def _pulled(
         def tell(text: str) -> None:
             say(text or f"{client.node}: connected again")
 
-        return await pull(client, request, output, say=tell)
+        responses = with_open_sessions(client, request, tell)
+        return await pull(responses, client.node, output, follow=request.follow)
 
     task = asyncio.ensure_future(pulled())
     with stop_signals(lambda number, reason: task.cancel(), loop=asyncio.get_running_loop()):

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..output import Output
 from ..params import format_option
+from ..table import table
 from .options import cluster_options, kubectl_of
 
 if TYPE_CHECKING:
     from nri_scope.cluster.node_states import NodeState
+
+_HEADINGS = ("node", "runtime", "NRI", "recorder", "since", "plugins", "gaps", "lost", "disk")
 
 
 @click.command("status")
@@ -38,8 +42,44 @@ def command(output_format: str, **cluster: Any) -> int:
 
             output.line(to_json({"nodes": [one.document() for one in states]}))
         else:
-            from .status_table import table_lines
-
-            for line in table_lines(states, output.width):
+            for line in _lines(states, output.width):
                 output.line(line)
     return 0 if all(one.is_good for one in states) else 1
+
+
+def _lines(states: Sequence[NodeState], width: int | None) -> Iterator[str]:
+    yield from table(_HEADINGS, [_row(one) for one in states], width, right=(6, 7))
+    if any(one.status is not None and one.plugins is None for one in states):
+        yield ""
+        yield "plugins: NRI names other plugins only to validators; see deploy/kustomize/validate"
+
+
+def _row(state: NodeState) -> tuple[str, ...]:
+    from nri_scope.recording.display import moment, size
+
+    status = state.status
+    if status is None:
+        return (state.node, "", "", state.problem, *[""] * 5)
+    session, plugins, since = state.runtime, state.plugins, state.connected_since
+    return (
+        state.node,
+        f"{session.runtime_name} {session.runtime_version}" if session else "unknown",
+        session.nri_version if session else "",
+        _recorder(state),
+        "" if since is None else moment(since),
+        "unknown" if plugins is None else ", ".join(plugins),
+        str(state.gaps),
+        str(state.lost),
+        f"{size(status.recorded_bytes)}, {size(status.free_bytes)} free",
+    )
+
+
+def _recorder(state: NodeState) -> str:
+    current = state.current
+    if current is None:
+        return "none is running"
+    if current.problem:
+        return current.problem
+    if not current.connected:
+        return "not connected"
+    return "synchronised" if current.synchronized else "connected, not synchronised"

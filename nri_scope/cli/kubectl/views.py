@@ -152,8 +152,9 @@ def _show(
     options: dict[str, Any],
 ) -> object:
     from nri_scope._gen.agent.nri_scope.agent import v1
-    from nri_scope.cluster.pull import Puller, pull
+    from nri_scope.cluster.pull import Puller, pull, with_open_sessions
     from nri_scope.cluster.target import Target, moved
+    from nri_scope.recording.node_files import SUFFIX
     from nri_scope.recording.temporary_files import temporary_folder
 
     from ..tui import Followed, tui_obstacle
@@ -166,27 +167,32 @@ def _show(
         follows = name == "tui" or options.get("follow", False)
         client = asyncio.run(client_of(target, node, cluster, wait=follows))
         request = v1.GetEventsRequest(where=target.where if target else "", context=True)
-        file = folder / f"{client.node}.nriscope.db"
+        file = folder / f"{client.node}{SUFFIX}"
+
+        uses_screen = False
 
         def show() -> object:
+            nonlocal uses_screen
             if "where" in options and target is not None and target.container:
                 # The copy has the whole pod, as a part needs its context.
                 with _without_path(file, client.node):
                     options["where"] = _within(file, what, target, options["where"])
+            uses_screen = is_tui
             with _without_path(file, client.node):
                 return context.invoke(local, **arguments(file), **options, **_rest(local, options))
 
+        def tell(text: str) -> None:
+            # The terminal interface shows the puller's state itself.
+            if not uses_screen:
+                say(text or f"{client.node}: connected again")
+
+        is_tui = name == "tui" and not tui_obstacle()
         if not follows:
-            events = asyncio.run(pull(client, request, file))
+            responses = with_open_sessions(client, request, tell)
+            events = asyncio.run(pull(responses, client.node, file))
             _check_found(events, what, client.node)
             return show()
         request.follow = True
-        is_tui = name == "tui" and not tui_obstacle()
-
-        def tell(text: str) -> None:
-            # The terminal interface shows the puller's state itself.
-            if not is_tui:
-                say(text or f"{client.node}: connected again")
 
         def end() -> None:
             if not is_tui:

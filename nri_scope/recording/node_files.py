@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent of a node and its clients agree on about the node's recordings."""
+
+from __future__ import annotations
+
+import re
+
+SUFFIX = ".nriscope.db"
+"""End of a recording's file name."""
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)
+"""Names, without `SUFFIX`, of recordings that are served."""
+MAX_RECORDINGS = 64
+"""Maximum number of recordings that are served, the newest."""
+AGENT_PORT = 9643
+"""Default port of the agent's gRPC service."""
