@@ -237,6 +237,11 @@ class Gap:
         """Whether this stands for events omitted from a part of a recording, not for lost ones."""
         return self.reason == LEFT_OUT
 
+    @property
+    def losses(self) -> dict[str, int | None]:
+        """Number of ``lost`` events, and in a part of a recording of those ``left_out``."""
+        return {"lost": 0, "left_out": self.lost} if self.is_left_out else {"lost": self.lost}
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:

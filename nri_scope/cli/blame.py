@@ -62,9 +62,9 @@ def command(
 ) -> None:
     """Show which plugin set each line of a container's OCI spec.
 
-    WHAT is a container as NAMESPACE/POD/CONTAINER, the beginning of its id, the number of an event
-    about it, its pod if the pod has only one container, or a path of the spec, as for --history,
-    that changed in only one container.
+    WHAT is a container as NAMESPACE/POD/CONTAINER (the newest of this name), the beginning of its
+    id, the number of an event about it, its pod if the pod has only one container, or a path of the
+    spec, as for --history, that changed in only one container.
 
     Lines are YAML in the order of the spec, with their former values. Without --full, lines that no
     plugin changed are only counted. Without --redact, values are shown as recorded, secrets
@@ -73,13 +73,18 @@ def command(
     Exit status: 0 shown; 2 an error occurred. With --exit-code: 0 no change by a plugin was
     observed; 1 a plugin changed the container or the path.
     """
+    check_options(path, full=full, changed=changed)
+    view: View = "full" if full else "changed" if changed else "usual"
+    by_plugins = _perform(file, redact, what, path, view, output_format)
+    context.exit(int(exit_code and by_plugins))
+
+
+def check_options(path: str | None, *, full: bool, changed: bool) -> None:
+    """Raise UsageError for options that exclude each other."""
     if full and changed:
         raise UsageError("--full and --changed exclude each other", "leave one of them out")
     if path is not None and (full or changed):
         raise UsageError("--history shows one path", "leave out --full and --changed")
-    view: View = "full" if full else "changed" if changed else "usual"
-    by_plugins = _perform(file, redact, what, path, view, output_format)
-    context.exit(int(exit_code and by_plugins))
 
 
 def _perform(

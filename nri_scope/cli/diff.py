@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 _PROBES = "00,50,99"
 _AUTO = "auto"
 
-_LIVE_ONLY = (
+LIVE_ONLY = (
     *("socket", "name", "probes", "validate", "cri"),
     *("output", "duration", "once", "wait"),
 )
+"""Options that are only valid with --live."""
 _RECORDING_ONLY = ("since", "until")
 _EVENTS_ONLY = ("where", "show_all")
 _EPILOG = """
@@ -134,7 +135,7 @@ def _perform(context: click.Context, options: Options) -> int:
     arguments = options["arguments"]
     if options["live"]:
         return _live(options, explicit)
-    _reject(explicit, _LIVE_ONLY, "only valid with --live", "add --live or leave this option out")
+    _reject(explicit, LIVE_ONLY, "only valid with --live", "add --live or leave this option out")
     if options["json_spec"]:
         return _specs(options, explicit)
     if not arguments:

@@ -22,7 +22,7 @@ from nri_scope.filter import Filter
 from nri_scope.oci.path_labels import Meaning, meaning
 from nri_scope.oci.spec_file import MAX_SPEC_SIZE
 from nri_scope.recording import lookup
-from nri_scope.recording.display import SHORT_ID, runtime
+from nri_scope.recording.display import SHORT_ID, left_out_words, runtime
 from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
@@ -122,7 +122,7 @@ def _subject(view: RecordingView, what: str | None) -> tuple[lookup.Found | None
     if what is None:
         return None, None
     try:
-        return view.counterpart(lookup.find(view.original, what)), None
+        return view.counterpart(lookup.find(view.original, what, say)), None
     except UsageError:
         if not may_be_path(what):
             raise
@@ -277,7 +277,7 @@ def _details(sessions: list[Session], gaps: GapStats) -> list[str]:
         text = f"gaps: {gaps.count:,}, which may hide changes"
         found.append(f"{text}; `log` shows them")
     if gaps.left_out:
-        found.append(f"part of a recording: {gaps.left_out:,} events were left out")
+        found.append(left_out_words(gaps.left_out))
     return found
 
 

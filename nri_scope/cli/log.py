@@ -75,6 +75,7 @@ def command(
     from nri_scope.recording.event_times import range_words, within
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
+    from nri_scope.recording.stats import GapStats
     from nri_scope.survey.foreground import ATTRIBUTED, attributed, surveyed
 
     from .log_lines import LogPrinter
@@ -110,6 +111,7 @@ def command(
         if operations:
             attribute = partial(attributed, recording) if few else None
             merger = OperationMerger(recording, where, last, (since_ns, until_ns), attribute)
+        printer.begin(GapStats.of(recording.gaps()).left_out)
         events = 0
 
         def show(*, ended: bool = False) -> None:

@@ -13,6 +13,7 @@ from nri_scope.recording.display import (
     Days,
     clock,
     duration,
+    left_out_words,
     mark_words,
     response_time,
     runtime,
@@ -76,8 +77,12 @@ class Lines:
             longest = max(columns(safe(plugin, _PLUGIN_WIDTH)) for plugin in by_plugin)
             self._plugin_width = max(self._plugin_width, longest)
 
+    def left_out(self, events: int) -> str:
+        """Return the line for the events that a part of a recording omits."""
+        return self._rule(f"── {left_out_words(events)}")
+
     def of(self, item: Item | Operation) -> list[str]:
-        """Return the lines of an item, without line ends."""
+        """Return the lines of an item, without line ends; none for omitted events."""
         match item:
             case Event():
                 delay = self._delay_of(item.id) if item.problem == Problem.SLOW else ""
@@ -86,6 +91,8 @@ class Lines:
                 event = item.summary()
                 return [*self._new_day(event.at_ns), self._event(event, _operation_detail(item))]
             case Gap():
+                if item.is_left_out:
+                    return []
                 return [*self._new_day(item.from_ns), self._gap(item)]
             case Began(session):
                 return [*self._new_day(session.started_ns), self._rule(_began(session))]
@@ -134,9 +141,6 @@ class Lines:
         session = f", session {gap.session}" if gap.session is not None else ""
         lost = "unknown" if gap.lost is None else str(gap.lost)
         length = duration(max(0, gap.to_ns - gap.from_ns))
-        if gap.is_left_out:
-            text = f"     … {clock(gap.from_ns)} {length:>6}   events left out of this part: {lost}"
-            return safe(text, self._width)
         text = (
             f"   gap {clock(gap.from_ns)} {length:>6} ! events lost: {lost}{session}"
             f" ({safe(gap.reason, _MAX_DETAIL)})"
@@ -182,8 +186,13 @@ class LogPrinter:
         if self._lines is not None:
             self._lines.add_columns(sessions)
 
+    def begin(self, left_out: int) -> None:
+        """Print that the recording is a part, which omits events; JSON does not say so."""
+        if left_out and self._lines is not None:
+            self._output.line(self._lines.left_out(left_out))
+
     def print(self, item: Item | Operation) -> None:
-        """Print one item. JSON omits notes and sessions."""
+        """Print one item. JSON omits notes, sessions, and events left out of a part."""
         if self._lines is not None:
             for line in self._lines.of(item):
                 self._output.line(line)
@@ -193,7 +202,7 @@ class LogPrinter:
                 self._output.line(to_json(event_record(item)))
             case Operation():
                 self._output.line(to_json(item.record()))
-            case Gap():
+            case Gap() if not item.is_left_out:
                 self._output.line(to_json(gap_record(item)))
             case Printed():
                 self._output.line(to_json(printed_record(item)))

@@ -77,17 +77,27 @@ def command(
 
     Exit status: 0 success, 2 an error occurred. With --diagnose: 0 no findings, 1 findings.
     """
+    check_options(output, output_format, force=force, diagnose=diagnose)
+    if output is None:
+        context.exit(_diagnose(file, what, redact, output_format or "text"))
+    _write(file, what, redact, output, force=force)
+
+
+def check_options(
+    output: Path | None, output_format: str | None, *, force: bool, diagnose: bool
+) -> None:
+    """Raise UsageError for options that exclude each other, or for an output of no known format."""
     if diagnose:
         if output is not None or force:
             raise UsageError("--diagnose writes no file", "leave out -o and --force")
-        context.exit(_diagnose(file, what, redact, output_format or "text"))
+        return
     if output_format is not None:
         raise UsageError(
             "--format is only valid with --diagnose", "the suffix of -o selects the format"
         )
     if output is None:
         raise UsageError("-o is missing", "add -o report.html or -o report.md, or --diagnose")
-    _write(file, what, redact, output, force=force)
+    _renderer(output)
 
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:

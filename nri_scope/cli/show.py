@@ -10,7 +10,7 @@ import click
 from nri_scope.errors import UsageError
 
 from .output import Output
-from .params import ANY_PATH, format_option
+from .params import ANY_PATH, format_option, say
 
 
 @click.command()
@@ -34,6 +34,7 @@ def command(file: Path, what: str, output_format: str) -> None:
     from nri_scope.recording.documents import document, message_bytes
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.summary import is_redacted
     from nri_scope.text.yaml_text import to_yaml
 
     from .what_argument import find_subject
@@ -44,6 +45,8 @@ def command(file: Path, what: str, output_format: str) -> None:
                 "--format raw is binary, and the output is a terminal", "redirect it: > message.bin"
             )
         subject = find_subject(recording, what)
+        if is_redacted(recording):
+            say("this recording is redacted: tokens and made-up addresses replace values")
         match output_format:
             case "raw":
                 output.bytes(message_bytes(recording, subject))

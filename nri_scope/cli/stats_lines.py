@@ -9,7 +9,7 @@ from pathlib import Path
 from nri_scope.differ.latency import TimeIn
 from nri_scope.events import PASSIVE_ROLES, Role
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recording.display import clock, duration, many, moment, runtime, size
+from nri_scope.recording.display import clock, duration, left_out_words, many, moment, runtime, size
 from nri_scope.recording.plugin_calls import MeasuredTimes, by_plugin
 from nri_scope.recording.stats import GapStats, ResponseTimes, Stats
 from nri_scope.recording.summary import Summary
@@ -195,7 +195,7 @@ def _took(stats: Stats) -> str:
 def _gaps(found: Summary) -> str:
     gaps = GapStats.of(found.gaps)
     if gaps.left_out:
-        part = f"{many(gaps.left_out, 'event')} omitted from this part of a recording"
+        part = left_out_words(gaps.left_out)
         return f"{part}; {_lost(gaps)}" if gaps.count else part
     return _lost(gaps) if gaps.count else "none"
 

@@ -178,6 +178,8 @@ def _fall_back(
     where: Filter | None,
 ) -> None:
     instead = f"log {file}" if file is not None else "record --print text"
+    if (followed := context.find_object(Followed)) is not None:
+        instead = " ".join(followed.command).replace(" tui ", " log ", 1)
     # Which events are recorded must not depend on the terminal.
     left_out = ", without --where" if where is not None and file is None else ""
     say(f"tui: {reason}; running `{instead}` instead{left_out}")

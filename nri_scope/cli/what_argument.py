@@ -11,6 +11,8 @@ from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 
+from .params import say
+
 _LISTED = 5
 """Maximum number of containers or paths that an error lists."""
 
@@ -26,7 +28,7 @@ def find_subject(recording: Recording, what: str) -> lookup.Found:
 def find_with_path(recording: Recording, what: str) -> tuple[lookup.Found, str]:
     """Return the result of `find_subject`, and the changed path; "" if `what` is no path."""
     try:
-        return lookup.find(recording, what), ""
+        return lookup.find(recording, what, say), ""
     except UsageError:
         if not may_be_path(what):
             raise
@@ -77,12 +79,12 @@ def _container_of(recording: Recording, thing: lookup.Found) -> Container:
                 raise UsageError(
                     f"{recording.path} has no container of {name}", "`log` shows what it contains"
                 )
-            names = [lookup.container_name(one) for one in containers]
-            if len({*names}) < len(names):
-                names = [f"{one.id} ({one.name})" for one in containers]
-            raise UsageError(
-                f"{name} has {len(containers)} containers", f"name one: {_any_of(names)}"
-            )
+            names = [*dict.fromkeys(lookup.container_name(one) for one in containers)]
+            if len(names) == 1:
+                newest = lookup.newest_of(recording, containers, say)
+                assert isinstance(newest, Container)
+                return newest
+            raise UsageError(f"{name} has {len(names)} containers", f"name one: {_any_of(names)}")
 
 
 def may_be_path(what: str) -> bool:

@@ -23,6 +23,8 @@ OUTPUT_MAX = 32 << 20
 _ERRORS_MAX = 64 << 10
 """Number of the last bytes on stderr that are kept."""
 _FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d{1,5}) ->")
+_FORBIDDEN = " is forbidden: User "
+"""In the API server's refusal for lack of a permission."""
 _LINE_MAX = 2_000
 _END_S = 2.0
 _SERVER = re.compile(r"^(?:error: |Error from server \((?!NotFound)\w+\): |Error from server )")
@@ -77,7 +79,10 @@ class Kubectl:
 
     @asynccontextmanager
     async def forwarded(self, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
-        """Forward a port of a pod inside the block; provide the local port. Raises ForwardError."""
+        """Forward a port of a pod inside the block; provide the local port.
+
+        Raises ForwardError, and UsageError without the permission, which all nodes need.
+        """
         async with self._running(
             *("port-forward", "--address=127.0.0.1", f"--namespace={namespace}"),
             *(f"pod/{pod}", f":{port}"),
@@ -88,7 +93,10 @@ class Kubectl:
                     if local is None:
                         await process.wait()
                         await errors.task
-                        raise ForwardError(f"kubectl port-forward: {errors.words}")
+                        words = f"kubectl port-forward: {errors.words}"
+                        if _FORBIDDEN in words:
+                            raise UsageError(words)
+                        raise ForwardError(words)
             except TimeoutError:
                 raise ForwardError(
                     f"kubectl port-forward: no port within {FORWARD_TIMEOUT_S:g} s"
@@ -187,12 +195,23 @@ async def _discard(stream: asyncio.StreamReader) -> None:
 
 
 async def _end(process: Process) -> None:
-    """End kubectl, with the programs that it started."""
+    """End kubectl, with the programs that it started.
+
+    A process that outlived the event loop would be reported on stderr; so if this is cancelled, as
+    all tasks are when the loop ends, the process is killed at once.
+    """
+    cancelled = False
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
-            return
+            break
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_END_S):
                 await process.wait()
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError

@@ -185,6 +185,9 @@ class LabelledEvents(LoopThread):
                 await pull(responses, copy.node, copy.path, follow=True, on_caught_up=show)
             else:
                 show(await pull(responses, copy.node, copy.path))
+        except UsageError as error:
+            # kubectl fails for all nodes.
+            self._fail(error)
         except NriScopeError as error:
             self.failed = True
             self._say(f"{error}; the events of its pods are missing from here on")

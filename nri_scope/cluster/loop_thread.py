@@ -50,6 +50,12 @@ class LoopThread(ABC):
     async def _main(self) -> None:
         """Do the work; NriScopeError and OSError become `error`."""
 
+    def _fail(self, error: NriScopeError) -> None:
+        """Cancel the coroutine because of an error in one of its tasks."""
+        assert self._task is not None
+        self.error = error
+        self._task.cancel()
+
     def _stop(self) -> None:
         self._stopped = True
         if self._loop is not None and self._task is not None:

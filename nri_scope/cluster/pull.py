@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Self
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import RemoteProtocolError, UsageError
+from nri_scope.errors import NriScopeError, RemoteProtocolError, UsageError
 from nri_scope.recorder.complete_recording import complete_recording
 
 from .agent_client import AgentClient, AgentError
@@ -19,6 +21,9 @@ from .local_copy import LocalCopy
 from .loop_thread import LoopThread
 
 Responses = AsyncGenerator[v1.GetEventsResponse, None]
+
+STATUS_S = 10.0
+"""Minimum seconds between two questions which sessions are open."""
 
 
 async def pull(
@@ -62,6 +67,45 @@ async def pull(
     return copy.events
 
 
+async def with_open_sessions(
+    client: AgentClient, request: v1.GetEventsRequest, say: Callable[[str], None]
+) -> Responses:
+    """Yield the responses; for a pod, also the session of a recorder that replaced the pod's.
+
+    The part of that recorder's session about the pod may have no events, so that it is not sent.
+    """
+    is_part = request.context and bool(request.where)
+    recording: set[tuple[str, int]] = set()
+    has_events = False
+    asked = -inf
+    async with aclosing(client.events(request, say)) as responses:
+        async for response in responses:
+            if response.session is not None:
+                recording.add((response.session.recording, response.session.id))
+            elif response.session_end is not None:
+                recording.discard((response.session_end.recording, response.session_end.id))
+            elif response.event is not None:
+                has_events = True
+                recording.add((response.event.recording, response.event.session))
+            caught_up = response.heartbeat is not None and response.heartbeat.caught_up
+            is_over = caught_up and has_events and not recording
+            if is_part and is_over and monotonic() >= asked + STATUS_S:
+                asked = monotonic()
+                for session in await _sessions(client):
+                    yield v1.GetEventsResponse(session=session)
+                    recording.add((session.recording, session.id))
+            yield response
+
+
+async def _sessions(client: AgentClient) -> list[v1.Session]:
+    """Return the sessions of the node's recorders that are connected."""
+    try:
+        status = await client.status()
+    except NriScopeError:
+        return []
+    return [one.session for one in status.recordings if one.connected and one.session is not None]
+
+
 def _add(copy: LocalCopy, response: v1.GetEventsResponse, node: str) -> None:
     try:
         copy.add(response)
@@ -82,18 +126,24 @@ class Puller(LoopThread):
         path: Path,
         say: Callable[[str], None] = lambda text: None,
         on_error: Callable[[], None] = lambda: None,
+        watch: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
-        """``say`` is called in the thread, see `AgentClient.events`; ``on_error`` when it ends."""
+        """``say`` is called in the thread, see `AgentClient.events`; ``on_error`` when it ends.
+
+        ``watch`` returns a message for ``say``, which is also shown while events arrive.
+        """
         super().__init__(self._release)
         self._client = client
         self._request = request
         self._path = path
         self._say = say
         self._on_error = on_error
+        self._watch = watch
         self._caught_up = threading.Event()
         self._has_events = threading.Event()
-        self.interruption = ""
-        """Why no events arrive at present; "" if they do."""
+        self._interruption = ""
+        self.remark = ""
+        """What ``watch`` returned."""
         self.events = 0
         """Number of events that were written when it last caught up."""
 
@@ -124,6 +174,11 @@ class Puller(LoopThread):
         return "" if self.error is None else str(self.error)
 
     @property
+    def interruption(self) -> str:
+        """Why no events arrive at present, or are not all; "" if they do."""
+        return self._interruption or self.remark
+
+    @property
     def ended(self) -> bool:
         """Whether no more events come."""
         return self.error is not None
@@ -135,21 +190,31 @@ class Puller(LoopThread):
         self._has_events.set()
 
     async def _main(self) -> None:
-        await pull(
-            self._client.events(self._request, self._heard),
-            self._client.node,
-            self._path,
-            follow=True,
-            on_caught_up=self._on_caught_up,
-        )
+        watching = asyncio.create_task(self._watching())
+        try:
+            await pull(
+                with_open_sessions(self._client, self._request, self._heard),
+                self._client.node,
+                self._path,
+                follow=True,
+                on_caught_up=self._on_caught_up,
+            )
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    async def _watching(self) -> None:
+        if self._watch is not None:
+            self.remark = await self._watch()
+            self._say(self.remark)
 
     def _heard(self, text: str) -> None:
-        self.interruption = text
+        self._interruption = text
         self._say(text)
 
     def _on_caught_up(self, events: int) -> None:
         self.events = events
-        self.interruption = ""
+        self._interruption = ""
         self._caught_up.set()
         if events:
             self._has_events.set()

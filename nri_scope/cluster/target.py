@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 from nri_scope._gen.agent.nri_scope.agent import v1
@@ -16,6 +16,11 @@ from .agent_client import AgentClient, AgentError
 from .agent_pods import AgentPod, agent_pods, find_pod, is_name
 from .fan_out import each_node
 from .kubectl import Kubectl
+
+PAUSE_S = 2.0
+"""Seconds between two questions whether a pod is scheduled."""
+WATCH_S = 10.0
+"""Seconds between two questions where a pod that is followed runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +53,26 @@ def pod_filter(namespace: str, pod: str) -> str:
 
 
 async def node_of(
-    kubectl: Kubectl, namespace: str, target: Target, say: Callable[[str], None]
+    kubectl: Kubectl,
+    namespace: str,
+    target: Target,
+    say: Callable[[str], None],
+    *,
+    wait: bool = False,
 ) -> AgentPod:
     """Return the agent whose node has the pod; or had it, according to its recordings.
 
-    Raises UsageError.
+    ``wait``: until a pod that exists is scheduled. Raises UsageError.
     """
     agents, pod = await asyncio.gather(
         agent_pods(kubectl, namespace), find_pod(kubectl, target.namespace, target.pod)
     )
+    if wait and pod is not None and not pod.node:
+        say(f"{target.namespace}/{target.pod} is not scheduled yet; waiting for it")
+        while pod is not None and not pod.node:
+            await asyncio.sleep(PAUSE_S)
+            pod = await find_pod(kubectl, target.namespace, target.pod)
+        agents = await agent_pods(kubectl, namespace)
     if pod is not None and pod.node:
         agent = agents.get(pod.node)
         if agent is None:
@@ -67,20 +83,36 @@ async def node_of(
         return agent
     name = f"{target.namespace}/{target.pod}"
     found, silent = await _recorded_on(kubectl, agents, target)
-    unknown = f"; {_listed(silent)} did not answer" if silent else ""
+    why = next(iter(silent.values()), "")
+    unknown = f"; unknown for {_listed([*silent])}: {why}" if silent else ""
     if not found:
         gone = "is not scheduled yet" if pod is not None else "does not exist"
-        raise UsageError(f"pod {name} {gone}, and no recording has it{unknown}")
+        asked = [node for node in agents if node not in silent]
+        of_asked = f" of {_listed(asked)}" if silent else ""
+        if not asked:
+            raise UsageError(f"pod {name} {gone}, and whether a recording has it is{unknown[1:]}")
+        raise UsageError(f"pod {name} {gone}, and no recording{of_asked} has it{unknown}")
     gone = "is not scheduled" if pod is not None else "no longer exists"
     others = f", not of {_listed(found[1:])}" if len(found) > 1 else ""
     say(f"pod {name} {gone}; reading the recordings of {found[0]}{others}{unknown}")
     return agents[found[0]]
 
 
+async def moved(kubectl: Kubectl, target: Target, node: str) -> str:
+    """Wait until a pod runs on another node than before; return its name."""
+    while True:
+        await asyncio.sleep(WATCH_S)
+        # The API server may be unreachable meanwhile.
+        with suppress(UsageError):
+            pod = await find_pod(kubectl, target.namespace, target.pod)
+            if pod is not None and pod.node not in ("", node):
+                return pod.node
+
+
 async def _recorded_on(
     kubectl: Kubectl, agents: dict[str, AgentPod], target: Target
-) -> tuple[list[str], list[str]]:
-    """Return the nodes whose recordings have a pod, the newest first; and those without answer."""
+) -> tuple[list[str], dict[str, str]]:
+    """Return the nodes whose recordings have a pod, the newest first; and why others are silent."""
     request = v1.GetEventsRequest(where=target.where, last=1)
 
     async def newest(agent: AgentPod) -> int:
@@ -92,13 +124,13 @@ async def _recorded_on(
         return at_ns
 
     times: dict[str, int] = {}
-    silent: list[str] = []
+    silent: dict[str, str] = {}
     async for node, result in each_node(agents, newest):
         if isinstance(result, AgentError):
-            silent.append(node)
+            silent[node] = result.problem
         elif result:
             times[node] = result
-    return sorted(times, key=lambda node: -times[node]), sorted(silent)
+    return sorted(times, key=lambda node: -times[node]), dict(sorted(silent.items()))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -70,6 +70,11 @@ def many(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def left_out_words(count: int) -> str:
+    """Say how many events a part of a recording leaves out."""
+    return f"part of a recording: {count:,} event{' was' if count == 1 else 's were'} left out"
+
+
 def clock(at_ns: int) -> str:
     """Format the local time of day, with milliseconds."""
     seconds, rest = divmod(at_ns, 1_000_000_000)

@@ -128,6 +128,8 @@ class Log:
             if isinstance(item, Event):
                 self._after_id = item.id
             yield item
+        if newest and self._until_ns is None and (event := self._recording.event(newest)):
+            yield from self._timeline.begin_after(event.at_ns, sessions)
         self._after_id = max(self._after_id, newest)
         self._read_before = True
 

@@ -33,31 +33,77 @@ _NEXT_MAX = 1_000
 """Maximum distance, in event ids, to the runtime's next event."""
 
 
-def find(recording: Recording, what: str) -> Found:
+def find(recording: Recording, what: str, note: Callable[[str], None] | None = None) -> Found:
     """Return the event, pod or container for ``42``, ``ns/pod``, ``ns/pod/container`` or an id
     prefix.
 
     A number is an event id; without such an event, at least eight digits can be an id prefix.
+    After ``ns/pod/``, both are also accepted for what concerns that pod. A name means the newest
+    of several pods or containers; ``note`` is called with a line that says so and names the others.
     Raises UsageError, which lists the candidates or the nearest name, and RecordingError.
     """
-    is_number = what.isascii() and what.isdigit() and len(what) < 19
-    if is_number and (event := recording.event(int(what))):
+    if event := _event(recording, what):
         return event
-    if is_number and len(what) < _EVENT_DIGITS:
-        raise _no_event(recording, what)
     pods, containers = recording.pods(), recording.containers()
-    found: list[Pod] | list[Container] | list[Pod | Container]
-    if "/" in what:
-        found = [*(pod for pod in pods if pod_name(pod) == what)] or [
-            container for container in containers if container_name(container) == what
-        ]
+    things: list[Pod | Container] = [*pods, *containers]
+    found: list[Pod | Container]
+    if "/" not in what:
+        found = _by_id(things, what)
+    elif named := [one for one in things if subject_name(one) == what]:
+        return newest_of(recording, named, note)
     else:
-        found = _by_id([*pods, *containers], what)
+        name, _, part = what.rpartition("/")
+        found = [one for one in pods if pod_name(one) == name]
+        if found and (event := _event(recording, part, of_pod=name)):
+            return event
+        keys = {pod.key for pod in found}
+        found += [one for one in containers if one.pod is not None and one.pod.key in keys]
+        found = _by_id(found, part)
     if len(found) == 1:
         return found[0]
     if found:
         raise _ambiguous(recording, what, found)
     raise _nothing(recording, what, pods, containers)
+
+
+def newest_of(
+    recording: Recording,
+    named: Sequence[Pod | Container],
+    note: Callable[[str], None] | None = None,
+) -> Pod | Container:
+    """Return the newest of pods or containers with one name; ``note``: see `find`."""
+    # Keys are in the order of first appearances, also as existing; first events are not, as an old
+    # container may be removed after the new one was created.
+    *earlier, newest = sorted(named, key=lambda one: one.key)
+    if note is not None and earlier:
+        length = _distinct_length([one.id for one in named])
+        pod = newest if isinstance(newest, Pod) else newest.pod
+        above = "" if pod is None else f"{pod_name(pod)}/"
+        listed = earlier[:-_LISTED:-1]
+        others = ", ".join(f"{above}{one.id[:length]}{_seen(recording, one)}" for one in listed)
+        more = len(earlier) - len(listed)
+        kind = "pods" if isinstance(newest, Pod) else "containers"
+        note(
+            f"the recording has {len(named):,} {kind} called {subject_name(newest)}; this is the "
+            f"newest, {newest.id[:length]}{_seen(recording, newest)}; "
+            f"before it: {others}{f' and {more:,} more' if more else ''}"
+        )
+    return newest
+
+
+def _event(recording: Recording, number: str, of_pod: str = "") -> Event | None:
+    """Return the event of this number; None if it can only be the beginning of an id.
+
+    Raises UsageError if there is no such event, or if it concerns another pod than ``of_pod``.
+    """
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        return None
+    event = recording.event(int(number))
+    if event is not None and of_pod and event.pod and f"{event.namespace}/{event.pod}" != of_pod:
+        raise UsageError(f"event {number} is about {event.namespace}/{event.pod}, not {of_pod}")
+    if event is None and len(number) < _EVENT_DIGITS:
+        raise _no_event(recording, number)
+    return event
 
 
 def pod_name(pod: Pod) -> str:
@@ -87,13 +133,16 @@ def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]
     words = []
     for thing in found[:_LISTED]:
         kind = "pod" if isinstance(thing, Pod) else "container"
-        seen = first_event_time(recording, thing)
-        when = "" if seen is None else f" first seen {moment(seen)[:19]}"
-        words.append(f"{thing.id[:length]} ({kind} {subject_name(thing)}{when})")
+        words.append(f"{thing.id[:length]} ({kind} {subject_name(thing)}{_seen(recording, thing)})")
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     return UsageError(
         f'"{what}" matches {len(found)} pods and containers', f"use {' or '.join(words)}{more}"
     )
+
+
+def _seen(recording: Recording, thing: Pod | Container) -> str:
+    seen = first_event_time(recording, thing)
+    return "" if seen is None else f" first seen {moment(seen)[:19]}"
 
 
 def _distinct_length(ids: Iterable[str]) -> int:

@@ -84,14 +84,17 @@ def deadline_ms(timeout_ns: int) -> int | None:
 
 
 def gap_record(gap: Gap) -> dict[str, Plain]:
-    """Return the record of a gap, with the single key ``gap``."""
+    """Return the record of a gap, with the single key ``gap``.
+
+    Events that a part of a recording omits are ``left_out``, of which none is ``lost``.
+    """
     return {
         "gap": {
             "from": rfc3339(gap.from_ns),
             "to": rfc3339(gap.to_ns),
             "session": gap.session,
             "reason": gap.reason,
-            "lost": gap.lost,
+            **gap.losses,
         }
     }
 

@@ -81,7 +81,7 @@ class Summary:
                 "lost": gaps.lost,
                 "with_unknown_loss": gaps.unknown,
                 "left_out": gaps.left_out,
-                "list": [gap_record(gap)["gap"] for gap in self.gaps],
+                "list": [gap_record(gap)["gap"] for gap in self.gaps if not gap.is_left_out],
             },
             "sizes": {
                 "file_bytes": self.file_bytes,

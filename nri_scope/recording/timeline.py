@@ -84,6 +84,17 @@ class Timeline:
             yield event
         yield from self._until(_END if until_ns is None else until_ns - 1, pending)
 
+    def begin_after(self, at_ns: int, sessions: Iterable[Session]) -> Iterator[Began]:
+        """Yield the starts of open sessions after the time of the newest event, as they have none.
+
+        A copy of the events about one pod has such a session if recording goes on.
+        """
+        for session in sessions:
+            if session.started_ns > at_ns and session.id not in self._began:
+                self._began.add(session.id)
+                self._open[session.id] = session
+                yield Began(session)
+
     def _next(self, pending: list[Gap | Note]) -> float:
         """Return the time of the next gap, note or session end."""
         times: list[float] = [

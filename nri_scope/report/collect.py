@@ -125,12 +125,13 @@ class _Collector(Finder):
         """Return the gaps for the timeline, without those outside the time of the subject."""
         first, last = self._lanes.first_ns, self._lanes.last_ns
         if self._thing is None:
-            return self.gaps
-        return [gap for gap in self.gaps if gap.to_ns >= first and gap.from_ns <= last]
+            return self.lost_gaps
+        return [gap for gap in self.lost_gaps if gap.to_ns >= first and gap.from_ns <= last]
 
     def facts(self) -> Facts:
         """Return the facts, after all events were read."""
         found = self.diagnosed()
+        gaps = self.lost_gaps
         notes = [one for one in self._recording.notes() if one.text != REDACTED]
         plugins = [one for one in self._sessions if one.role != Role.CRI]
         runtimes = [*dict.fromkeys(map(runtime, plugins))]
@@ -142,7 +143,7 @@ class _Collector(Finder):
         lanes = 0 if timeline is None else len(timeline.lanes)
         left_out = (
             LeftOut("sessions", min(SESSIONS_MAX, len(self._sessions)), len(self._sessions)),
-            LeftOut("gaps", min(GAPS_MAX, len(self.gaps)), len(self.gaps)),
+            LeftOut("gaps", min(GAPS_MAX, len(gaps)), len(gaps)),
             LeftOut("notes", min(NOTES_MAX, len(notes)), len(notes)),
             LeftOut("plugins", min(PLUGINS_MAX, len(measured)), len(measured)),
             LeftOut("changed containers", containers, self._changes.containers),
@@ -154,7 +155,7 @@ class _Collector(Finder):
             **{one.name: getattr(found, one.name) for one in fields(found)},
             tool=f"nri-scope {__version__}",
             runtimes=tuple(clipped(one, WORDS_MAX) for one in runtimes[:SESSIONS_MAX]),
-            lost=sum(gap.lost or 0 for gap in self.gaps if not gap.is_left_out),
+            lost=sum(gap.lost or 0 for gap in gaps),
             notes=tuple(notes[:NOTES_MAX]),
             pods=len(self._pods),
             containers=len(self._containers),

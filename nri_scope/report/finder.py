@@ -21,13 +21,14 @@ from nri_scope.differ.attribution.rounds import (
 )
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role, Session
+from nri_scope.events import PASSIVE_ROLES, Container, Event, Gap, Pod, Role, Session
 from nri_scope.oci import Spec
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations, Outcome
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.stats import GapStats
 from nri_scope.recording.timeline import sessions_overlap
 
 from .diagnosis import Diagnosis, RecordingFacts
@@ -219,13 +220,19 @@ class Finder:
         waiting = self._differ.first_waiting
         return self.newest if waiting is None else waiting - 1
 
+    @property
+    def lost_gaps(self) -> list[Gap]:
+        """The gaps, without those for events that a part of a recording leaves out."""
+        return [gap for gap in self.gaps if not gap.is_left_out]
+
     def diagnosed(self) -> Diagnosed:
         """Return the findings, after all events were read."""
         return Diagnosed(
             file=clipped(self._recording.path.name, WORDS_MAX),
             about=_about(self._thing),
             sessions=tuple(self._sessions[:SESSIONS_MAX]),
-            gaps=tuple(self.gaps[:GAPS_MAX]),
+            gaps=tuple(self.lost_gaps[:GAPS_MAX]),
+            omitted=GapStats.of(self.gaps).left_out,
             first_ns=self._first_ns,
             last_ns=self._last_ns,
             events=self._events,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.versions import runtime_remark
-from nri_scope.recording.display import many, moment, runtime
+from nri_scope.recording.display import left_out_words, many, moment, runtime
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 from nri_scope.text.layout import Layout, LayoutPart
 from nri_scope.text.styled_text import Style
@@ -48,6 +48,8 @@ def _finding(one: Finding, layout: Layout) -> Iterator[str]:
 def _summary(facts: Diagnosed) -> str:
     prefix = f"{facts.about or facts.file}: "
     events = many(facts.events, "event")
+    if facts.omitted:
+        events += f" ({left_out_words(facts.omitted)})"
     if not facts.findings:
         gaps = f" The recording has {many(len(facts.gaps), 'gap')}." if facts.gaps else ""
         return f"{prefix}{wording.NOTHING_FOUND[:-1]} in {events}.{gaps}"
@@ -64,5 +66,6 @@ def document(facts: Diagnosed) -> dict[str, Plain]:
         "first": None if facts.first_ns is None else rfc3339(facts.first_ns),
         "last": None if facts.last_ns is None else rfc3339(facts.last_ns),
         "gaps": len(facts.gaps),
+        "left_out": facts.omitted,
         "findings": [one.record() for one in facts.findings],
     }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from nri_scope.differ.render.markdown_escape import code, folded, prose, squeezed
 from nri_scope.differ.render.values import clipped
 from nri_scope.differ.render.wording import GLYPHS, deadline
-from nri_scope.recording.display import duration, many
+from nri_scope.recording.display import duration, left_out_words, many
 from nri_scope.recording.records import rfc3339
 from nri_scope.text.escape import safe
 
@@ -131,6 +131,8 @@ def _head(facts: Facts) -> Iterator[str]:
         f"- {many(facts.events, 'event')} of {many(facts.pods, 'pod')} and "
         f"{many(facts.containers, 'container')}{lost}"
     )
+    if facts.omitted:
+        yield f"- {left_out_words(facts.omitted)}"
     if facts.about:
         yield f"- of {code(facts.file)}"
     yield ""

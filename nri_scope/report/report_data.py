@@ -156,6 +156,9 @@ class Diagnosed:
     """The report's subject in words; "" for the whole recording."""
     sessions: tuple[Session, ...]
     gaps: tuple[Gap, ...]
+    """Gaps in what was observed."""
+    omitted: int
+    """Number of events that a part of a recording leaves out."""
     first_ns: int | None
     last_ns: int | None
     events: int

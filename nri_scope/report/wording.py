@@ -32,11 +32,6 @@ def values(facts: Facts) -> str:
     return REDACTED if facts.redacted else SECRETS
 
 
-def gaps(facts: Facts) -> int:
-    """Count the gaps, except the events that an extracted part omits."""
-    return sum(not gap.is_left_out for gap in facts.gaps)
-
-
 def utc(at_ns: int) -> str:
     """Format a time, to the second."""
     at = rfc3339(at_ns)
@@ -108,8 +103,6 @@ def role(session: Session) -> str:
 
 def lost(gap: Gap) -> str:
     """Describe how many events a gap lost."""
-    if gap.is_left_out:
-        return f"none; {gap.lost or 0:,} left out"
     return "unknown" if gap.lost is None else f"{gap.lost:,}"
 
 

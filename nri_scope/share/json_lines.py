@@ -148,7 +148,8 @@ class JsonLines:
         elif "gap" in record:
             gap = _record_in(record, "gap")
             begin, end = _time(gap, "from"), _time(gap, "to")
-            lost = None if gap.get("lost") is None else _number(gap, "lost", low=-_INT_MAX)
+            key = "left_out" if "left_out" in gap else "lost"
+            lost = None if gap.get(key) is None else _number(gap, key, low=-_INT_MAX)
             yield GapEntry(_session_of(gap), begin, end, _text(gap, "reason"), lost)
         elif "note" in record:
             note = _record_in(record, "note")

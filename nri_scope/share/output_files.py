@@ -38,7 +38,7 @@ class Outputs:
         self._moves = True
 
     def __enter__(self) -> Self:
-        self._check(self.output)
+        self.check(self.output)
         try:
             parent = Path(os.path.realpath(self.output.parent))
             self._moves = folder_access(parent).access is not FolderAccess.SHARED
@@ -82,7 +82,7 @@ class Outputs:
         """
         targets = [self.output] if len(drafts) == 1 else _numbered(self.output, len(drafts))
         for target in targets:
-            self._check(target)
+            self.check(target)
         backups: list[tuple[Path, Path | None]] = []
         try:
             for draft, target in zip(drafts, targets, strict=True):
@@ -135,10 +135,11 @@ class Outputs:
             raise _exists(target) from error
         except OSError:
             # A file system without hard links.
-            self._check(target)
+            self.check(target)
             draft.replace(target)
 
-    def _check(self, target: Path) -> None:
+    def check(self, target: Path) -> None:
+        """Raise UsageError if a file cannot be written, or must not be replaced."""
         if target.is_dir():
             raise UsageError(f"{target} is a folder", "name a file in it")
         # Never replace a device, a pipe, or a link to one of these with a file.

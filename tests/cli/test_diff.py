@@ -441,18 +441,16 @@ def test_an_unknown_name_suggests_the_nearest(
     assert_rejected(Result(capsys, path, subject), words)
 
 
-def test_an_ambiguous_name_lists_its_matches(
+def test_a_name_means_the_newest_container(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     again = a_container()
     again.id = "app-id-again"
     file = recording(tmp_path / "x.nriscope.db", [*life(a_container()), *life(again)])
-    assert_rejected(
-        Result(capsys, file, "shop/web/app"),
-        "matches 2 pods and containers",
-        "app-id",
-        "app-id-again",
-    )
+    newest = Result(capsys, file, "shop/web/app")
+    assert newest.err.count("\n") == 1 and "this is the newest, app-id-again" in newest.err
+    by_id = Result(capsys, file, "shop/web/app-id-again")
+    assert (by_id.err, by_id.out) == ("", newest.out)
 
 
 def test_a_recording_without_relevant_events_is_rejected(

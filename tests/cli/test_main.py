@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,19 @@ def test_other_names_are_commands_or_errors(
 ) -> None:
     assert run(arguments) == 2
     assert capfd.readouterr().err.splitlines()[-1] == f"nri-scope: {words}"
+
+
+@pytest.mark.parametrize("program", ["main", "cluster"])
+def test_an_interrupted_import_ends_without_a_traceback(program: str) -> None:
+    code = f"""
+import sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name.endswith(".main"):
+            raise KeyboardInterrupt
+from nri_scope.cli.start import {program}
+sys.meta_path.insert(0, Interrupting())
+{program}()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

@@ -177,6 +177,7 @@ def test_json_of_findings(tmp_path: Path) -> None:
         "first": document["first"],
         "last": document["last"],
         "gaps": 0,
+        "left_out": 0,
     }
     assert finding["kind"] == "conflict"
     assert finding["level"] == "problem"

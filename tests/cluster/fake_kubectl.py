@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ``kubectl`` for tests: pods from a file, and real forwarding of ports of this machine.
 
-The file named by FAKE_CLUSTER has ``pods`` (Pod objects), ``ports`` (by name of an agent's pod) and
-``forward_s``: seconds after which a forwarded port ends, as real ones do; null: never.
+The file named by FAKE_CLUSTER has ``pods`` (Pod objects), ``ports`` (by name of an agent's pod; a
+text is why it is not forwarded) and ``forward_s``: seconds after which a forwarded port ends, as
+real ones do; null: never.
 """
 
 from __future__ import annotations
@@ -105,9 +106,9 @@ def _get(
     return [one for one in pods if one["metadata"]["labels"].get(key) == value]
 
 
-def _forward(port: int | None, seconds: float | None) -> None:
-    if port is None:
-        sys.exit("error: unable to forward port because pod is not running")
+def _forward(port: int | str | None, seconds: float | None) -> None:
+    if not isinstance(port, int):
+        sys.exit(port or "error: unable to forward port because pod is not running")
     listening = socket.create_server(("127.0.0.1", 0))
     print(f"Forwarding from 127.0.0.1:{listening.getsockname()[1]} -> 9643", flush=True)
     if seconds is not None:

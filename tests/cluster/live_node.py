@@ -32,6 +32,7 @@ class Node:
         self.environment: dict[str, str] = {}
         """Of commands that use this cluster."""
         self.created = 0
+        self.recorder: Running
         self.port = 0
         self._agent: Agent | None = None
         self._stack = AsyncExitStack()
@@ -103,6 +104,7 @@ async def live_node(folder: Path, *options: str) -> AsyncIterator[Node]:
         node.recording.parent.mkdir()
         socket = folder / "nri.sock"
         async with running("record", "--socket", socket, "-o", node.recording, *options) as record:
+            node.recorder = record
             await runtime.wait_plugins(1)
             await node.create()
             await until(lambda: creations(node.recording) == 1)
@@ -111,7 +113,8 @@ async def live_node(folder: Path, *options: str) -> AsyncIterator[Node]:
                 yield node
             finally:
                 await node.close()
-                await record.interrupt()
+                if record.process.returncode is None:
+                    await record.interrupt()
 
 
 @asynccontextmanager

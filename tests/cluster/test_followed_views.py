@@ -16,7 +16,7 @@ from nri_scope.nri.events import Event
 from tests.cli.running import PATIENCE
 from tests.cluster.fake_kubectl import agent_pod, pod
 from tests.cluster.live_node import Node, kubectl, live_node, processes, until
-from tests.cluster.test_views import KUBECTL
+from tests.cluster.test_views import KUBECTL, run
 from tests.tui.terminal import Terminal, needs_tmux, terminal
 
 
@@ -131,3 +131,25 @@ async def test_log_waits_for_the_first_event_of_a_pod(tmp_path: Path) -> None:
             async with asyncio.timeout(PATIENCE):
                 assert b"CreateContainer" in await command.process.stdout.readline()
             assert (await command.interrupt())[0] == 0
+
+
+async def test_log_waits_until_a_pod_is_scheduled_and_says_that_it_moved(tmp_path: Path) -> None:
+    async with live_node(tmp_path) as node:
+        node.change(pods=[agent_pod("node"), pod("shop", "web", "")])
+        async with kubectl(node, "log", "shop/web", "-f", "--format", "jsonl") as command:
+            await command.wait_for_text("shop/web is not scheduled yet; waiting for it")
+            node.change(pods=[agent_pod("node"), pod("shop", "web", "node")])
+            assert command.process.stdout is not None
+            async with asyncio.timeout(PATIENCE):
+                assert b"Configure" in await command.process.stdout.readline()
+            node.change(pods=[agent_pod("node"), pod("shop", "web", "other")])
+            await command.wait_for_text(
+                "shop/web runs on other now; these are its events on node; "
+                "run the command again for those on other"
+            )
+            assert (await command.interrupt())[0] == 0
+        # The events of its earlier run are still there.
+        done = await run(
+            KUBECTL, "blame", "shop/web/app", "--node", "node", environment=node.environment
+        )
+        assert (done.status, done.errors) == (0, "")

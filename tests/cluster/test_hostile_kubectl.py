@@ -15,8 +15,8 @@ from nri_scope.cluster import kubectl as module
 from nri_scope.cluster.agent_pods import AGENT_FIELDS, agent_pods
 from nri_scope.cluster.kubectl import ForwardError, Kubectl
 from nri_scope.errors import UsageError
-from tests.cluster.fake_kubectl import agent_pod, printed
-from tests.cluster.live_node import processes
+from tests.cluster.fake_kubectl import agent_pod, install, pod, printed
+from tests.cluster.live_node import processes, until
 from tests.cluster.test_views import KUBECTL, run
 
 Script = Callable[[str], Path]
@@ -41,6 +41,10 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 FORBIDDEN = (
     'Error from server (Forbidden): pods is forbidden: User "nobody" cannot list resource "pods" '
     'in API group "" in the namespace "nri-scope"'
+)
+FORWARD_FORBIDDEN = (
+    'error: error upgrading connection: pods "nri-scope-a" is forbidden: User "bob" cannot create '
+    'resource "pods/portforward" in API group "" in the namespace "nri-scope"'
 )
 REFUSED = "The connection to the server 127.0.0.1:1 was refused - did you specify the right host?"
 
@@ -157,6 +161,45 @@ async def test_a_hanging_kubectl_ends_with_its_children(
         await Kubectl().get([".metadata.name"], "pods")
     await asyncio.sleep(0.1)
     assert not processes(str(file).encode()) and not processes(b"1234567")
+
+
+async def test_no_kubectl_outlives_a_loop_that_ends(script: Script) -> None:
+    file = script("trap '' TERM; while :; do sleep 1; done")
+    task = asyncio.create_task(Kubectl().get([".metadata.name"], "pods"))
+    await until(lambda: bool(processes(str(file).encode())))
+    task.cancel()
+    await asyncio.sleep(0.05)
+    # `asyncio.run` cancels all tasks again.
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not processes(str(file).encode())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("blame", "shop/gone/app"),
+        ("log", "--node", "a"),
+        ("log", "--node", "a", "-f"),
+        ("log", "-l", "app=web"),
+        ("log", "-f", "-l", "app=web"),
+        ("missing", "--plugin", "x"),
+        ("collect", "-l", "app=web", "-o", "out"),
+    ],
+)
+async def test_a_missing_permission_is_one_line(
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pods = [agent_pod("a"), agent_pod("b"), pod("shop", "web", "a", app="web")]
+    ports = dict.fromkeys(("nri-scope-a", "nri-scope-b"), FORWARD_FORBIDDEN)
+    environment = install(tmp_path / "bin", {"pods": pods, "ports": ports})
+    done = await run(KUBECTL, *command, environment=environment)
+    assert (done.status, done.output) == (2, "")
+    assert 'User "bob" cannot create resource "pods/portforward"' in done.errors
+    assert done.errors.count("\n") == 1, done.errors
 
 
 @pytest.mark.parametrize(

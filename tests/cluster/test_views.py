@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -102,14 +103,59 @@ async def test_a_pod_that_no_longer_exists_is_found_in_the_recordings(
     assert done.errors == "pod shop/api no longer exists; reading the recordings of node1\n"
 
 
+async def test_show_says_that_values_are_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    folder.mkdir()
+    shutil.copy(RECORDING, folder)
+    async with agent(folder) as redacting:
+        pods = [agent_pod("node1"), pod("shop", "web", "node1")]
+        cluster = {"pods": pods, "ports": {"nri-scope-node1": redacting.port}}
+        environment = install(tmp_path / "bin", cluster)
+        done = await run(KUBECTL, "show", "shop/web", environment=environment)
+        assert done.status == 0
+        assert done.errors.startswith("this recording is redacted: ") and done.output
+
+
+async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    reason = "kubectl port-forward: unable to forward port because pod is not running"
+    file = Path(cluster["FAKE_CLUSTER"])
+    known = json.loads(file.read_text())
+    pods = [*known["pods"], agent_pod("node2")]
+    install(tmp_path / "bin", known | {"pods": pods})
+    done = await run(KUBECTL, "blame", "shop/none", environment=cluster)
+    assert (done.status, done.output) == (2, "")
+    assert done.errors == (
+        "nri-scope: pod shop/none does not exist, and no recording of node1 has it; "
+        f"unknown for node2: {reason}\n"
+    )
+    done = await run(KUBECTL, "blame", "shop/api/app", environment=cluster)
+    assert done.status == 0 and done.errors.endswith(f"of node1; unknown for node2: {reason}\n")
+    install(tmp_path / "bin", known | {"ports": {}})
+    done = await run(KUBECTL, "blame", "shop/none", environment=cluster)
+    assert done.errors == (
+        "nri-scope: pod shop/none does not exist, and whether a recording has it is unknown for "
+        f"node1: {reason}\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("blame", "shop"), "'shop' is not a pod or container; write NAMESPACE/POD[/CONTAINER]"),
         (("blame", "shop/none"), "pod shop/none does not exist, and no recording has it"),
         (("log", "--node", "none"), "no agent runs on node none; they run on node1"),
-        (("log", "web", "--namespace", "shop"), "--namespace is only valid with -l; write"),
+        (("diff", "shop/web", "--once"), "No such option '--once'"),
         (("log",), "name a pod; write NAMESPACE/POD[/CONTAINER], or --node NAME"),
+        (("log", "web", "--namespace", "shop"), "--namespace is only valid with -l; write"),
+        (("log", "-l", "app=web", "-n", "shop"), "'shop' is no number of events; a namespace is"),
+        (("report", "shop/web"), "-o is missing; add"),
+        (("report", "shop/web", "-o", "x.pdf"), "x.pdf: unknown format"),
+        (("report", "shop/web", "-o", "none/x.md"), "none/x.md: no such folder"),
+        (("blame", "shop/web", "--full", "--changed"), "--full and --changed exclude each other"),
+        (("pull", "shop/web", "-o", "/dev/null"), "/dev/null exists; name another file"),
+        (("pull", "shop/web", "-o", "none/x.nriscope.db"), "none: no such folder"),
         (("status", "--agent-namespace", "x"), "no agent runs in namespace x; install nri-scope"),
     ],
 )

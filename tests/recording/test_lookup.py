@@ -88,10 +88,35 @@ def test_eight_digits_may_be_an_id_prefix(tmp_path: Path) -> None:
             lookup.find(recording, "1234567")
 
 
-@pytest.mark.parametrize("what", ["shop/web/app", APP[:6]])
-def test_an_ambiguous_argument_is_rejected_with_the_candidates(
-    recording: Recording, what: str
-) -> None:
+def test_a_name_means_the_newest_and_the_others_are_named(recording: Recording) -> None:
+    notes: list[str] = []
+    found = lookup.find(recording, "shop/web/app", notes.append)
+    assert isinstance(found, Container) and found.id == AGAIN
+    (note,) = notes
+    assert "has 2 containers called shop/web/app; this is the newest, 3d616e25fb47e" in note
+    earlier = note.partition("before it: ")[2].split()[0]
+    assert earlier == f"shop/web/{APP[:22]}"
+    found = lookup.find(recording, earlier, notes.append)
+    assert isinstance(found, Container) and found.id == APP
+    assert notes == [note]
+
+
+def test_a_number_or_an_id_may_follow_its_pod(recording: Recording) -> None:
+    found = lookup.find(recording, "shop/web/32")
+    assert isinstance(found, Event) and (found.id, found.pod) == (32, "web")
+    found = lookup.find(recording, f"shop/web/{WEB[:6]}")
+    assert isinstance(found, Pod) and found.id == WEB
+    other = next(one for one in recording.events() if one.pod == "batch")
+    with pytest.raises(UsageError, match=f"event {other.id} is about jobs/batch, not shop/web"):
+        lookup.find(recording, f"shop/web/{other.id}")
+    with pytest.raises(UsageError, match="event 999 is not in"):
+        lookup.find(recording, "shop/web/999")
+    with pytest.raises(UsageError, match="no event, pod or container"):
+        lookup.find(recording, "shop/web/68b9")
+
+
+@pytest.mark.parametrize("what", [APP[:6], f"shop/web/{APP[:6]}"])
+def test_an_ambiguous_id_is_rejected_with_the_candidates(recording: Recording, what: str) -> None:
     with pytest.raises(UsageError) as caught:
         lookup.find(recording, what)
     text = str(caught.value)

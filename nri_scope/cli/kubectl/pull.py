@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,12 @@ from .views import client_of
 
 if TYPE_CHECKING:
     from nri_scope._gen.agent.nri_scope.agent import v1
+    from nri_scope.cluster.target import Target
 
 
 @click.command("pull")
 @click.argument("what", required=False)
-@click.option("--node", metavar="NAME", help="Everything that this node recorded.")
+@click.option("--node", metavar="NAME", help="Read this node's recordings. Without WHAT: all pods.")
 @click.option(
     "-o", "--output", type=ANY_PATH, required=True, metavar="FILE", help="Recording to create."
 )
@@ -37,19 +39,38 @@ def command(what: str | None, node: str | None, output: Path, follow: bool, **cl
     from nri_scope._gen.agent.nri_scope.agent import v1
     from nri_scope.cluster.target import Target
 
-    if bool(what) == bool(node):
+    if not (what or node):
         raise UsageError("name a pod or a node", "write NAMESPACE/POD, or --node NAME")
     target = Target.parse(what) if what else None
+    if target is not None and target.container:
+        raise UsageError(f"{what} is a container", "leave it out: a copy has the whole pod")
+    if os.path.lexists(output):
+        raise UsageError(f"{output} exists", "name another file")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"{output.parent}: no such folder", "make it, or name another one")
     where = target.where if target else ""
     request = v1.GetEventsRequest(where=where, context=True, follow=follow)
     events = asyncio.run(_pulled(target, node or "", output, request, cluster))
-    say(f"{output}: {many(events, 'event')}")
+    say(f"{output}: {_counted(output, events, target)}")
+
+
+def _counted(output: Path, events: int, target: Target | None) -> str:
+    """Return the number of events, those of the beginnings of sessions apart from the pod's."""
+    from nri_scope.recording.lookup import events_about
+    from nri_scope.recording.reader import Recording
+
+    if target is None:
+        return many(events, "event")
+    with Recording.open(output) as recording:
+        own = sum(len(events_about(recording, pod)) for pod in recording.pods())
+    others = f", and {events - own} of the beginnings of sessions" if events > own else ""
+    return f"{many(own, 'event')}{others}"
 
 
 async def _pulled(
     target: Any, node: str, output: Path, request: v1.GetEventsRequest, cluster: dict[str, Any]
 ) -> int:
-    from nri_scope.cluster.pull import pull
+    from nri_scope.cluster.pull import pull, with_open_sessions
 
     async def pulled() -> int:
         client = await client_of(target, node, cluster)
@@ -57,7 +78,7 @@ async def _pulled(
         def tell(text: str) -> None:
             say(text or f"{client.node}: connected again")
 
-        responses = client.events(request, tell)
+        responses = with_open_sessions(client, request, tell)
         return await pull(responses, client.node, output, follow=request.follow)
 
     task = asyncio.ensure_future(pulled())

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import os
+import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import NriScopeError, UsageError
 
 from ..params import say
 from .options import NAMES, cluster_options, kubectl_of
@@ -21,9 +25,12 @@ from .options import NAMES, cluster_options, kubectl_of
 if TYPE_CHECKING:
     from nri_scope.cluster.agent_client import AgentClient
     from nri_scope.cluster.target import Target
+    from nri_scope.filter import Filter
 
-_OTHER_FILE = frozenset({"file", "what", "arguments", "live", "keys"})
+_OTHER_FILE = frozenset({"file", "what", "arguments", "live", "keys", "json_spec"})
 """Parameters of a command on a file that name the file, or replace it."""
+_LIVE = re.compile(r"[.;] (With|with) --live[^.]*")
+"""What the help of an option says about --live."""
 _HELP = {
     "blame": "Show which plugin set each line of a container's OCI spec.",
     "diff": "Show which plugin changed what in the containers of a pod.",
@@ -48,7 +55,11 @@ def view(name: str) -> click.Command:
         from .. import tui
 
         shared = [option for option in shared if option not in tui.RECORD_OPTIONS]
-        shared = [_without_live(option) for option in shared]
+    if name == "diff":
+        from .. import diff
+
+        shared = [option for option in shared if option.name not in diff.LIVE_ONLY]
+    shared = [_without_live(option) for option in shared]
 
     def perform(**options: Any) -> object:
         what = options.pop("what")
@@ -63,7 +74,7 @@ def view(name: str) -> click.Command:
             return print_labelled(selector, namespace, cluster, options)
         if namespace:
             raise UsageError("--namespace is only valid with -l", "write NAMESPACE/POD")
-        if bool(what) == bool(node):
+        if not (what or node):
             raise UsageError(
                 "name a pod",
                 "write NAMESPACE/POD[/CONTAINER]"
@@ -82,14 +93,21 @@ def view(name: str) -> click.Command:
             ),
             *shared,
         ],
-        help=_HELP[name],
+        help=_HELP[name] + _exit_status(local),
         epilog=local.epilog,
     )
-    if name in _WITH_NODE:
-        command.params.append(
-            click.Option(["--node"], metavar="NAME", help="Show everything on this node.")
+    command.params.append(
+        click.Option(
+            ["--node"],
+            metavar="NAME",
+            help="Read the recordings of this node, e.g. where the pod ran before."
+            + (" Without WHAT: all pods." if name in _WITH_NODE else ""),
         )
+    )
     if name == "log":
+        for parameter in command.params:
+            if parameter.name == "last":
+                parameter.type = _Count(min=0)
         command.params += [
             click.Option(
                 ["-l", "--selector"],
@@ -103,11 +121,26 @@ def view(name: str) -> click.Command:
     return cluster_options(command)
 
 
+class _Count(click.IntRange):
+    """A number; in other commands, -n is a namespace."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not value.lstrip("-").isdecimal():
+            self.fail(f"{value!r} is no number of events; a namespace is --namespace NAME")
+        return super().convert(value, param, ctx)
+
+
 def _without_live(option: click.Option) -> click.Option:
     """Return an option whose help does not mention --live."""
     option = copy(option)
-    option.help = (option.help or "").partition(" With --live")[0]
+    option.help = _LIVE.sub("", option.help or "")
     return option
+
+
+def _exit_status(command: click.Command) -> str:
+    """Return the paragraph of a command's help about its exit status, with a blank line before."""
+    _, title, words = inspect.cleandoc(command.help or "").partition("\n\nExit status:")
+    return title + words
 
 
 def _show(
@@ -119,18 +152,20 @@ def _show(
     options: dict[str, Any],
 ) -> object:
     from nri_scope._gen.agent.nri_scope.agent import v1
-    from nri_scope.cluster.pull import Puller, pull
-    from nri_scope.cluster.target import Target
+    from nri_scope.cluster.pull import Puller, pull, with_open_sessions
+    from nri_scope.cluster.target import Target, moved
     from nri_scope.recording.node_files import SUFFIX
     from nri_scope.recording.temporary_files import temporary_folder
 
     from ..tui import Followed, tui_obstacle
 
     target = Target.parse(what) if what else None
+    _check_options(name, options)
     context = click.get_current_context()
     arguments = _arguments(name, local, what)
     with temporary_folder() as folder:
-        client = asyncio.run(client_of(target, node, cluster))
+        follows = name == "tui" or options.get("follow", False)
+        client = asyncio.run(client_of(target, node, cluster, wait=follows))
         request = v1.GetEventsRequest(where=target.where if target else "", context=True)
         file = folder / f"{client.node}{SUFFIX}"
 
@@ -138,8 +173,13 @@ def _show(
 
         def show() -> object:
             nonlocal uses_screen
+            if "where" in options and target is not None and target.container:
+                # The copy has the whole pod, as a part needs its context.
+                with _without_path(file, client.node):
+                    options["where"] = _within(file, what, target, options["where"])
             uses_screen = is_tui
-            return context.invoke(local, **arguments(file), **options, **_rest(local, options))
+            with _without_path(file, client.node):
+                return context.invoke(local, **arguments(file), **options, **_rest(local, options))
 
         def tell(text: str) -> None:
             # The terminal interface shows the puller's state itself.
@@ -147,8 +187,9 @@ def _show(
                 say(text or f"{client.node}: connected again")
 
         is_tui = name == "tui" and not tui_obstacle()
-        if name != "tui" and not options.get("follow"):
-            events = asyncio.run(pull(client.events(request, tell), client.node, file))
+        if not follows:
+            responses = with_open_sessions(client, request, tell)
+            events = asyncio.run(pull(responses, client.node, file))
             _check_found(events, what, client.node)
             return show()
         request.follow = True
@@ -158,7 +199,18 @@ def _show(
                 # This ends the command, which would wait for more.
                 os.kill(os.getpid(), signal.SIGINT)
 
-        with Puller(client, request, file, tell, end) as puller:
+        async def watch() -> str:
+            assert target is not None
+            kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+            other = await moved(kubectl, target, client.node)
+            return (
+                f"{target.namespace}/{target.pod} runs on {other} now; these are its events on "
+                f"{client.node}; run the command again for those on {other}"
+            )
+
+        with Puller(
+            *(client, request, file, tell, end), watch if target is not None and not node else None
+        ) as puller:
             if name == "tui":
                 words = ("kubectl", "nri-scope", "tui", *([what] if what else ["--node", node]))
                 title = f"{what} on {client.node}" if what else client.node
@@ -175,6 +227,62 @@ def _show(
             if puller.error is not None and not is_tui:
                 raise puller.error
             return result
+
+
+@contextmanager
+def _without_path(file: Path, node: str) -> Iterator[None]:
+    """Name the node in errors that name the temporary copy."""
+    try:
+        yield
+    except NriScopeError as error:
+        text = str(error)
+        if str(file) not in text:
+            raise
+        raise UsageError(text.replace(str(file), f"the recordings of {node}")) from error
+
+
+def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filter:
+    """Return a filter of the events about a container, which also match ``where``.
+
+    Raises UsageError if the recording has no such container.
+    """
+    from nri_scope.events import Container, Pod
+    from nri_scope.filter import parse
+    from nri_scope.filter.tree import quote
+    from nri_scope.recording.lookup import container_name, find
+    from nri_scope.recording.reader import Recording
+
+    with Recording.open(file) as recording:
+        match find(recording, what):
+            case Container() as found if container_name(found) == what:
+                # All of this name.
+                term = f"container:{quote(target.container, is_name=True)}"
+            case Container(id=number) | Pod(id=number):
+                term = f"id:{quote(number)}"
+            case event:
+                raise UsageError(f"{what} is event {event.id}", "`show` shows an event")
+    return parse(term if where is None else f"({where.text}) {term}")
+
+
+def _check_options(name: str, options: dict[str, Any]) -> None:
+    """Raise UsageError for what the local command would refuse after the events were copied."""
+    if name == "blame":
+        from .. import blame
+
+        blame.check_options(options["path"], full=options["full"], changed=options["changed"])
+    if name == "report":
+        from .. import report
+
+        output = options["output"]
+        report.check_options(
+            *(output, options["output_format"]),
+            force=options["force"],
+            diagnose=options["diagnose"],
+        )
+        if output is not None:
+            from nri_scope.share.output_files import Outputs
+
+            Outputs(output, Path(os.devnull), force=options["force"]).check(output)
 
 
 def _rest(local: click.Command, options: dict[str, Any]) -> dict[str, Any]:
@@ -207,16 +315,21 @@ def _no_events(what: str, node: str) -> str:
     return f"the recordings of {node} have no events{f' about {what}' if what else ''}"
 
 
-async def client_of(target: Target | None, node: str, cluster: dict[str, Any]) -> AgentClient:
-    """Return the client for the node of a pod, or for a node. Raises UsageError."""
+async def client_of(
+    target: Target | None, node: str, cluster: dict[str, Any], *, wait: bool = False
+) -> AgentClient:
+    """Return the client for a node, or else for that of a pod. Raises UsageError.
+
+    ``wait``: until the pod is scheduled.
+    """
     from nri_scope.cluster.agent_client import AgentClient
     from nri_scope.cluster.agent_pods import agent_pods
     from nri_scope.cluster.target import node_of
 
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
     namespace = cluster["agent_namespace"]
-    if target is not None:
-        agent = await node_of(kubectl, namespace, target, say)
+    if target is not None and not node:
+        agent = await node_of(kubectl, namespace, target, say, wait=wait)
     else:
         agents = await agent_pods(kubectl, namespace)
         if node not in agents:

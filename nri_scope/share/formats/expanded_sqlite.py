@@ -57,7 +57,7 @@ TABLES = {
         "deadline_ms size status status_code status_message mark changed owners request reply "
         "tap_us metadata",
     ),
-    "gaps": _columns(int, "session from_time to_time reason lost"),
+    "gaps": _columns(int, "session from_time to_time reason lost left_out"),
     "notes": _columns(int, "session at text"),
     "output": _columns(int, "session at stream text"),
 }
@@ -225,8 +225,8 @@ def _containers(recording: Recording, included: set[str]) -> Iterator[dict[str, 
 def _gaps(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
     for gap in excerpt.gaps():
         times = {"from_time": rfc3339(gap.from_ns), "to_time": rfc3339(gap.to_ns)}
-        others = {"session": gap.session, "reason": gap.reason, "lost": gap.lost}
-        yield _cells({"id": gap.id, **times, **others})
+        others = {"session": gap.session, "reason": gap.reason}
+        yield _cells({"id": gap.id, **times, **others, "left_out": 0, **gap.losses})
 
 
 def _notes(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:

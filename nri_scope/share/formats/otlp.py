@@ -143,8 +143,9 @@ class _Traces:
 
     def gap(self, gap: Gap) -> None:
         attributes: dict[str, Value] = {"nri.gap.reason": gap.reason}
-        if gap.lost is not None:
-            attributes["nri.gap.lost"] = gap.lost
+        for name, count in gap.losses.items():
+            if count is not None:
+                attributes[f"nri.gap.{name}"] = count
         trace, parent = trace_id("gap", gap.id, gap.from_ns), ""
         if gap.session is not None:
             trace, parent = self._connection(gap.session)

@@ -217,8 +217,9 @@ class _Trace:
 
     def gap(self, gap: Gap) -> None:
         values: dict[str, Value] = {"reason": gap.reason}
-        if gap.lost is not None:
-            values["lost"] = gap.lost
+        for key, count in gap.losses.items():
+            if count is not None:
+                values[key] = count
         lanes = []
         if gap.session is not None:
             session = self.sessions.get(gap.session)

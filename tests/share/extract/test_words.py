@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from nri_scope.events import Gap
 from nri_scope.recording.event_pages import SessionTables, look
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
-from nri_scope.report import wording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.detail import summary
 from nri_scope.tui.sessions.session_board import gap_words
@@ -42,8 +42,8 @@ def gap(part: Recording) -> Gap:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("log", "events left out of this part: 7\n"),
-        ("stats", "13 events omitted from this part of a recording\n"),
+        ("log", "── part of a recording: 13 events were left out\n"),
+        ("stats", "part of a recording: 13 events were left out\n"),
         ("diff", "part of a recording: 13 events were left out\n"),
     ],
 )
@@ -53,6 +53,23 @@ def test_commands_report_left_out_events(command: str, words: str, part: Recordi
     assert words in done.output
     assert "lost" not in done.output
     assert "not seen by" not in done.output
+
+
+def test_left_out_events_are_neither_gaps_nor_losses_in_json(part: Recording) -> None:
+    def printed(*arguments: str) -> str:
+        command, *options = arguments
+        return CliRunner().invoke(cli, [command, str(part.path), *options]).output
+
+    assert '"gap"' not in printed("log", "--format", "jsonl")
+    gaps = json.loads(printed("stats", "--format", "json"))["gaps"]
+    assert gaps == {"count": 0, "lost": 0, "with_unknown_loss": 0, "left_out": 13, "list": []}
+    found = json.loads(printed("report", "--diagnose", "--format", "json"))
+    assert (found["gaps"], found["left_out"]) == (0, 13)
+    text = " ".join(printed("report", "--diagnose").split())
+    assert "part of a recording: 13 events were left out" in text and "gap" not in text
+    lines = map(json.loads, printed("export", "--format", "jsonl").splitlines())
+    lost = [(one["gap"]["lost"], one["gap"]["left_out"]) for one in lines if "gap" in one]
+    assert lost == [(0, gap.lost) for gap in part.gaps()]
 
 
 def test_statistics_count_left_out_events_separately(part: Recording) -> None:
@@ -65,6 +82,5 @@ def test_screens_and_reports_mention_left_out_events(part: Recording, gap: Gap) 
     row = marker_text(GapMarker(Key(1, 0), gap))
     assert row == "events left out of this part of the recording, in 361ms: 7"
     assert "were recorded, and are not in it: 7" in gap_words(gap)
-    assert wording.lost(gap) == "none; 7 left out"
     summary_text = " ".join(one.text for line in summary.of_gap(part, gap) for one in line)
     assert "lost" not in summary_text
