@@ -282,7 +282,7 @@ class EventReader:
             yield gap
             reached = Position(first - 1, reached.at_ns)
         items = (one for one in log.read() if not is_of_ring(one))
-        redaction = partial(self._parts.redaction, file)
+        redaction = partial(self._parts.redaction, file, recording)
         for response in self._make.responses(name, recording, items, redaction):
             event = response.response.event
             if event is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the agent: both servers, and the thread that reads the recordings."""
+"""Run the agent: both servers, and the threads that read the recordings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,10 @@ from grpclib.reflection.service import ServerReflection
 from grpclib.server import Server
 
 from nri_scope._gen.agent.google_proto_descriptor_pool import default_google_proto_descriptor_pool
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.process.signals import stop_signals
 from nri_scope.recording.file_errors import error_words
 from nri_scope.share.redaction import Redactor, Rules, derive, local_key
-from nri_scope.share.redaction.capture import RECORDER_LIMITS
 from nri_scope.transport.loop import run
 
 from .call_limits import REQUEST_MAX, limit_calls
@@ -41,7 +40,7 @@ from .listener import Listener
 from .metrics import NodeMetrics
 from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
-from .redactors import NodeRedactors
+from .redactors import LIMITS, NodeRedactors, UnredactableError
 from .service import AgentService
 
 Address = tuple[str, int]
@@ -49,7 +48,7 @@ CONNECTIONS_MAX = 512
 """Maximum number of connections to the gRPC service; a new one replaces the oldest without calls.
 """
 UPDATE_S = 2.0
-"""Seconds between two readings of the recordings for metrics."""
+"""Seconds between two readings of the recordings, for metrics and for redaction."""
 _PROTO = "agent/v1/agent.proto"
 _WINDOW = 1 << 20
 """Bytes of requests of all calls of a connection that may wait."""
@@ -117,20 +116,20 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
         None if new_redactor is None else new_redactor(),
         by_namespace=options.by_namespace,
     )
-    reading = _Reading(metrics, state, options.recorder)
-    service = AgentService(
-        recordings, None if new_redactor is None else NodeRedactors(new_redactor), new_status()
-    )
-    reading.start()
-    try:
+    redactors = None if new_redactor is None else NodeRedactors(new_redactor)
+    service = AgentService(recordings, redactors, new_status())
+    with ExitStack() as threads:
+        read = partial(_read, metrics, state, options.recorder)
+        threads.enter_context(_Repeating("metrics", lambda go_on: read()))
+        if redactors is not None:
+            learn = _learner(recordings, redactors, say)
+            threads.enter_context(_Repeating("learning", learn))
         run(_serve(options, service, partial(HttpConnection, metrics.registry, state), say))
-    finally:
-        reading.stop()
 
 
 def _redactors(folder: Path, rules: Rules) -> Callable[[], Redactor]:
     key = derive(local_key(folder / _STATE), b"agent")
-    return lambda: Redactor(rules, key, memory=RECORDER_LIMITS)
+    return lambda: Redactor(rules, key, memory=LIMITS)
 
 
 async def _serve(
@@ -265,35 +264,67 @@ def _limit_log() -> None:
         logging.getLogger(name).propagate = False
 
 
-class _Reading:
-    """Thread that updates the metrics and the state."""
+class _Stopped(Exception):
+    """The agent stops."""
 
-    def __init__(self, metrics: NodeMetrics, state: AgentState, recorder: str) -> None:
-        self._metrics = metrics
-        self._state = state
-        self._recorder = recorder
+
+class _Repeating:
+    """Thread that does the same work every `UPDATE_S` seconds."""
+
+    def __init__(self, name: str, work: Callable[[Callable[[], None]], None]) -> None:
+        """``work`` is called with a function that it must call regularly, and whose exceptions end
+        the work.
+        """
+        self._work = work
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join(5)
 
+    def _go_on(self) -> None:
+        if self._stopped.is_set():
+            raise _Stopped
+
     def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                status = self._metrics.update()
-            except NriScopeError as error:
-                self._state.update(str(error), "")
-            else:
-                named = [
-                    one
-                    for one in status.recordings
-                    if not self._recorder or one.recording == self._recorder
-                ]
-                ready = any(one.synchronized for one in named)
-                self._state.update("", "" if ready else "no recorder is synchronised")
-            self._stopped.wait(UPDATE_S)
+        with suppress(_Stopped):
+            while not self._stopped.is_set():
+                self._work(self._go_on)
+                self._stopped.wait(UPDATE_S)
+
+
+def _read(metrics: NodeMetrics, state: AgentState, recorder: str) -> None:
+    """Update the metrics and the state."""
+    try:
+        status = metrics.update()
+    except NriScopeError as error:
+        state.update(str(error), "")
+        return
+    named = [one for one in status.recordings if not recorder or one.recording == recorder]
+    ready = any(one.synchronized for one in named)
+    state.update("", "" if ready else "no recorder is synchronised")
+
+
+def _learner(
+    recordings: NodeRecordings, redactors: NodeRedactors, say: Callable[[str], None]
+) -> Callable[[Callable[[], None]], None]:
+    """Return work that lets redactors learn from new events, so that calls need not wait for it.
+
+    ``say`` is called once for each recording that cannot be redacted.
+    """
+    said: set[str] = set()
+
+    def on_error(error: RecordingError) -> None:
+        if isinstance(error, UnredactableError) and error.path not in said:
+            said.add(error.path)
+            say(f"{error}; it is not sent")
+
+    def learn(go_on: Callable[[], None]) -> None:
+        with suppress(FolderError):
+            redactors.learn(recordings.all(), go_on, on_error)
+
+    return learn

@@ -20,8 +20,6 @@ from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.recording.timeline import Item
 from nri_scope.share.extract import NothingSelectedError, Selection, extract
 from nri_scope.share.extract.event_numbers import is_among
-from nri_scope.share.extract.first_pass import learn
-from nri_scope.share.extract.sources import IncludedRows
 
 from .cursor import Position
 from .event_responses import ResponseMaker, TimedResponse
@@ -104,7 +102,7 @@ class SelectedParts:
         folder = stack.enter_context(temporary_folder())
         path = folder / f"{file.name}.db"
         try:
-            with writing_to(folder), self.redaction(file) as known:
+            with writing_to(folder), self.redaction(file, recording) as known:
                 extracted = extract(
                     recording,
                     path,
@@ -112,10 +110,10 @@ class SelectedParts:
                     change=None if known is None else known.redactor,
                     marks=(),
                     learned=0 if known is None else known.learned,
-                    on_progress=self._go_on,
+                    on_progress=self._go_on if known is None else known.give_way,
                 )
                 if known is not None:
-                    known.learned = max(known.learned, extracted.learned)
+                    known.check()
         except NothingSelectedError:
             return None
         except UsageError as error:
@@ -132,19 +130,18 @@ class SelectedParts:
 
     def learn(self, file: NodeRecording, recording: Recording) -> None:
         """Learn the secrets of a recording without copying it."""
-        with self.redaction(file) as known:
-            if known is not None:
-                part = IncludedRows(until=newest_position(recording).event)
-                learn(recording, part, known.redactor, self._go_on, (), known.learned)
-                known.learned = max(known.learned, part.until)
+        with self.redaction(file, recording):
+            pass
 
     @contextmanager
-    def redaction(self, file: NodeRecording) -> Iterator[SharedRedactor | None]:
+    def redaction(
+        self, file: NodeRecording, recording: Recording
+    ) -> Iterator[SharedRedactor | None]:
         """Hold the redactor of a recording in the block; None if events are sent as recorded."""
         if self._redactors is None:
             yield None
             return
-        with self._redactors.of(file, partial(self._go_on, 0)) as known:
+        with self._redactors.of(file, recording, partial(self._go_on, 0)) as known:
             yield known
 
 

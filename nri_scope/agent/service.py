@@ -17,7 +17,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import NriScopeError, RecordingError, UsageError
+from nri_scope.errors import NriScopeError, RecordingError, RedactionLeak, UsageError
 from nri_scope.filter import Filter, parse
 from nri_scope.filter.moments import interval
 from nri_scope.recording.event_times import time_span, within
@@ -29,7 +29,7 @@ from nri_scope.share.extract import NothingSelectedError, Selection
 from .call_limits import Slots
 from .cursor import parse_cursor
 from .event_reader import EventReader
-from .node_recordings import FolderError, NodeRecordings
+from .node_recordings import FolderError, NodeRecording, NodeRecordings
 from .recorder_status import RecorderStatus
 from .redactors import NodeRedactors
 from .selected_parts import EventQuery
@@ -138,10 +138,13 @@ class AgentService(v1.AgentBase):
             found = await _run(thread, self._recordings.all)
         for file in found:
             output = folder / f"{file.name}.nriscope.zip"
-            export_file = partial(self._export, file.path, output, where, message, stopped)
+            export_file = partial(self._export, file, output, where, message, stopped)
+            exporting = asyncio.ensure_future(_run(thread, export_file))
+            while not (await asyncio.wait({exporting}, timeout=HEARTBEAT_S))[0]:
+                yield v1.GetRecordingResponse(recording=file.name)
             try:
                 with _grpc_errors():
-                    is_exported = await _run(thread, export_file)
+                    is_exported = exporting.result()
             except GRPCError as error:
                 if error.status is not Status.DATA_LOSS:
                     raise
@@ -164,31 +167,34 @@ class AgentService(v1.AgentBase):
 
     def _export(
         self,
-        path: Path,
+        file: NodeRecording,
         output: Path,
         where: Filter | None,
         message: v1.GetRecordingRequest,
         stopped: threading.Event,
     ) -> bool:
-        def go_on(_: float) -> None:
+        def go_on(_: float = 0) -> None:
             if stopped.is_set():
                 raise NriScopeError("the call has ended")
             self._copies.check()
 
-        with Recording.open(path) as recording:
+        with Recording.open(file.path) as recording:
             since_ns, until_ns = interval(message.since, message.until, time_span(recording))
             selection = Selection(within(recording, where), since_ns, until_ns)
-            redactor = None if self._redactors is None else self._redactors.new_redactor()
+            make = partial(export, recording, output, selection, max_bytes=BUNDLE_MAX, marks=())
             try:
-                export(
-                    recording,
-                    output,
-                    selection,
-                    redactor=redactor,
-                    max_bytes=BUNDLE_MAX,
-                    marks=(),
-                    on_progress=go_on,
-                )
+                if self._redactors is None:
+                    make(on_progress=go_on)
+                    return True
+                with self._redactors.of(file, recording, go_on) as known:
+                    make = partial(make, redactor=known.redactor, learned=known.learned)
+                    try:
+                        make(on_progress=known.give_way)
+                    except RedactionLeak:
+                        # Another call may have found values that this one has already copied.
+                        make(on_progress=go_on)
+                    finally:
+                        known.check()
             except NothingSelectedError:
                 return False
         return True

@@ -145,7 +145,7 @@ class AgentClient:
                 answer: Any = stub.get_recording(request)
                 async with aclosing(answer) as responses:
                     while True:
-                        async with asyncio.timeout(SILENCE_S * 4):
+                        async with asyncio.timeout(SILENCE_S):
                             try:
                                 response = await anext(responses, None)
                             except GRPCError as error:
@@ -154,7 +154,8 @@ class AgentClient:
                                 return
                         if response is None:
                             return
-                        yield response
+                        if response.data or response.problem:
+                            yield response
 
     async def _find_again(self) -> None:
         """Find the node's agent, whose pod may have been replaced."""

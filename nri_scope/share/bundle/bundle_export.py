@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
@@ -95,6 +96,7 @@ def export(
     split: bool = False,
     force: bool = False,
     marks: Sequence[Mark] | None = None,
+    learned: int = 0,
     inspect: Callable[[Path], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Exported:
@@ -103,9 +105,10 @@ def export(
     The recording in the bundle is written from scratch, row by row; with ``redactor`` it is
     redacted, and all written data is then searched for the replaced values. If the bundle would be
     larger than ``max_bytes``, the export fails, or with ``split`` writes several bundles,
-    ``NAME-1.nriscope.zip`` and so on. ``marks`` are as for `extract`. ``force``: replace existing
-    files. ``inspect`` is called with each finished bundle before it is renamed to its final name;
-    an exception from ``inspect`` stops the export. The same input gives the same bytes.
+    ``NAME-1.nriscope.zip`` and so on. ``marks`` and ``learned`` are as for `extract`. ``force``:
+    replace existing files. ``inspect`` is called with each finished bundle before it is renamed to
+    its final name; an exception from ``inspect`` stops the export. The same input gives the same
+    bytes.
 
     The output is complete, or is not written. Raises UsageError if no event is selected, or if the
     output exists or is too large; RedactionLeak; and RecordingError.
@@ -113,7 +116,7 @@ def export(
     if len(note) > MAX_NOTE:
         raise UsageError(f"the note is longer than {MAX_NOTE:,} characters", "shorten it")
     with Outputs(output, source.path, force=force) as outputs:
-        packer = _Packer(source, outputs, selection, redactor, note, marks, on_progress)
+        packer = _Packer(source, outputs, selection, redactor, note, marks, learned, on_progress)
         if redactor is not None and note:
             redactor.learn_text(note)
         first = packer.draft(selection)
@@ -171,6 +174,7 @@ class _Packer:
         redactor: Redactor | None,
         note: str,
         marks: Sequence[Mark] | None,
+        learned: int,
         on_progress: Callable[[float], None] | None,
     ) -> None:
         self._source = source
@@ -180,7 +184,7 @@ class _Packer:
         self._manifests = ManifestBuilder(source, selection, redactor, note)
         self._marks = marks
         self._on_progress = on_progress
-        self._learned = 0
+        self._learned = learned
 
     def draft(self, selection: Selection) -> _Draft:
         """Extract and pack a part."""
@@ -259,7 +263,8 @@ class _Packer:
         return size
 
     def _scan(self, redactor: Redactor, recording: Path, packed: Path, manifest: Manifest) -> None:
-        scan = Scan(redactor.originals(), self._outputs.output, fixed_text())
+        go_on = None if self._on_progress is None else partial(self._on_progress, 1.0)
+        scan = Scan(redactor.originals(), self._outputs.output, fixed_text(), go_on=go_on)
         scan.recording(recording)
         full, readme = _with_files(manifest, recording)
         scan.text(to_bytes(full), "the manifest")

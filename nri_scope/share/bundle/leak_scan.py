@@ -48,7 +48,8 @@ class Scan:
     ``target`` is the path named in a RedactionLeak. ``fixed_text`` is text that every output
     contains, whatever the recording: a value that is a part of it, such as ``CREATE TABLE``, is
     only searched for in tables and messages. The same applies to the text that a format itself
-    writes, which ``words`` returns; it is called only if a value is found.
+    writes, which ``words`` returns; it is called only if a value is found. ``go_on`` is called
+    regularly.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Scan:
         target: Path,
         fixed_text: bytes = b"",
         words: Callable[[], bytes] = bytes,
+        go_on: Callable[[], None] | None = None,
     ) -> None:
         self._needles = Needles(originals)
         fixed = [*statements(), "SQLite format 3", *NRI_NAMES, *Role, *_REASONS, REDACTED]
@@ -65,6 +67,7 @@ class Scan:
         )
         self._target = target
         self._words = words
+        self._go_on = go_on
 
     def recording(self, path: Path) -> None:
         """Search every table, every message and every byte of a recording."""
@@ -88,6 +91,8 @@ class Scan:
 
     def text(self, content: bytes, place: str) -> None:
         """Search a text."""
+        if self._go_on is not None:
+            self._go_on()
         while (found := self._outside_fixed_text.find(content)) is not None:
             if found.form not in self._words():
                 raise RedactionLeak(self._target, found.original.rule, place)
@@ -115,6 +120,8 @@ class Scan:
         self._batch(needles, batch)
 
     def _batch(self, needles: Needles, pieces: list[tuple[str, bytes]]) -> None:
+        if self._go_on is not None:
+            self._go_on()
         found: Found | None = needles.find(_SEPARATOR.join(content for _, content in pieces))
         if found is None:
             return

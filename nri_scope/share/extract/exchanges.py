@@ -44,23 +44,35 @@ class Stopped(Exception):
         self.cause = cause
 
 
-def numbers_of(source: Recording, *, until: int) -> Iterator[Sequence[int]]:
-    """Yield the numbers of all events, in pages. Raises RecordingError."""
+def numbers_of(
+    source: Recording, *, until: int, after: int = 0, together: int = CHUNK
+) -> Iterator[Sequence[int]]:
+    """Yield the numbers of all events after a number, in pages. Raises RecordingError."""
     query = "SELECT id FROM event WHERE id <= ? AND id > ? ORDER BY id LIMIT ?"
-    for page in pages(source, query, until, until=until, size=CHUNK):
+    for page in pages(source, query, until, after=after, until=until, size=together):
         yield [number for (number,) in page if number is not None]
 
 
 def exchanges(
-    source: Recording, numbers: Sequence[int] | None, *, until: int
+    source: Recording,
+    numbers: Sequence[int] | None,
+    *,
+    until: int,
+    after: int = 0,
+    together: int = CHUNK,
 ) -> Iterator[list[Exchange]]:
-    """Yield the events with these ascending numbers (None: all) up to ``until``, in pages.
+    """Yield the events with these ascending numbers up to ``until``, in pages.
+
+    Without numbers, all events ``after`` one, in pages of at most ``together``.
 
     Raises Stopped.
     """
-    after = 0
     allowance = source.allowance(_BUDGET_FACTOR, is_copy=True)
-    every = numbers_of(source, until=until) if numbers is None else chunks(numbers)
+    every = (
+        numbers_of(source, until=until, after=after, together=together)
+        if numbers is None
+        else chunks(numbers)
+    )
     while True:
         try:
             page = next(every, None)

@@ -7,9 +7,9 @@ copied event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from nri_scope.events import EVENT_TEXTS, Mark
+from nri_scope.events import EVENT_TEXTS, Event, Mark
 from nri_scope.recording.marks.store import marks_of
 from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import Recording
@@ -21,6 +21,9 @@ from .exchanges import Stopped, exchanges
 from .message_changes import Change
 from .sources import IncludedRows
 from .wire_names import is_known
+
+_TOGETHER = 16
+"""Number of events that are read together; learning from one may take 10 ms."""
 
 
 def learn(
@@ -63,10 +66,20 @@ def learn(
         change.learn_text(mark.comment)
     for line in printed(source):
         change.learn_text(line.text)
-    if part.until <= learned:
-        return
+    for event in learn_events(source, part, change, learned):
+        on_progress(event.id / max(part.until, 1))
+
+
+def learn_events(
+    source: Recording, part: IncludedRows, change: Change, after: int
+) -> Iterator[Event]:
+    """Pass the events after a number up to ``part.until`` to ``change`` to learn from.
+
+    Yields some of the events, each after learning from it and all earlier ones. ``part.until`` is
+    lowered if an event is damaged.
+    """
     try:
-        for page in exchanges(source, None, until=part.until):
+        for page in exchanges(source, None, until=part.until, after=after, together=_TOGETHER):
             for one in page:
                 method = one.event.method
                 change.learn(method, one.request, one.reply, service=one.service)
@@ -79,7 +92,7 @@ def learn(
                 for key, value in observation.metadata:
                     change.learn_keyed(key, value)
             if page:
-                on_progress(page[-1].event.id / max(part.until, 1))
+                yield page[-1].event
     except Stopped as stopped:
         # Later events were not learned from, so they must not be written.
         part.stop(stopped.event, stopped.cause)

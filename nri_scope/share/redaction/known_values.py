@@ -43,9 +43,6 @@ _MAX_ENCODED = 16_384
 _MAX_NEW = 100
 _MAX_NESTED = 8
 """Maximum number of values, each a prefix of the next one, that are checked one by one."""
-MAX_CHARACTERS = 64 << 20
-"""Maximum number of characters of all remembered values."""
-
 _MAX_POD_NAMES = 65_536
 """Maximum number of characters of visible names kept for one pod."""
 _MAX_ALL_NAMES = 16 << 20
@@ -140,12 +137,16 @@ class KnownValues:
 
     # -- known values -----------------------------------------------------------------------
 
+    def __len__(self) -> int:
+        return len(self._rules)
+
     def add(self, value: str, rule: str, strength: Strength) -> str:
         """Remember an original; return its token."""
         scope = NAMES_SCOPE if strength is Strength.NAME else None
         before = self._rules.get(value)
         if before is None:
-            if len(self._rules) >= self._memory.values or self._characters >= MAX_CHARACTERS:
+            memory = self._memory
+            if len(self) >= memory.values or self._characters >= memory.characters:
                 self._fill()
                 return self._tokens.token_for(value, scope)
             self._work.spend(VALUE + len(value))

@@ -22,6 +22,8 @@ class Memory:
 
     values: int = 200_000
     """Maximum number of remembered values; later ones are only replaced in their places."""
+    characters: int = 64 << 20
+    """Maximum number of characters of all remembered values."""
     shown: int | None = None
     """Maximum characters of visible names; the oldest are dropped. None: no limit."""
     cached: int = 64 << 20

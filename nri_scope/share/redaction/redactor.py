@@ -99,6 +99,20 @@ class Redactor:
         """The counts of replaced values by rule and place."""
         return self._engine.tally
 
+    @tally.setter
+    def tally(self, tally: Tally) -> None:
+        self._engine.tally = tally
+
+    @property
+    def value_count(self) -> int:
+        """The number of remembered values."""
+        return len(self._engine.known)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether some values were not remembered, and are only replaced in their places."""
+        return self._engine.known.is_full
+
     # -- the first pass ---------------------------------------------------------------------
 
     def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
