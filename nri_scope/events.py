@@ -215,6 +215,11 @@ RING_REMOVED = "older events were removed to keep the recording small (--max-siz
 REDACTED = "secret and personal values were replaced by tokens"
 """Text of a note in every redacted recording."""
 
+NOT_CONNECTED = "not connected to the runtime"
+NO_SESSION = "no session was recorded"
+STALLED = "the recorder stalled"
+"""Beginnings of the reasons of gaps: nothing observed the runtime, or events were answered late."""
+
 KILLED = "its recorder ended without closing it"
 """Reason for the end of a session whose recorder was killed, and of the gap until recording to the
 file continued."""

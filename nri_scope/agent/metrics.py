@@ -8,7 +8,9 @@ values that pods or containers choose, but for namespaces, on request.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from time import monotonic
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,7 +23,7 @@ from prometheus_client import (
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
-from nri_scope.events import KILLED, LEFT_OUT, RING_REMOVED, Event, Gap, Status
+from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED, Event, Gap, Status
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.validation import VALIDATE, owned_paths
@@ -31,20 +33,19 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import NameKind, Redactor
 
 from .event_redaction import redacted_plugin
-from .node_recordings import NodeRecordings
-from .recorder_status import RecorderStatus
+from .node_recordings import MAX_RECORDINGS, NodeRecordings
+from .recorder_status import NO_LOSS, RecorderStatus
 
 _NAMES = {str(event.name) for event in NriEvent} | set(METHODS)
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5)
 """Seconds. A passive plugin answers in less than 1 ms; the usual deadline is 2 s."""
-_NOT_CONNECTED = "not connected to the runtime"
-_NO_SESSION = "no session was recorded"
-_STALLED = "the recorder stalled"
 _OTHER = "other"
 _PLUGINS_MAX = 100
 """Maximum number of plugins that have metrics; the others are counted as ``other``."""
 _NAMESPACES_MAX = 1_000
 _KINDS_MAX = 50
+PLUGIN_KEPT_S = 24 * 3600.0
+"""Seconds after which a plugin that is gone is forgotten: it may have been removed on purpose."""
 _VALUE_MAX = 200
 """Maximum number of characters of a label's value."""
 
@@ -53,7 +54,8 @@ _VALUE_MAX = 200
 class _Progress:
     """What of a recording was counted."""
 
-    event: int
+    event: int | None
+    """Number of the last event that was counted; None: count none of those before now."""
     gaps: set[int] = field(default_factory=set[int])
 
 
@@ -78,8 +80,8 @@ class NodeMetrics:
         self._progress: dict[tuple[str, int], _Progress] | None = None
         """By name and inode of a recording."""
         self._plugins: set[str] = set()
-        self._ever: set[str] = set()
-        """Plugins that a request to a validator named."""
+        self._absent: dict[str, float | None] = {}
+        """Plugins that a request to a validator named, and since when later ones do not."""
         self._namespaces: set[str] = set()
         self._kinds: set[str] = set()
         of_event = ("event", "namespace") if by_namespace else ("event",)
@@ -153,27 +155,29 @@ class NodeMetrics:
         files = self._recordings.all()
         is_first = self._progress is None
         known = self._progress or {}
-        progress: dict[tuple[str, int], _Progress] = {}
+        # When a recording is removed, one that was left out, as older ones are, may take its place.
+        is_older = len(known) >= MAX_RECORDINGS
+        self._progress = {}
         for file in files:
             key = file.name, file.inode
-            try:
-                with Recording.open(file.path) as recording:
-                    progress[key] = self._count(recording, known.get(key), is_first=is_first)
-            except RecordingError:
-                if key in known:
-                    progress[key] = known[key]
-        self._progress = progress
+            is_older &= key not in known
+            progress = known.get(key) or _Progress(None if is_first or is_older else 0)
+            # Kept also if the rest cannot be read.
+            self._progress[key] = progress
+            with suppress(RecordingError), Recording.open(file.path) as recording:
+                self._count(recording, progress)
         status = self._status.read()
         self._set(status)
         return status
 
-    def _count(
-        self, recording: Recording, progress: _Progress | None, *, is_first: bool
-    ) -> _Progress:
-        gaps = {gap.id: gap for gap in recording.gaps() if gap.reason not in _NO_LOSS}
-        if progress is None:
-            # A recording that began later is counted from its beginning.
-            progress = _Progress(event_range(recording)[1], set(gaps)) if is_first else _Progress(0)
+    def _count(self, recording: Recording, progress: _Progress) -> None:
+        gaps = {gap.id: gap for gap in recording.gaps() if gap.reason not in NO_LOSS}
+        _, newest = event_range(recording)
+        if progress.event is None:
+            progress.event, progress.gaps = newest, set(gaps)
+        elif 0 < newest < progress.event:
+            # Another recording has the same name and inode.
+            progress.event, progress.gaps = 0, set()
         for event in recording.events(after_id=progress.event):
             progress.event = event.id
             self._count_event(recording, event)
@@ -181,7 +185,6 @@ class NodeMetrics:
             if gap.id not in progress.gaps:
                 self._count_gap(gap)
         progress.gaps = set(gaps)
-        return progress
 
     def _count_event(self, recording: Recording, event: Event) -> None:
         name = event.event if event.event in _NAMES else _OTHER
@@ -233,15 +236,21 @@ class NodeMetrics:
             return
         newest = max(validated, key=lambda one: one.plugins_at_ns)
         there = {_bounded(plugin, self._plugins, _PLUGINS_MAX) for plugin in newest.plugins}
-        self._ever |= there - {_OTHER}
-        for plugin in self._ever:
-            self._plugin.labels(plugin).set(plugin in there)
+        now = monotonic()
+        self._absent |= dict.fromkeys(there - {_OTHER})
+        for plugin, since in list(self._absent.items()):
+            if plugin in there:
+                self._plugin.labels(plugin).set(1)
+            elif since is None or now < since + PLUGIN_KEPT_S:
+                self._absent[plugin] = since or now
+                self._plugin.labels(plugin).set(0)
+            else:
+                del self._absent[plugin]
+                self._plugin.remove(plugin)
 
 
 GAP_REASONS = ("too_fast", "recorder_killed", "not_connected", "recorder_stalled", _OTHER)
 """Values for the reason of a gap."""
-_NO_LOSS = (LEFT_OUT, RING_REMOVED)
-"""Reasons of gaps whose events were recorded."""
 
 
 def gap_reason(reason: str) -> str:
@@ -251,9 +260,9 @@ def gap_reason(reason: str) -> str:
     if reason == KILLED:
         return "recorder_killed"
     for beginning, value in (
-        (_NOT_CONNECTED, "not_connected"),
-        (_NO_SESSION, "not_connected"),
-        (_STALLED, "recorder_stalled"),
+        (NOT_CONNECTED, "not_connected"),
+        (NO_SESSION, "not_connected"),
+        (STALLED, "recorder_stalled"),
     ):
         if reason.startswith(beginning):
             return value

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from time import time_ns
 
 from nri_scope import __version__
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
-from nri_scope.events import Role, plugin_title
+from nri_scope.events import LEFT_OUT, RING_REMOVED, Role, plugin_title
 from nri_scope.filter import parse
 from nri_scope.nri.validation import VALIDATE, consulted_plugins
 from nri_scope.recording.file_errors import error_words
@@ -24,6 +25,21 @@ from .node_recordings import FolderError, NodeRecording, NodeRecordings
 
 _PLUGINS_MAX = 100
 _VALIDATIONS = parse(f"event:{VALIDATE}")
+NO_LOSS = frozenset({LEFT_OUT, RING_REMOVED})
+"""Reasons of gaps whose events were recorded."""
+
+
+@dataclass(slots=True)
+class _Validation:
+    """The newest request to a validator, among the events up to one."""
+
+    until: int = 0
+    """Number of the last event that was looked at."""
+    until_ns: int = 0
+    """Its time, which identifies the recording."""
+    session: int = 0
+    at_ns: int = 0
+    plugins: list[str] = field(default_factory=list[str])
 
 
 class RecorderStatus:
@@ -36,6 +52,7 @@ class RecorderStatus:
         self._redactor = redactor
         self._probes: dict[tuple[str, int], RecorderLockProbe] = {}
         """Not closed while the file exists: this would drop the locks of this process's readers."""
+        self._validations: dict[tuple[str, int], _Validation] = {}
 
     def read(self) -> v1.GetStatusResponse:
         """Return the state of the node. Raises FolderError."""
@@ -44,6 +61,7 @@ class RecorderStatus:
         for key in self._probes.keys() - there:
             # A file that is open takes space after its removal.
             self._probes.pop(key).close()
+        self._validations = {key: one for key, one in self._validations.items() if key in there}
         try:
             system = os.statvfs(self._recordings.folder)
         except OSError as error:
@@ -64,7 +82,7 @@ class RecorderStatus:
         try:
             status.recording_now = self._is_recorded(file)
             with Recording.open(file.path) as recording:
-                self._describe(recording, status)
+                self._describe(file, recording, status)
         except RecordingError as error:
             status.problem = error.problem
         except OSError as error:
@@ -77,7 +95,10 @@ class RecorderStatus:
             probe = self._probes[file.name, file.inode] = RecorderLockProbe(file.path)
         return probe.is_recorder_active()
 
-    def _describe(self, recording: Recording, status: v1.RecordingStatus) -> None:
+    def _describe(
+        self, file: NodeRecording, recording: Recording, status: v1.RecordingStatus
+    ) -> None:
+        validation = self._validation(file, recording)
         sessions = [one for one in recording.sessions() if one.role == Role.LOGGER]
         if sessions:
             session = sessions[-1]
@@ -85,17 +106,32 @@ class RecorderStatus:
             status.session = session_message(status.recording, shown)
             status.connected = status.recording_now and session.ended_ns is None
             status.synchronized = status.connected and recording.is_synchronized(session.id)
+            if status.connected and validation.session == session.id:
+                status.plugins = validation.plugins
+                status.plugins_at_ns = validation.at_ns
         oldest, newest = event_range(recording)
         if newest:
             status.events = newest - oldest + 1
             status.oldest_ns, status.newest_ns = _time(recording, oldest), _time(recording, newest)
-        gaps = [gap for gap in recording.gaps() if not gap.is_left_out]
+        gaps = [gap for gap in recording.gaps() if gap.reason not in NO_LOSS]
         status.gaps = len(gaps)
         status.lost = sum(gap.lost or 0 for gap in gaps)
-        for event in recording.events(where=_VALIDATIONS, last=1):
+
+    def _validation(self, file: NodeRecording, recording: Recording) -> _Validation:
+        """Return the newest request to a validator; only new events are searched for it."""
+        found = self._validations.get((file.name, file.inode), _Validation())
+        if found.until and _time(recording, found.until) != found.until_ns:
+            # Another recording has the same name and inode.
+            found = _Validation()
+        _, newest = event_range(recording)
+        for event in recording.events(where=_VALIDATIONS, after_id=found.until, last=1):
             plugins = consulted_plugins(recording.request(event.id)) or []
-            status.plugins = [self._shown(plugin_title(*one)) for one in plugins[:_PLUGINS_MAX]]
-            status.plugins_at_ns = event.at_ns
+            found.plugins = [self._shown(plugin_title(*one)) for one in plugins[:_PLUGINS_MAX]]
+            found.session, found.at_ns = event.session, event.at_ns
+        if newest:
+            found.until, found.until_ns = newest, _time(recording, newest)
+        self._validations[file.name, file.inode] = found
+        return found
 
     def _shown(self, title: str) -> str:
         return title if self._redactor is None else redacted_plugin(self._redactor, title)

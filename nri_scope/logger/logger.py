@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic_ns, time_ns
 
-from nri_scope.events import LATE, CapturedCall, Role, SessionStart
+from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
@@ -141,7 +141,7 @@ class Logger:
         """
         if self._session is not None:
             now = time_ns()
-            reason = f"the recorder stalled for {seconds:.1f} s; replies may have been late"
+            reason = f"{STALLED} for {seconds:.1f} s; replies may have been late"
             self._sink.note_gap(self._session, now - int(seconds * 1e9), now, reason, None)
 
     # -- sessions ---------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Logger:
         if self._session is not None:
             # Measured on the clock of the session's events, so that the gap begins after them.
             self._unobserved_since = self._wall_offset + monotonic_ns()
-            self._unobserved_reason = f"not connected to the runtime: {end.reason}"
+            self._unobserved_reason = f"{NOT_CONNECTED}: {end.reason}"
             # Other connections may see the events that this one misses.
             self._unobserved_session = self._session if self._role is Role.PROBE else None
             self._sink.end_session(self._session, end.reason, self._unobserved_since)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
-from nri_scope.events import KILLED, Gap, Role, Session
+from nri_scope.events import KILLED, NO_SESSION, Gap, Role, Session
 
 _OBSERVING = frozenset({Role.LOGGER, Role.PROBE, Role.TAP})
 """Roles that observe a node. A replay has its own time, and the CRI is only queried."""
@@ -36,7 +36,7 @@ def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]
         if newest is not None and until_ns < began_ns:
             from_ns = int(max(until_ns, lost.reached(began_ns - 1)))
             if from_ns < began_ns and left_out.reached(began_ns) < until_ns:
-                why = f"no session was recorded after session {newest.id} had ended"
+                why = f"{NO_SESSION} after session {newest.id} had ended"
                 if newest.end_reason:
                     why += f": {newest.end_reason}"
                 found.append(Gap(-session.id, None, from_ns, began_ns, why, None))

@@ -5,25 +5,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
 import urllib.request
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.agent.metrics import gap_reason, kind_of
+from nri_scope.agent import metrics
+from nri_scope.agent.metrics import NodeMetrics, gap_reason, kind_of
+from nri_scope.agent.node_recordings import MAX_RECORDINGS, NodeRecordings
+from nri_scope.agent.recorder_status import RecorderStatus
+from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED
+from nri_scope.recorder.inbox import TOO_FAST
+from nri_scope.recorder.writer import WriterLimits
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime
 from tests.agent.agent_process import Agent, agent
 from tests.agent.prometheus import promtool
 from tests.cli.running import PATIENCE, running
 from tests.cli.test_diff_live import NEW, annotating, create
+from tests.recording.traffic import MEMORY, NOW, an_item, record
 
 PROJECT = Path(__file__).parents[2]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -162,6 +172,8 @@ async def test_a_running_recorder_and_its_plugins(tmp_path: Path) -> None:
         async with one.client() as stub:
             (recording,) = (await stub.get_status(v1.GetStatusRequest())).recordings
         assert not (recording.recording_now or recording.connected)
+        # Another recorder does not know them yet.
+        assert recording.plugins == []
 
 
 async def validated(one: Agent) -> v1.GetStatusResponse:
@@ -172,6 +184,113 @@ async def validated(one: Agent) -> v1.GetStatusResponse:
             if status.recordings and status.recordings[0].plugins:
                 return status
             await asyncio.sleep(0.1)
+
+
+def node_metrics(folder: Path) -> NodeMetrics:
+    recordings = NodeRecordings(folder)
+    return NodeMetrics(recordings, RecorderStatus(recordings, "n", None), None, by_namespace=False)
+
+
+def total(one: NodeMetrics, name: str) -> float:
+    return sum(
+        sample.value
+        for family in one.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    )
+
+
+def test_events_before_damage_are_counted_once(tmp_path: Path) -> None:
+    path = tmp_path / "sound.db"
+    record(path, [an_item(wall_ns=NOW + at) for at in range(3000)])
+    data = path.read_bytes()
+    partly = 0
+    for page in range(3, len(data) // 4096, 5):
+        with TemporaryDirectory(dir=MEMORY) as name:
+            one = node_metrics(Path(name))
+            one.update()
+            damaged = data[: page * 4096] + b"\xff" * 4096 + data[(page + 1) * 4096 :]
+            Path(name, "a.nriscope.db").write_bytes(damaged)
+            one.update()
+            counted = total(one, "nri_scope_events_total")
+            assert counted <= 3000
+            partly += 0 < counted < 3000
+            for _ in range(2):
+                one.update()
+                assert total(one, "nri_scope_events_total") == counted, page
+    assert partly
+
+
+def test_an_old_recording_that_is_served_again_is_not_counted(tmp_path: Path) -> None:
+    for number in range(MAX_RECORDINGS + 1):
+        record(tmp_path / f"{number:03}.nriscope.db", [an_item(wall_ns=NOW)])
+    one = node_metrics(tmp_path)
+    one.update()
+    there = [file.name for file in NodeRecordings(tmp_path).all()]
+    for path in tmp_path.glob(f"{there[-1]}.*"):
+        path.unlink()
+    assert [file.name for file in NodeRecordings(tmp_path).all()] != there[:-1]
+    one.update()
+    assert total(one, "nri_scope_events_total") == 0
+    record(tmp_path / "new.nriscope.db", [an_item(wall_ns=NOW + 10**9)] * 3)
+    os.utime(tmp_path / "new.nriscope.db")
+    one.update()
+    assert total(one, "nri_scope_events_total") == 3
+
+
+def test_events_that_the_ring_removed_are_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "a.nriscope.db"
+    one = node_metrics(tmp_path)
+    one.update()
+    for _ in range(8):
+        items = [an_item("StateChange", os.urandom(20_000)) for _ in range(20)]
+        record(path, items, limits=WriterLimits(max_size=1 << 20))
+        (status,) = one.update().recordings
+    with Recording.open(path) as recording:
+        assert recording.gaps()
+    assert (status.gaps, status.lost) == (0, 0)
+    assert total(one, "nri_scope_gaps_total") == total(one, "nri_scope_events_lost_total") == 0
+
+
+class Told(RecorderStatus):
+    """A state that a test sets."""
+
+    plugins: Sequence[str] = ()
+
+    def read(self) -> v1.GetStatusResponse:
+        one = v1.RecordingStatus(connected=True, plugins=list(self.plugins), plugins_at_ns=NOW)
+        return v1.GetStatusResponse(recordings=[one])
+
+
+def test_a_plugin_that_was_removed_is_forgotten_after_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(metrics, "monotonic", lambda: now)
+    recordings = NodeRecordings(tmp_path)
+    told = Told(recordings, "n", None)
+    one = NodeMetrics(recordings, told, None, by_namespace=False)
+
+    def shown(*plugins: str) -> dict[str, float]:
+        told.plugins = plugins
+        one.update()
+        return {
+            sample.labels["plugin"]: sample.value
+            for family in one.registry.collect()
+            for sample in family.samples
+            if sample.name == "nri_scope_plugin_connected"
+        }
+
+    assert shown("10-a", "20-b") == {"10-a": 1, "20-b": 1}
+    assert shown("10-a") == {"10-a": 1, "20-b": 0}
+    now += metrics.PLUGIN_KEPT_S - 1
+    assert shown("10-a") == {"10-a": 1, "20-b": 0}
+    # It comes back, and goes once more.
+    assert shown("10-a", "20-b") == {"10-a": 1, "20-b": 1}
+    now += 2
+    assert shown("10-a") == {"10-a": 1, "20-b": 0}
+    now += metrics.PLUGIN_KEPT_S + 1
+    assert shown("10-a") == {"10-a": 1}
 
 
 async def test_no_label_names_pods_or_containers(tmp_path: Path) -> None:
@@ -216,8 +335,9 @@ def test_kinds_are_few(path: str, kind: str) -> None:
 
 
 def test_reasons_are_few() -> None:
-    assert gap_reason("not connected to the runtime: it was stopped") == "not_connected"
-    assert gap_reason("the recorder stalled for 3.0 s; replies may have been late") == (
-        "recorder_stalled"
-    )
+    assert gap_reason(f"{NOT_CONNECTED}: it was stopped") == "not_connected"
+    assert gap_reason(f"{NO_SESSION} after session 3 had ended") == "not_connected"
+    assert gap_reason(f"{STALLED} for 3.0 s; replies may have been late") == "recorder_stalled"
+    assert gap_reason(TOO_FAST) == "too_fast"
+    assert gap_reason(KILLED) == "recorder_killed"
     assert gap_reason("x" * 100) == "other"
