@@ -162,12 +162,20 @@ async def _serve(
         loop=asyncio.get_running_loop(),
         ignore_afterwards=True,
     ):
-        serving = [asyncio.create_task(one.serve()) for one in listeners]
+        tasks = [asyncio.create_task(one.serve()) for one in listeners]
+        tasks.append(asyncio.create_task(_until(stopped)))
         say(text)
-        await stopped.wait()
+        ended, serving = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in serving:
             task.cancel()
         await asyncio.wait(serving)
+        for task in ended:
+            # An agent that no longer listens must end, to be started again.
+            task.result()
+
+
+async def _until(stopped: asyncio.Event) -> None:
+    await stopped.wait()
 
 
 class _GrpcConnection:

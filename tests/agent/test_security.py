@@ -16,8 +16,15 @@ from pathlib import Path
 import pytest
 from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, StreamTerminatedError
+from prometheus_client import CollectorRegistry
 
 from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.agent import run
+from nri_scope.agent.http_server import AgentState, HttpConnection
+from nri_scope.agent.listener import Listener
+from nri_scope.agent.node_recordings import NodeRecordings
+from nri_scope.agent.recorder_status import RecorderStatus
+from nri_scope.agent.service import AgentService
 from tests.agent.agent_process import Agent, agent
 from tests.agent.certificates import Certificates
 from tests.agent.raw_client import SERVICE, RawClient, message
@@ -342,3 +349,28 @@ async def test_bad_options_cost_one_line(
     assert status == 2
     assert words in errors
     assert len(errors.splitlines()) == 1
+
+
+# -- faults -------------------------------------------------------------------------------------
+
+
+async def test_an_agent_that_no_longer_listens_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Listener):
+        async def serve(self) -> None:
+            self._listening.close()
+            raise MemoryError
+
+    monkeypatch.setattr(run, "Listener", Broken)
+    options = run.AgentOptions(folder, ("127.0.0.1", 0), None)
+    recordings = NodeRecordings(folder)
+    status = RecorderStatus(recordings, "", None)
+    with pytest.raises(MemoryError):
+        async with asyncio.timeout(PATIENCE):
+            await run._serve(
+                options,
+                AgentService(recordings, None, status),
+                lambda: HttpConnection(CollectorRegistry(), AgentState()),
+                lambda text: None,
+            )
