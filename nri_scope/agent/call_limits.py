@@ -132,7 +132,7 @@ class _Call:
 
 
 class Slots:
-    """Number of calls that may do the same work at the same time, for any thread."""
+    """Number of threads that may do the same work, which can go on after their calls."""
 
     def __init__(self, most: int, what: str) -> None:
         self._slots = threading.BoundedSemaphore(most)

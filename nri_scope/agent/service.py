@@ -26,7 +26,7 @@ from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import NothingSelectedError, Selection
 
-from .call_limits import Slots
+from .call_limits import CALLS_MAX, Slots
 from .cursor import parse_cursor
 from .event_reader import EventReader
 from .node_recordings import FolderError, NodeRecording, NodeRecordings
@@ -35,8 +35,6 @@ from .redactors import NodeRedactors
 from .selected_parts import EventQuery
 from .temporary_copies import Copies
 
-STREAMS_MAX = 64
-"""Maximum number of concurrent calls of GetEvents, each of which has a thread."""
 COPIES_MAX = 8
 """Maximum number of these calls that have temporary copies of recordings; others wait."""
 EXPORTS_MAX = 4
@@ -65,7 +63,7 @@ class AgentService(v1.AgentBase):
         self._recordings = recordings
         self._redactors = redactors
         self._status = status
-        self._streams = Slots(STREAMS_MAX, "streams of events")
+        self._streams = Slots(CALLS_MAX, "streams of events")
         self._exports = Slots(EXPORTS_MAX, "exports")
         self._copies = Copies(COPIES_MAX, recordings)
         self._status_thread = ThreadPoolExecutor(1, "status")
