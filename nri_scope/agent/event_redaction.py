@@ -6,12 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nri_scope.events import EVENT_TEXTS, Event, Gap, Note, Printed, Session, Tapped
+from nri_scope.events import Event, Gap, Note, Printed, Session, Tapped
 from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.share.extract.exchanges import Exchange
 from nri_scope.share.extract.wire_names import is_known
 from nri_scope.share.redaction import NameKind, Redactor
-from nri_scope.share.redaction.name_kinds import SESSION_NAMES
 
 
 def redacted_item(redactor: Redactor, item: Item) -> Item:
@@ -34,18 +33,8 @@ def redacted_item(redactor: Redactor, item: Item) -> Item:
 
 def redacted_session(redactor: Redactor, session: Session) -> Session:
     """Return a session with redacted names."""
-    names: dict[str, Any] = {
-        field: redactor.name(kind, getattr(session, field)) for field, kind in SESSION_NAMES.items()
-    }
+    names: dict[str, Any] = redactor.session_names(session)
     return replace(session, **names)
-
-
-def redacted_plugin(redactor: Redactor, title: str) -> str:
-    """Return ``NN-name`` with a redacted name."""
-    index, dash, name = title.partition("-")
-    if dash and len(index) == 2 and index.isdigit():
-        return f"{index}-{redactor.name(NameKind.PLUGIN, name)}"
-    return redactor.name(NameKind.PLUGIN, title)
 
 
 def redacted_tapped(redactor: Redactor, one: Tapped) -> Tapped:
@@ -64,13 +53,10 @@ def redacted_exchange(redactor: Redactor, one: Exchange) -> Exchange:
     def known(text: str, place: str) -> str:
         return text if is_known(text) else redactor.text(text, place)
 
-    texts: dict[str, Any] = {
-        name: redactor.text(getattr(event, name), f"event.{name}", of_event=True)
-        for name in EVENT_TEXTS
-    }
+    texts: dict[str, Any] = redactor.event_texts(event)
     changed = replace(
         event,
-        plugin=redacted_plugin(redactor, event.plugin),
+        plugin=redactor.name(NameKind.PLUGIN, event.plugin),
         runtime=redactor.name(NameKind.RUNTIME, event.runtime),
         method=known(event.method, "event.method"),
         event=known(event.event, "event.event"),
@@ -80,7 +66,7 @@ def redacted_exchange(redactor: Redactor, one: Exchange) -> Exchange:
         pod_id=redactor.id(event.pod_id),
         container_id=redactor.id(event.container_id),
         changed=tuple(map(redactor.path, event.changed)),
-        owners=tuple(redacted_plugin(redactor, title) for title in event.owners),
+        owners=tuple(redactor.name(NameKind.PLUGIN, title) for title in event.owners),
         **texts,
     )
     service = known(one.service, "event.service") if one.service else ""

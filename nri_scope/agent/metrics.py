@@ -32,7 +32,6 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import NameKind, Redactor
 
-from .event_redaction import redacted_plugin
 from .node_recordings import MAX_RECORDINGS, NodeRecordings
 from .recorder_status import NO_LOSS, RecorderStatus
 
@@ -200,7 +199,7 @@ class NodeMetrics:
             self._errors.labels(*labels, event.status).inc()
         for path, owner in _owned(recording, event):
             if self._redactor is not None:
-                owner = redacted_plugin(self._redactor, owner)
+                owner = self._redactor.name(NameKind.PLUGIN, owner)
             plugin = _bounded(owner, self._plugins, _PLUGINS_MAX)
             kind = _bounded(kind_of(path), self._kinds, _KINDS_MAX)
             self._changes.labels(plugin, kind).inc()

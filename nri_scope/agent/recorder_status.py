@@ -17,10 +17,10 @@ from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.reader import Recording
-from nri_scope.share.redaction import Redactor
+from nri_scope.share.redaction import NameKind, Redactor
 
 from .event_messages import session_message
-from .event_redaction import redacted_plugin, redacted_session
+from .event_redaction import redacted_session
 from .node_recordings import FolderError, NodeRecording, NodeRecordings
 
 _PLUGINS_MAX = 100
@@ -134,7 +134,7 @@ class RecorderStatus:
         return found
 
     def _shown(self, title: str) -> str:
-        return title if self._redactor is None else redacted_plugin(self._redactor, title)
+        return title if self._redactor is None else self._redactor.name(NameKind.PLUGIN, title)
 
 
 def _time(recording: Recording, number: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import EVENT_TEXTS, REDACTED, CapturedCall
+from nri_scope.events import REDACTED, CapturedCall
 from nri_scope.nri import invocation
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.inbox import (
@@ -24,7 +24,7 @@ from nri_scope.recorder.inbox import (
 )
 
 from .memory_limits import Memory
-from .name_kinds import SESSION_NAMES, NameKind
+from .name_kinds import NameKind
 from .redactor import Redactor
 from .rules import Rules
 from .user_key import derive, local_key
@@ -59,10 +59,7 @@ class SourceRedaction:
         # The request must come first: it sets the container to which the other texts belong.
         request = redactor.request(call.method, call.request, service=call.service)
         reply = redactor.reply(call.method, call.reply, service=call.service)
-        texts: dict[str, Any] = {
-            name: redactor.text(getattr(call, name), f"event.{name}", of_event=True)
-            for name in EVENT_TEXTS
-        }
+        texts: dict[str, Any] = redactor.event_texts(call)
         return call._replace(
             method=call.method if known else redactor.text(call.method, "event.method"),
             request=request,
@@ -79,10 +76,7 @@ class SourceRedaction:
         redactor = self._redactor
         match entry:
             case Begin(start=start) | Resume(start=start):
-                names: dict[str, Any] = {
-                    field: redactor.name(kind, getattr(start, field))
-                    for field, kind in SESSION_NAMES.items()
-                }
+                names: dict[str, Any] = redactor.session_names(start)
                 return replace(entry, start=replace(start, **names))
             case End():
                 return replace(entry, reason=redactor.text(entry.reason, "session.end_reason"))
@@ -96,10 +90,8 @@ class SourceRedaction:
             case PluginLine():
                 return replace(entry, text=redactor.text(entry.text, "output.text"))
             case ShownLine():
-                index, dash, name = entry.plugin.partition("-")
-                name = redactor.name(NameKind.PLUGIN, name)
-                text = redactor.text(entry.text, "output.text")
-                return replace(entry, plugin=f"{index}{dash}{name}", text=text)
+                plugin = redactor.name(NameKind.PLUGIN, entry.plugin)
+                return replace(entry, plugin=plugin, text=redactor.text(entry.text, "output.text"))
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from google.protobuf.message import DecodeError, Message
 
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, EVENT_TEXTS
 from nri_scope.nri import invocation
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.plain import Plain
@@ -27,7 +27,7 @@ from .http_headers import redact_headers
 from .keyed_credentials import redact_keyed_values
 from .known_values import Original, Strength
 from .memory_limits import Memory
-from .name_kinds import NameKind
+from .name_kinds import SESSION_NAMES, NameKind
 from .rules import Rules
 from .tally import Tally
 from .tokens import is_token
@@ -302,6 +302,19 @@ class Redactor:
         if numbered is not None:
             return numbered[1] + value_places.redact_name(self._engine, kind, numbered[2], place)
         return value_places.redact_name(self._engine, kind, text, place)
+
+    def session_names(self, session: object) -> dict[str, str]:
+        """Return the redacted names of a session, or of its start, by field."""
+        return {
+            field: self.name(kind, getattr(session, field)) for field, kind in SESSION_NAMES.items()
+        }
+
+    def event_texts(self, event: object) -> dict[str, str]:
+        """Return the redacted `EVENT_TEXTS` of the event whose messages were redacted last."""
+        return {
+            field: self.text(getattr(event, field), f"event.{field}", of_event=True)
+            for field in EVENT_TEXTS
+        }
 
     def id(self, text: str) -> str:
         """Return a redacted id or UID of a pod or container, as in redacted messages."""
