@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field
 from time import time_ns
 
@@ -43,7 +44,7 @@ class _Validation:
 
 
 class RecorderStatus:
-    """Reader of states. Use it in one thread."""
+    """Reader of states, for any number of threads."""
 
     def __init__(self, recordings: NodeRecordings, node: str, redactor: Redactor | None) -> None:
         """``redactor``: for the names of plugins and runtimes."""
@@ -53,9 +54,14 @@ class RecorderStatus:
         self._probes: dict[tuple[str, int], RecorderLockProbe] = {}
         """Not closed while the file exists: this would drop the locks of this process's readers."""
         self._validations: dict[tuple[str, int], _Validation] = {}
+        self._lock = threading.Lock()
 
     def read(self) -> v1.GetStatusResponse:
         """Return the state of the node. Raises FolderError."""
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> v1.GetStatusResponse:
         files = self._recordings.all()
         there = {(one.name, one.inode) for one in files}
         for key in self._probes.keys() - there:
@@ -73,11 +79,10 @@ class RecorderStatus:
             now_ns=time_ns(),
             recorded_bytes=sum(one.size for one in files),
             free_bytes=system.f_bavail * system.f_frsize,
-            recordings=[self.of(one) for one in files],
+            recordings=[self._of(one) for one in files],
         )
 
-    def of(self, file: NodeRecording) -> v1.RecordingStatus:
-        """Return the state of one recording."""
+    def _of(self, file: NodeRecording) -> v1.RecordingStatus:
         status = v1.RecordingStatus(recording=file.name, size=file.size)
         try:
             status.recording_now = self._is_recorded(file)

@@ -23,12 +23,14 @@ from nri_scope.share.redaction.memory_limits import Memory
 
 from .node_recordings import NodeRecording
 
-VALUES_MAX = 50_000
-"""Maximum number of different values of one recording. Each takes about 2.3 KiB of memory."""
+VALUES_MAX = 40_000
+"""Maximum number of different values of one recording, and above which no further redactor is kept.
+Each takes about 4.5 KiB of memory.
+"""
 LIMITS = Memory(values=VALUES_MAX, characters=4 << 20, shown=4 << 20, cached=4 << 20)
 """Limits of one redactor. As for an export, there is no limit of the work on one message."""
-REDACTORS_MAX = 8
-"""Maximum number of redactors without a call."""
+REDACTORS_MAX = 4
+"""Maximum number of redactors without a call; the caches of each take up to 8 MiB."""
 
 
 class UnredactableError(RecordingError):

@@ -103,13 +103,9 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
     _allow_files()
     _limit_log()
     state = AgentState()
-
-    def new_status() -> RecorderStatus:
-        # Each is used in one thread.
-        redactor = None if new_redactor is None else new_redactor()
-        return RecorderStatus(recordings, options.node, redactor)
-
-    status = new_status()
+    # This one and that of the metrics are each used by one thread at a time.
+    redactor = None if new_redactor is None else new_redactor()
+    status = RecorderStatus(recordings, options.node, redactor)
     metrics = NodeMetrics(
         recordings,
         status,
@@ -117,7 +113,7 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
         by_namespace=options.by_namespace,
     )
     redactors = None if new_redactor is None else NodeRedactors(new_redactor)
-    service = AgentService(recordings, redactors, new_status())
+    service = AgentService(recordings, redactors, status)
     with ExitStack() as threads:
         read = partial(_read, metrics, state, options.recorder)
         threads.enter_context(_Repeating("metrics", lambda go_on: read()))

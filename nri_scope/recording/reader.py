@@ -387,10 +387,11 @@ class Recording:
             # Find the id before the first of them, instead of collecting a long list.
             before = self._all(
                 number_of,
-                f"SELECT id FROM events WHERE {condition} ORDER BY id DESC LIMIT 1 OFFSET ?",
-                [*values, last],
+                f"SELECT id FROM events WHERE {condition} AND id > ? "
+                "ORDER BY id DESC LIMIT 1 OFFSET ?",
+                [*values, after_id, last],
             )
-            after_id = max(after_id, *before) if before else after_id
+            after_id = before[0] if before else after_id
         while True:
             page, is_last = self._page(condition, values, after_id)
             yield page

@@ -206,7 +206,7 @@ def test_nothing_is_sent_of_a_recording_with_too_many_values() -> None:
         found = responses(folder, redactors, "last")
     assert [one.event.recording for one in found if one.event is not None] == ["other"]
     (reason,) = [one.gap.reason for one in found if one.gap is not None]
-    assert "it cannot be redacted, as it has more than 50,000 different values" in reason
+    assert "it cannot be redacted, as it has more than 40,000 different values" in reason
 
 
 async def test_bundles_of_other_recordings_are_sent() -> None:
