@@ -220,6 +220,9 @@ NO_SESSION = "no session was recorded"
 STALLED = "the recorder stalled"
 """Beginnings of the reasons of gaps: nothing observed the runtime, or events were answered late."""
 
+UNREADABLE = "the recording cannot be read"
+"""Beginning of the reason of a gap that an agent sends in place of a recording, or of its rest."""
+
 KILLED = "its recorder ended without closing it"
 """Reason for the end of a session whose recorder was killed, and of the gap until recording to the
 file continued."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
-from nri_scope.events import Gap
+from nri_scope.events import UNREADABLE, Gap
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
@@ -44,8 +44,6 @@ OVERRUN = "older events were removed from the recording before they could be sen
 """Reason of a gap in a stream whose receiver is slower than the recorder's ring."""
 REMOVED = "the recording was removed from the node before its events could be sent"
 """Reason of a gap in a resumed stream."""
-UNREADABLE = "the recording cannot be read"
-"""Beginning of the reason of a gap in place of a damaged recording."""
 
 
 class _Followed(NamedTuple):

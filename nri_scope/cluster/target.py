@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import UsageError
+from nri_scope.events import UNREADABLE
 from nri_scope.filter.tree import quote
 
 from .agent_client import AgentClient, AgentError
@@ -116,11 +117,15 @@ async def _recorded_on(
     request = v1.GetEventsRequest(where=target.where, last=1)
 
     async def newest(agent: AgentPod) -> int:
-        at_ns = 0
+        at_ns, unread = 0, ""
         async with aclosing(AgentClient(kubectl, agent).events(request)) as responses:
             async for response in responses:
                 if response.event is not None:
                     at_ns = response.event.at_ns
+                elif response.gap is not None and response.gap.reason.startswith(UNREADABLE):
+                    unread = f"{response.gap.recording}: {response.gap.reason}"
+        if unread and not at_ns:
+            raise AgentError(agent.node, unread)
         return at_ns
 
     times: dict[str, int] = {}

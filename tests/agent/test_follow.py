@@ -17,8 +17,8 @@ from grpclib.exceptions import GRPCError
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.agent.event_reader import OVERRUN, REMOVED, UNREADABLE
-from nri_scope.events import REDACTED, RING_REMOVED
+from nri_scope.agent.event_reader import OVERRUN, REMOVED
+from nri_scope.events import REDACTED, RING_REMOVED, UNREADABLE
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime

@@ -173,6 +173,8 @@ def _show(
 
         def show() -> object:
             nonlocal uses_screen
+            if target is not None and (target.container or name not in _WITH_NODE):
+                _check_named(file, target, client.node)
             if "where" in options and target is not None and target.container:
                 # The copy has the whole pod, as a part needs its context.
                 with _without_path(file, client.node):
@@ -283,6 +285,20 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
             from nri_scope.share.output_files import Outputs
 
             Outputs(output, Path(os.devnull), force=options["force"]).check(output)
+
+
+def _check_named(file: Path, target: Target, node: str) -> None:
+    """Raise UsageError if a pod has events, but not under its name."""
+    from nri_scope.recording.reader import Recording
+
+    with Recording.open(file) as recording:
+        names = {(pod.namespace, pod.name) for pod in recording.pods()}
+    if names and (target.namespace, target.pod) not in names:
+        raise UsageError(
+            f"the agent of {node} hides the names of pods or namespaces, so "
+            f"{target.namespace}/{target.pod} cannot be shown by its name",
+            "use `kubectl nri-scope log`, or other rules for the agent's --redact",
+        )
 
 
 def _rest(local: click.Command, options: dict[str, Any]) -> dict[str, Any]:
