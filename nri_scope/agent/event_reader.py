@@ -240,7 +240,8 @@ class EventReader:
             del self._unreadable[name]
             self._positions.pop(name, None)
         for name in files.keys() - self._followed.keys():
-            if files[name] != self._unreadable.get(name):
+            is_refused = (name, files[name].inode) in self._parts.refused
+            if files[name] != self._unreadable.get(name) and not is_refused:
                 self._unreadable.pop(name, None)
                 yield from self._open(files[name], learns=False)
 

@@ -24,7 +24,7 @@ from nri_scope.share.extract.event_numbers import is_among
 from .cursor import Position
 from .event_responses import ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording
-from .redactors import NodeRedactors, SharedRedactor
+from .redactors import NodeRedactors, SharedRedactor, UnredactableError
 from .temporary_copies import Copies
 
 
@@ -62,6 +62,8 @@ class SelectedParts:
         self._make = make
         self._is_copying = False
         self._go_on = partial(self._checked, go_on)
+        self.refused: set[tuple[str, int]] = set()
+        """Names and inodes of recordings that cannot be redacted."""
 
     @contextmanager
     def copying(self) -> Iterator[None]:
@@ -141,8 +143,12 @@ class SelectedParts:
         if self._redactors is None:
             yield None
             return
-        with self._redactors.of(file, recording, partial(self._go_on, 0)) as known:
-            yield known
+        try:
+            with self._redactors.of(file, recording, partial(self._go_on, 0)) as known:
+                yield known
+        except UnredactableError:
+            self.refused.add((file.name, file.inode))
+            raise
 
 
 def _is_selected(item: Item, events: Sequence[int]) -> bool:

@@ -209,6 +209,26 @@ def test_nothing_is_sent_of_a_recording_with_too_many_values() -> None:
     assert "it cannot be redacted, as it has more than 40,000 different values" in reason
 
 
+def test_a_call_that_follows_says_once_that_it_cannot_redact() -> None:
+    redactors = NodeRedactors(partial(new_redactor, 30))
+    with node([a_creation("web", ["A=1"])]) as (folder, path):
+        reader = EventReader(NodeRecordings(folder), EventQuery(follow=True), redactors)
+        found = []
+        for begin in range(0, 120, 20):
+            batch, is_all = reader.batch()
+            while not is_all:
+                found += batch
+                batch, is_all = reader.batch()
+            found += batch
+            record(
+                path,
+                [a_creation("web", [f"A{at}={at:032x}"], at=at) for at in range(begin, begin + 20)],
+            )
+        reader.close()
+    assert len([one for one in found if one.event is not None]) == 21
+    assert len([one for one in found if one.gap is not None]) == 1
+
+
 async def test_bundles_of_other_recordings_are_sent() -> None:
     redactors = NodeRedactors(partial(new_redactor, 30))
     with node([a_creation("web", [f"A{at}={at:032x}"], at=at) for at in range(100)]) as (folder, _):
