@@ -157,10 +157,9 @@ class SharedRedactor:
             part = IncludedRows(until=until)
             for event in learn_events(self._recording, part, state.redactor, state.learned):
                 state.learned, state.learned_ns = event.id, event.at_ns
-                self.check()
                 is_wanted = state.lock.is_wanted
                 self.give_way()
-                if is_wanted:
+                if is_wanted or state.redactor.is_full:
                     # Another call may have learned from the next events.
                     break
             else:
