@@ -13,7 +13,6 @@ import heapq
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import islice
 from time import time_ns
 from typing import NamedTuple
 
@@ -34,6 +33,7 @@ from .cursor import (
     time_of_event,
 )
 from .event_responses import BATCH_BYTES, ResponseMaker, TimedResponse
+from .newest_events import NewestEvents
 from .node_recordings import MAX_RECORDINGS, NodeRecording, NodeRecordings
 from .overruns import with_overruns
 from .redactors import NodeRedactors
@@ -237,30 +237,19 @@ class EventReader:
 
         Errors are added to ``parts``.
         """
-        most = self._query.last
-        newest: list[tuple[int, str, int]] = []
+        newest = NewestEvents(self._query.last)
         readable: list[_Opened] = []
         for one in sorted(opened, key=lambda one: one.until.at_ns, reverse=True):
-            name = one.file.name
             try:
-                if len(newest) < most or one.until.at_ns >= newest[-1][0]:
-                    events = one.recording.events(
-                        where=one.selection.where,
-                        since_ns=one.selection.since_ns,
-                        until_ns=one.selection.until_ns,
-                        last=most,
-                    )
-                    found = [(event.at_ns, name, event.id) for event in events]
-                    merged = heapq.merge(newest, reversed(found), key=lambda event: -event[0])
-                    newest = list(islice(merged, most))
+                newest.add(one.file.name, one.recording, one.selection, one.until.at_ns)
                 readable.append(one)
             except RecordingError as error:
                 parts.append(iter([self._unread(one.file, error.problem)]))
+        chosen = newest.by_recording()
         for one in readable:
-            name = one.file.name
-            numbers = [event for _, recording, event in reversed(newest) if recording == name]
+            numbers = chosen.get(one.file.name, ())
             first = numbers[0] - 1 if numbers else one.until.event
-            self._advance(name, first, time_of_event(one.recording, first))
+            self._advance(one.file.name, first, time_of_event(one.recording, first))
             yield one._replace(selection=Selection(numbers=numbers))
 
     def _go_on(self, _: float = 0) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from time import time_ns
 
 from nri_scope.events import Gap
+from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 
 from .cursor import Position, newest_removed, time_of_event
@@ -54,6 +55,9 @@ def _overrun(
     is_filtered: bool,
 ) -> Iterator[TimedResponse]:
     if next_event <= reached.event + 1:
+        return
+    oldest, _ = event_range(recording)
+    if 0 < oldest <= reached.event + 1:
         return
     removed = newest_removed(recording)
     last = min(removed.event, next_event - 1)

@@ -44,6 +44,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = count(START, SECOND)
+        self.jumps = 0
         self.written: dict[int, tuple[str, str]] = {}
         """By time: recording and method."""
         self.unseen: set[int] = set()
@@ -54,6 +55,11 @@ class Node:
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.nriscope.db"
+
+    def set_back(self) -> None:
+        """Set the clock back, to times that no event has, after the first ones."""
+        self.jumps += 1
+        self.clock = count(START + (1000 - self.jumps) * 1000 * SECOND, SECOND)
 
     def write(self, name: str, events: int, path: Path | None = None) -> None:
         """Add a session with events, which ends."""
@@ -242,7 +248,7 @@ def test_each_event_is_sent_once_or_is_in_a_gap(
 
 
 @settings(deadline=None, max_examples=30)
-@given(context=st.booleans(), steps=steps(CHANGES))
+@given(context=st.booleans(), steps=steps(CHANGES | st.just((Node.set_back,))))
 def test_gaps_tell_how_many_events_are_missing_and_copies_have_the_rest(
     tmp_path_factory: pytest.TempPathFactory, context: bool, steps: list[object]
 ) -> None:
@@ -257,9 +263,10 @@ def test_gaps_tell_how_many_events_are_missing_and_copies_have_the_rest(
     with Recording.open(folder / "copy.nriscope.db") as recording:
         assert [event.at_ns for event in recording.events()] == sent
         lost = sum(gap.lost or 0 for gap in recording.gaps())
-        sessions = [session.started_ns for session in recording.sessions()]
+        sessions = recording.sessions()
     assert lost == len(node.written) - len(sent)
-    assert len(sessions) == len(set(sessions))
+    assert len(sessions) == len({session.started_ns for session in sessions})
+    assert all(session.end_reason == "over" for session in sessions)
 
 
 # -- what is recorded while a call waits -----------------------------------------------------------
