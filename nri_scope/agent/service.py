@@ -76,7 +76,7 @@ class AgentService(v1.AgentBase):
             return await _run(self._status_thread, self._status.read)
 
     async def get_events(self, message: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
-        """Answer a call."""
+        """Yield events, with heartbeats while there are none."""
         with _grpc_errors():
             query = _query(message)
         reader = EventReader(self._recordings, query, self._redactors, self._copies)

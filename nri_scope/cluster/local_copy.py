@@ -31,8 +31,7 @@ class LocalCopy:
     """Writer of one or more recordings of a node as one recording.
 
     Numbers of events and sessions are those of the node, if it has one recording; else they are
-    counted on. What is sent again after an interruption is written once; notes and gaps that are
-    equal otherwise, too.
+    counted on. What is sent again after an interruption is written once, as are equal notes.
     """
 
     def __init__(self, recording: CompleteRecording) -> None:

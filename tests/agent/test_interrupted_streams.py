@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.agent.nri_scope.agent import v1
@@ -47,6 +47,8 @@ class Node:
         self.jumps = 0
         self.written: dict[int, tuple[str, str]] = {}
         """By time: recording and method."""
+        self.last: set[int] = set()
+        """Times of the last events of sessions."""
         self.unseen: set[int] = set()
         """Times of events since a call looked for new ones."""
         self.never_seen: set[int] = set()
@@ -70,6 +72,8 @@ class Node:
             self.written[at_ns] = name, method
             self.unseen.add(at_ns)
             recorder.capture(session, an_item(method, wall_ns=at_ns))
+            if number == events - 1:
+                self.last.add(at_ns)
         recorder.end_session(session, "over", next(self.clock))
         recorder.close()
 
@@ -247,7 +251,15 @@ def test_each_event_is_sent_once_or_is_in_a_gap(
             ), (at_ns - START) // SECOND
 
 
+# Two overruns, with an interruption after each response that may be the first gap.
+OVERRUNS: list[object] = [(Node.write, "a", 6), (Node.overrun, "a", 6)]
+TWICE = [[9, None, *OVERRUNS, responses, None, *OVERRUNS] for responses in (1, 2, 3)]
+
+
 @settings(deadline=None, max_examples=30)
+@example(context=False, steps=TWICE[0])
+@example(context=True, steps=TWICE[1])
+@example(context=False, steps=TWICE[2])
 @given(context=st.booleans(), steps=steps(CHANGES | st.just((Node.set_back,))))
 def test_gaps_tell_how_many_events_are_missing_and_copies_have_the_rest(
     tmp_path_factory: pytest.TempPathFactory, context: bool, steps: list[object]
@@ -262,11 +274,13 @@ def test_gaps_tell_how_many_events_are_missing_and_copies_have_the_rest(
             copy.add(response)
     with Recording.open(folder / "copy.nriscope.db") as recording:
         assert [event.at_ns for event in recording.events()] == sent
+        last = {event.session: event.at_ns for event in recording.events()}
         lost = sum(gap.lost or 0 for gap in recording.gaps())
         sessions = recording.sessions()
     assert lost == len(node.written) - len(sent)
     assert len(sessions) == len({session.started_ns for session in sessions})
-    assert all(session.end_reason == "over" for session in sessions)
+    for session in sessions:
+        assert session.end_reason == "over" or last.get(session.id) not in node.last
 
 
 # -- what is recorded while a call waits -----------------------------------------------------------
@@ -340,6 +354,19 @@ def test_a_gap_with_a_filter_has_no_number(node: Node) -> None:
         query = EventQuery(where=where, after=parse_cursor(cursor), context=context)
         found, _ = node.all(query)
         assert [gap.lost for gap in gaps(found, OVERRUN)] == [None]
+
+
+def test_a_cursor_is_not_taken_for_that_of_another_recording(node: Node) -> None:
+    """Also if its ring has removed an event with this number."""
+    node.write("a", 5)
+    _, cursor = node.all(EventQuery())
+    node.replace("a", 12)
+    node.overrun("a", 8)
+    for context in (False, True):
+        found, _ = node.all(EventQuery(after=parse_cursor(cursor), context=context))
+        assert numbers(found) == [9, 10, 11, 12]
+        assert len(gaps(found, REMOVED)) == 1
+        assert [gap.lost for gap in gaps(found, OVERRUN, RING_REMOVED)] == [8]
 
 
 @pytest.mark.parametrize(
