@@ -181,6 +181,7 @@ class EventReader:
 
     def _earlier(self, files: Sequence[NodeRecording]) -> Iterator[TimedResponse]:
         opened: list[_Opened] = []
+        cursor = self._query.after.positions
         parts: list[Iterator[TimedResponse]] = []
         learned: set[str] = set()
         with ExitStack() as stack:
@@ -212,6 +213,9 @@ class EventReader:
                 if part.recording is not recording:
                     learned.add(name)
                 responses = part.responses
+                if after is None and part.recording is recording and name in cursor:
+                    # Nothing is selected, perhaps as the ring removed it since.
+                    after = position
                 if after is not None:
                     is_filtered = not selection.is_all
                     responses = with_overruns(
