@@ -14,7 +14,7 @@ from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.server import Server
 
 REQUEST_MAX = 64 << 10
-"""Maximum number of bytes of a request. A cursor of 64 recordings has at most 11 kB."""
+"""Maximum number of bytes of a request. A cursor of 64 recordings has at most 16 kB."""
 REQUEST_TIMEOUT_S = 10.0
 """Seconds in which a request must arrive after its call began."""
 WAITING_MAX = 256

@@ -9,8 +9,8 @@ from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.share.extract.exchanges import Exchange
 
 
-def session_message(recording: str, session: Session) -> v1.Session:
-    """Return the message of a session."""
+def session_message(recording: str, session: Session, began_ns: int = 0) -> v1.Session:
+    """Return the message of a session; ``began_ns``: that of its recording."""
     return v1.Session(
         recording=recording,
         id=session.id,
@@ -25,6 +25,7 @@ def session_message(recording: str, session: Session) -> v1.Session:
         registration_timeout_ms=session.registration_timeout_ms,
         request_timeout_ms=session.request_timeout_ms,
         started_ns=session.started_ns,
+        recording_began_ns=began_ns,
     )
 
 
@@ -64,11 +65,13 @@ def event_message(recording: str, exchange: Exchange, tapped: Tapped | None) -> 
     )
 
 
-def response_of(recording: str, item: Item) -> v1.GetEventsResponse:
-    """Return the response for an item other than an event, without its cursor."""
+def response_of(recording: str, item: Item, began_ns: int = 0) -> v1.GetEventsResponse:
+    """Return the response for an item other than an event, without its cursor; ``began_ns``: that
+    of the recording.
+    """
     match item:
         case Began(session):
-            return v1.GetEventsResponse(session=session_message(recording, session))
+            return v1.GetEventsResponse(session=session_message(recording, session, began_ns))
         case Ended(session):
             return v1.GetEventsResponse(
                 session_end=v1.SessionEnd(
@@ -103,6 +106,7 @@ def response_of(recording: str, item: Item) -> v1.GetEventsResponse:
                     at_ns=item.at_ns,
                     stream=item.stream,
                     text=item.text,
+                    id=item.id,
                 )
             )
         case Event():

@@ -3,7 +3,8 @@
 
 What was recorded before the call is copied to a temporary part first: its context is found, and it
 is redacted in two passes, the first of which finds all secrets. Events that are recorded later are
-redacted as `record --redact` does. A resumed call copies again only if it needs context.
+redacted as `record --redact` does. A resumed call copies what its cursor does not name, and all
+recordings if it needs context.
 """
 
 from __future__ import annotations
@@ -18,32 +19,42 @@ from typing import NamedTuple
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
 from nri_scope.events import UNREADABLE, Gap
+from nri_scope.recording.event_times import began_ns
 from nri_scope.recording.log_rows import Log
-from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection
 
-from .cursor import Position, format_cursor
-from .event_messages import response_of
-from .event_responses import BATCH_BYTES, ResponseMaker, TimedResponse
-from .node_recordings import NodeRecording, NodeRecordings
-from .redactors import NodeRedactors
-from .selected_parts import (
-    EventQuery,
-    SelectedParts,
-    is_of_ring,
+from .cursor import (
+    Cursor,
+    Position,
+    format_cursor,
+    is_replaced,
     newest_position,
-    newest_removed,
     time_of_event,
 )
+from .event_responses import BATCH_BYTES, ResponseMaker, TimedResponse
+from .newest_events import NewestEvents
+from .node_recordings import MAX_RECORDINGS, NodeRecording, NodeRecordings
+from .overruns import with_overruns
+from .redactors import NodeRedactors
+from .selected_parts import EventQuery, SelectedParts, of_one_file, without_ring
 from .temporary_copies import Copies
 
 BATCH = 256
 """Maximum number of responses of one batch."""
-OVERRUN = "older events were removed from the recording before they could be sent"
-"""Reason of a gap in a stream whose receiver is slower than the recorder's ring."""
-REMOVED = "the recording was removed from the node before its events could be sent"
+REMOVED = "the recording was removed from the node; if it had more events, they were not sent"
 """Reason of a gap in a resumed stream."""
+LEFT_OUT = f"the agent serves the newest {MAX_RECORDINGS} recordings, and no longer this one"
+"""Reason of a gap in a resumed stream."""
+
+
+class _Opened(NamedTuple):
+    """A recording that is read as it was before the call."""
+
+    file: NodeRecording
+    recording: Recording
+    selection: Selection
+    until: Position
 
 
 class _Followed(NamedTuple):
@@ -75,9 +86,11 @@ class EventReader:
         self._recordings = recordings
         self._query = query
         self._redactors = redactors
-        self._positions = dict(query.after)
-        self._resumed = dict(query.after)
-        """Positions of the cursor that are still valid."""
+        self._positions = dict(query.after.positions)
+        self._resumed: dict[str, Position] = {}
+        """Positions of the cursor that are valid, after an event."""
+        self._aside: dict[tuple[str, int], Position] = {}
+        """Positions in recordings that are no longer served, by name and inode."""
         self._followed: dict[str, _Followed] = {}
         self._unreadable: dict[str, NodeRecording] = {}
         """Recordings that could not be read, as they were then."""
@@ -99,7 +112,7 @@ class EventReader:
 
     def cursor(self) -> str:
         """Return the position after everything that `batch` has returned."""
-        return format_cursor(self._positions)
+        return format_cursor(Cursor(self._positions, self._parts.now_ns))
 
     def batch(self) -> tuple[list[v1.GetEventsResponse], bool]:
         """Return the next responses, and whether there are no more for now.
@@ -110,20 +123,24 @@ class EventReader:
         found: list[v1.GetEventsResponse] = []
         size = 0
         with suppress(_Interrupted):
-            for response in self._responses:
-                if response is None:
+            for timed in self._responses:
+                if timed is None:
                     return found, True
-                event = response.event
-                if event is not None:
-                    self._positions[event.recording] = Position(event.id, event.at_ns)
-                    size += len(event.request) + len(event.reply)
+                response = timed.response
+                if timed.passed is not None:
+                    self._advance(*timed.passed)
+                if response.event is not None:
+                    size += len(response.event.request) + len(response.event.reply)
                 response.cursor = self.cursor()
                 found.append(response)
                 if len(found) >= BATCH or size >= BATCH_BYTES:
                     return found, False
         return found, True
 
-    def _all(self) -> Generator[v1.GetEventsResponse | None]:
+    def _advance(self, name: str, event: int, at_ns: int) -> None:
+        self._positions[name] = self._positions[name].reached(event, at_ns)
+
+    def _all(self) -> Generator[TimedResponse | None]:
         """Yield the responses; None where there are no more for now."""
         files = self._recordings.all()
         if self._redactors is not None:
@@ -131,14 +148,16 @@ class EventReader:
         for name in self._positions.keys() - {one.name for one in files}:
             yield self._removed(name)
         for one in files:
-            if one.name in self._positions and self._is_replaced(one):
+            position = self._positions.get(one.name)
+            if position is not None and is_replaced(one.path, position):
                 yield self._removed(one.name)
-        new = [one for one in files if one.name not in self._positions]
+        self._resumed = {name: one for name, one in self._positions.items() if one.event}
+        new = [one for one in files if one.name not in self._resumed]
         for one in files:
             if one not in new and not self._query.context:
                 yield from self._open(one, learns=True)
-        yield from self._later()
-        yield from self._earlier(files if self._query.context else new)
+        earlier = self._earlier(files if self._query.context else new)
+        yield from heapq.merge(self._later(), earlier)
         if not self._query.follow:
             return
         while True:
@@ -146,55 +165,94 @@ class EventReader:
             yield from self._find_files()
             yield from self._later()
 
+    def _placed(self, name: str, recording: Recording) -> Position:
+        """Return the position in a recording, with what tells it from others."""
+        position = self._positions.get(name) or Position()
+        if position.span is None:
+            position = position._replace(span=self._parts.span(recording))
+        if not position.began_ns:
+            position = position._replace(began_ns=began_ns(recording))
+        self._positions[name] = position
+        return position
+
     # -- what was recorded before the call ------------------------------------------------------
 
-    def _earlier(self, files: Sequence[NodeRecording]) -> Iterator[v1.GetEventsResponse]:
-        until: dict[str, Position] = {}
+    def _earlier(self, files: Sequence[NodeRecording]) -> Iterator[TimedResponse]:
+        opened: list[_Opened] = []
+        cursor = self._query.after.positions
+        parts: list[Iterator[TimedResponse]] = []
         learned: set[str] = set()
-        # A resumed call gets all events of recordings that are new since.
-        wanted = 0 if self._query.after else self._query.last
-        is_over = False
         with ExitStack() as stack:
             if files:
                 stack.enter_context(self._parts.copying())
-            parts: list[Iterator[TimedResponse]] = []
-            for file in reversed(files):
-                position = self._positions.get(file.name, Position(0, 0))
+            for file in files:
                 try:
                     recording = stack.enter_context(Recording.open(file.path))
-                    until[file.name] = max(position, newest_position(recording))
-                    selection = self._parts.selection(recording)
-                    if is_over:
-                        position = until[file.name]
-                    elif wanted:
-                        numbers = _newest_numbers(recording, selection, wanted)
-                        is_over = len(numbers) >= wanted
-                        wanted -= len(numbers)
-                        first = numbers[0] - 1 if numbers else until[file.name].event
-                        position = Position(first, time_of_event(recording, first))
-                        selection = Selection(numbers=numbers)
-                    self._positions[file.name] = position
-                    if position == until[file.name]:
-                        continue
-                    after = self._resumed.get(file.name)
-                    if after is not None:
-                        yield from (
-                            one.response for one in self._overrun_since(file.name, recording, after)
-                        )
-                    part = self._parts.copy(stack, file, recording, selection, after)
-                    if part is not None:
-                        learned.add(file.name)
-                        parts.append(self._guarded(file, *part))
+                    until = newest_position(recording)
+                    selection = self._parts.selection(self._placed(file.name, recording).span)
+                    opened.append(_Opened(file, recording, selection, until))
                 except RecordingError as error:
-                    yield self._unread(file, error.problem).response
-            for one in heapq.merge(*reversed(parts)):
-                yield one.response
+                    parts.append(iter([self._unread(file, error.problem)]))
+            # A resumed call gets all events of recordings that are new since.
+            if self._query.last and not self._query.after.positions:
+                opened = list(self._newest(opened, parts))
+            for file, recording, selection, until in opened:
+                name, position = file.name, self._positions[file.name]
+                if position.event >= until.event:
+                    continue
+                after = self._resumed.get(name)
+                try:
+                    part = self._parts.copy(
+                        stack, file, recording, selection, after, position.began_ns
+                    )
+                except RecordingError as error:
+                    parts.append(iter([self._unread(file, error.problem)]))
+                    continue
+                if part.recording is not recording:
+                    learned.add(name)
+                responses = part.responses
+                if after is None and part.recording is recording and name in cursor:
+                    # Nothing is selected, perhaps as the ring removed it since.
+                    after = position
+                if after is not None:
+                    is_filtered = not selection.is_all
+                    responses = with_overruns(
+                        *(self._make, name, part.recording, responses, after, until),
+                        is_filtered=is_filtered,
+                    )
+                parts.append(self._guarded(file, responses, part.damage))
+            # No response before all positions are known, which are in its cursor.
+            yield from heapq.merge(*parts)
         # Those that could not be read begin again after a resumption.
-        self._positions |= {name: at for name, at in until.items() if name not in self._unreadable}
+        for file, _, _, until in opened:
+            if file.name not in self._unreadable:
+                self._advance(file.name, until.event, until.at_ns)
         if self._query.follow:
             for file in files:
                 if file.name not in self._unreadable:
                     yield from self._open(file, learns=file.name not in learned)
+
+    def _newest(
+        self, opened: Sequence[_Opened], parts: list[Iterator[TimedResponse]]
+    ) -> Iterator[_Opened]:
+        """Yield the recordings, each with a selection of its events among the newest of all.
+
+        Errors are added to ``parts``.
+        """
+        newest = NewestEvents(self._query.last)
+        readable: list[_Opened] = []
+        for one in sorted(opened, key=lambda one: one.until.at_ns, reverse=True):
+            try:
+                newest.add(one.file.name, one.recording, one.selection, one.until.at_ns)
+                readable.append(one)
+            except RecordingError as error:
+                parts.append(iter([self._unread(one.file, error.problem)]))
+        chosen = newest.by_recording()
+        for one in readable:
+            numbers = chosen.get(one.file.name, ())
+            first = numbers[0] - 1 if numbers else one.until.event
+            self._advance(one.file.name, first, time_of_event(one.recording, first))
+            yield one._replace(selection=Selection(numbers=numbers))
 
     def _go_on(self, _: float = 0) -> None:
         if self._stopped:
@@ -202,16 +260,16 @@ class EventReader:
 
     # -- what is recorded later -----------------------------------------------------------------
 
-    def _open(self, file: NodeRecording, *, learns: bool) -> Iterator[v1.GetEventsResponse]:
+    def _open(self, file: NodeRecording, *, learns: bool) -> Iterator[TimedResponse]:
         """Follow a recording from its position on; yield a gap if it cannot be read.
 
         ``learns``: whether to learn the secrets of earlier events first, which were not copied.
         """
-        position = self._positions.setdefault(file.name, Position(0, 0))
         with ExitStack() as stack:
             try:
                 recording = stack.enter_context(Recording.open(file.path))
-                selection = self._parts.selection(recording)
+                position = self._placed(file.name, recording)
+                selection = self._parts.selection(position.span)
                 if learns:
                     self._parts.learn(file, recording)
                 log = Log(
@@ -220,22 +278,25 @@ class EventReader:
                     since_ns=selection.since_ns,
                     until_ns=selection.until_ns,
                     printed=True,
-                    after=position if position.event else None,
+                    after=position[:2] if position.event else None,
                 )
             except RecordingError as error:
-                yield self._unread(file, error.problem).response
+                yield self._unread(file, error.problem)
                 return
             stack.pop_all()
         is_filtered = not selection.is_all
         self._followed[file.name] = _Followed(file, recording, log, is_filtered)
 
-    def _find_files(self) -> Iterator[v1.GetEventsResponse]:
+    def _find_files(self) -> Iterator[TimedResponse]:
         """Follow new recordings, and stop following those that were removed or replaced."""
         files = {one.name: one for one in self._recordings.all()}
         for name, one in list(self._followed.items()):
             if name not in files or files[name].inode != one.file.inode:
+                yield from self._rest(name, one)
                 self._followed.pop(name).recording.close()
-                yield self._removed(name)
+                position = self._positions.pop(name)
+                if name not in files:
+                    self._aside[name, one.file.inode] = position
         for name in [name for name in self._unreadable if name not in files]:
             del self._unreadable[name]
             self._positions.pop(name, None)
@@ -243,13 +304,25 @@ class EventReader:
             is_refused = (name, files[name].inode) in self._parts.refused
             if files[name] != self._unreadable.get(name) and not is_refused:
                 self._unreadable.pop(name, None)
+                key = name, files[name].inode
+                if key in self._aside and not is_replaced(files[name].path, self._aside[key]):
+                    self._positions[name] = self._aside.pop(key)
                 yield from self._open(files[name], learns=False)
 
-    def _later(self) -> Iterator[v1.GetEventsResponse]:
+    def _rest(self, name: str, one: _Followed) -> Iterator[TimedResponse]:
+        """Yield what was written to a file before it was removed, or left out."""
+        with suppress(RecordingError):
+            if not one.log.has_new_rows(removed=True):
+                return
+            until = newest_position(one.recording)
+            yield from self._guarded(one.file, self._read_on(name, until))
+
+    def _later(self) -> Iterator[TimedResponse]:
         until: dict[str, Position] = {}
         for name, one in list(self._followed.items()):
             try:
                 if one.log.has_new_rows():
+                    self._placed(name, one.recording)
                     until[name] = newest_position(one.recording)
             except RecordingError as error:
                 yield from self._failed(name, error)
@@ -257,87 +330,39 @@ class EventReader:
             self._guarded(self._followed[name].file, self._read_on(name, position))
             for name, position in until.items()
         ]
-        yield from (one.response for one in heapq.merge(*parts))
+        yield from heapq.merge(*parts)
         for name, position in until.items():
             if name in self._unreadable:
                 self._followed.pop(name).recording.close()
             else:
-                self._positions[name] = max(self._positions[name], position)
+                self._advance(name, position.event, position.at_ns)
 
-    def _failed(self, name: str, error: RecordingError) -> Iterator[v1.GetEventsResponse]:
-        """Stop following a recording, which `_find_files` explains if it was removed."""
-        one = self._followed[name]
-        files = {file.name: file.inode for file in self._recordings.all()}
-        if files.get(name) == one.file.inode:
+    def _failed(self, name: str, error: RecordingError) -> Iterator[TimedResponse]:
+        """Stop following a recording; if it was removed, `_find_files` does."""
+        file = self._followed[name].file
+        if file.is_there():
             self._followed.pop(name).recording.close()
-            yield self._unread(one.file, error.problem).response
+            yield self._unread(file, error.problem)
 
     def _read_on(self, name: str, until: Position) -> Iterator[TimedResponse]:
-        """Yield what is new in a recording, with a gap for what its ring removed meanwhile."""
+        """Yield what is new in a recording, with gaps for what its ring removed meanwhile."""
         file, recording, log, is_filtered = self._followed[name]
-        reached = self._positions[name]
-        first = _oldest(recording)
-        for gap in self._overrun_since(name, recording, reached):
-            yield gap
-            reached = Position(first - 1, reached.at_ns)
-        items = (one for one in log.read() if not is_of_ring(one))
+        position = self._positions[name]
         redaction = partial(self._parts.redaction, file, recording)
-        for response in self._make.responses(name, recording, items, redaction):
-            event = response.response.event
-            if event is not None:
-                oldest = _oldest(recording)
-                if is_filtered and oldest > max(first, reached.event + 1):
-                    # What was removed may have been read before, and not selected.
-                    yield self._overrun(name, recording, reached, event.id, None)
-                    first = oldest
-                elif (
-                    not is_filtered
-                    and event.id > reached.event + 1
-                    and newest_removed(recording).event
-                ):
-                    lost = event.id - reached.event - 1
-                    yield self._overrun(name, recording, reached, event.id, lost)
-                reached = Position(event.id, event.at_ns)
-            yield response
-        oldest = _oldest(recording)
-        if until.event > reached.event and oldest > max(first, reached.event + 1):
-            missing = None if is_filtered else until.event - reached.event
-            yield self._overrun(name, recording, reached, until.event, missing)
-
-    def _overrun_since(
-        self, name: str, recording: Recording, after: Position
-    ) -> Iterator[TimedResponse]:
-        """Yield a gap if the ring removed events after a position."""
-        first = _oldest(recording)
-        if first > after.event + 1 and newest_removed(recording).event:
-            yield self._overrun(name, recording, after, first, first - after.event - 1)
-
-    def _overrun(
-        self, name: str, recording: Recording, after: Position, to: int, lost: int | None
-    ) -> TimedResponse:
-        to_ns = time_of_event(recording, to) or time_ns()
-        from_ns = after.at_ns or min(
-            (one.started_ns for one in recording.sessions()), default=to_ns
+        items = without_ring(log.read())
+        responses = self._make.responses(name, recording, items, position.began_ns, redaction)
+        responses = of_one_file(file, recording, responses)
+        yield from with_overruns(
+            self._make, name, recording, responses, position, until, is_filtered=is_filtered
         )
-        return self._make.other(name, Gap(0, None, min(from_ns, to_ns), to_ns, OVERRUN, lost))
 
-    def _removed(self, name: str) -> v1.GetEventsResponse:
-        self._resumed.pop(name, None)
-        at_ns = self._positions.pop(name).at_ns or time_ns()
-        return response_of(name, Gap(0, None, at_ns, time_ns(), REMOVED, None))
+    # -- gaps -----------------------------------------------------------------------------------
 
-    def _is_replaced(self, file: NodeRecording) -> bool:
-        """Return whether another recording has the name of one that a cursor names."""
-        position = self._positions[file.name]
-        try:
-            with Recording.open(file.path) as recording:
-                newest = newest_position(recording).event
-                at_ns = time_of_event(recording, position.event)
-        except RecordingError:
-            return False
-        return newest < position.event or at_ns not in (0, position.at_ns)
-
-    # -- responses ------------------------------------------------------------------------------
+    def _removed(self, name: str) -> TimedResponse:
+        """Return the gap for a recording of the cursor that is not there."""
+        position = self._positions.pop(name)
+        reason = LEFT_OUT if self._recordings.is_left_out(name) else REMOVED
+        return self._make.other(name, _gap_until_now(position, reason))
 
     def _guarded(
         self, file: NodeRecording, timed: Iterator[TimedResponse], damage: str = ""
@@ -351,25 +376,16 @@ class EventReader:
             yield self._unread(file, damage)
 
     def _unread(self, file: NodeRecording, problem: str) -> TimedResponse:
+        position = self._positions.get(file.name) or Position()
+        if not file.is_there():
+            return self._make.other(file.name, _gap_until_now(position, REMOVED))
         self._unreadable[file.name] = file
-        at_ns = self._positions.get(file.name, Position(0, 0)).at_ns or file.changed_ns
+        at_ns = position.at_ns or file.changed_ns
         gap = Gap(0, None, at_ns, at_ns, f"{UNREADABLE}: {problem}", None)
         return self._make.other(file.name, gap)
 
 
-def _oldest(recording: Recording) -> int:
-    """Return the number of the oldest event, or of the next one if there is none."""
-    oldest, _ = event_range(recording)
-    return oldest or newest_removed(recording).event + 1
-
-
-def _newest_numbers(recording: Recording, selection: Selection, last: int) -> list[int]:
-    return [
-        event.id
-        for event in recording.events(
-            where=selection.where,
-            since_ns=selection.since_ns,
-            until_ns=selection.until_ns,
-            last=last,
-        )
-    ]
+def _gap_until_now(position: Position, reason: str) -> Gap:
+    now_ns = time_ns()
+    from_ns = position.at_ns or position.began_ns or now_ns
+    return Gap(0, None, min(from_ns, now_ns), now_ns, reason, None)

@@ -9,13 +9,14 @@ from itertools import count
 from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.events import Event, Tapped
+from nri_scope.events import Event, Gap, Tapped
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import tapped
-from nri_scope.recording.timeline import Began, Ended, Item, time_of
+from nri_scope.recording.timeline import Item, time_of
 from nri_scope.share.extract.exchanges import Exchange, Stopped, exchanges
 from nri_scope.share.redaction import Redactor
 
+from .cursor import is_of_ring
 from .event_messages import event_message, response_of
 from .event_redaction import redacted_exchange, redacted_item, redacted_tapped
 from .redactors import SharedRedactor
@@ -40,6 +41,10 @@ class TimedResponse(NamedTuple):
     at_ns: int
     number: int
     response: v1.GetEventsResponse
+    passed: tuple[str, int, int] | None = None
+    """Recording, and the number of the event up to which this accounts for all, with its time or
+    0.
+    """
 
 
 class ResponseMaker:
@@ -50,25 +55,25 @@ class ResponseMaker:
         self._go_on = go_on
         self._numbers = count()
 
-    def other(self, name: str, item: Item) -> TimedResponse:
-        """Return the response for an item other than an event."""
-        match item:
-            case Began(session):
-                at_ns = session.started_ns
-            case Ended(session):
-                at_ns = session.ended_ns or session.started_ns
-            case _:
-                at_ns = time_of(item)
-        return TimedResponse(at_ns, next(self._numbers), response_of(name, item))
+    def other(self, name: str, item: Item, *, began_ns: int = 0, passed: int = 0) -> TimedResponse:
+        """Return the response for an item other than an event.
+
+        ``began_ns``: that of its recording. ``passed``: last event that a gap accounts for.
+        """
+        response = response_of(name, item, began_ns)
+        place = (name, passed, 0) if passed else None
+        return TimedResponse(time_of(item), next(self._numbers), response, place)
 
     def responses(
         self,
         name: str,
         recording: Recording,
         items: Iterable[Item],
+        began_ns: int,
         redaction: Redaction = _no_redaction,
     ) -> Iterator[TimedResponse]:
         """Yield the responses for items; ``redaction``: for those that are not redacted yet.
+        ``began_ns``: that of the recording that was made on the node.
 
         Events whose messages were removed meanwhile are left out. Raises RecordingError.
         """
@@ -81,12 +86,17 @@ class ResponseMaker:
                 events += 1
                 size += item.size
             if events >= _TOGETHER or size >= BATCH_BYTES:
-                yield from self._together(name, recording, waiting, redaction)
+                yield from self._together(name, recording, waiting, began_ns, redaction)
                 waiting, events, size = [], 0, 0
-        yield from self._together(name, recording, waiting, redaction)
+        yield from self._together(name, recording, waiting, began_ns, redaction)
 
     def _together(
-        self, name: str, recording: Recording, items: Sequence[Item], redaction: Redaction
+        self,
+        name: str,
+        recording: Recording,
+        items: Sequence[Item],
+        began_ns: int,
+        redaction: Redaction,
     ) -> Iterator[TimedResponse]:
         numbers = [item.id for item in items if isinstance(item, Event)]
         try:
@@ -98,7 +108,9 @@ class ResponseMaker:
         with redaction() as known:
             # Not yielded here: the redactor is for one thread at a time.
             responses = [
-                self._response(name, item, found, taps, None if known is None else known.redactor)
+                self._response(
+                    name, item, began_ns, found, taps, None if known is None else known.redactor
+                )
                 for item in items
             ]
         yield from filter(None, responses)
@@ -107,12 +119,15 @@ class ResponseMaker:
         self,
         name: str,
         item: Item,
+        began_ns: int,
         found: Mapping[int, Exchange],
         taps: Mapping[int, Tapped],
         redactor: Redactor | None,
     ) -> TimedResponse | None:
         if not isinstance(item, Event):
-            return self.other(name, item if redactor is None else redacted_item(redactor, item))
+            passed = (item.lost or 0) if isinstance(item, Gap) and is_of_ring(item) else 0
+            item = item if redactor is None else redacted_item(redactor, item)
+            return self.other(name, item, began_ns=began_ns, passed=passed)
         exchange, tap = found.get(item.id), taps.get(item.id)
         if exchange is None:
             return None
@@ -120,4 +135,6 @@ class ResponseMaker:
             exchange = redacted_exchange(redactor, exchange)
             tap = None if tap is None else redacted_tapped(redactor, tap)
         response = v1.GetEventsResponse(event=event_message(name, exchange, tap))
-        return TimedResponse(exchange.event.at_ns, next(self._numbers), response)
+        event = exchange.event
+        place = name, event.id, event.at_ns
+        return TimedResponse(event.at_ns, next(self._numbers), response, place)

@@ -15,7 +15,7 @@ from nri_scope.recording.reader import Recording
 
 SUFFIX = ".nriscope.db"
 MAX_RECORDINGS = 64
-"""Maximum number of recordings that are served, the newest."""
+"""Maximum number of recordings that are served, those that were written to last."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -30,7 +30,14 @@ class NodeRecording:
     size: int
     """Bytes of the file and its write-ahead log."""
     changed_ns: int
-    """Time of the last write to the file, but for its write-ahead log."""
+    """Time of the last write to the file or its write-ahead log."""
+
+    def is_there(self) -> bool:
+        """Return whether the file was neither removed nor replaced."""
+        try:
+            return self.path.stat().st_ino == self.inode
+        except OSError:
+            return False
 
 
 class FolderError(NriScopeError):
@@ -48,11 +55,16 @@ class NodeRecordings:
         self._lock = threading.Lock()
         self._begun: dict[tuple[str, int], int] = {}
         """By name and inode: the time of the first session in ns."""
+        self._not_begun: dict[str, NodeRecording] = {}
+        """Those without a session, or that cannot be read, as they were then."""
+        self._left_out: dict[tuple[str, int], int] = {}
+        """By name and inode, those that are not served: `NodeRecording.changed_ns`."""
 
     def all(self) -> list[NodeRecording]:
         """Return the recordings, oldest first. Raises FolderError.
 
-        Links and files with other names are left out.
+        Links and files with other names are left out, and all but the `MAX_RECORDINGS` that were
+        written to last. One that was left out stays so until it is written to.
         """
         found: list[NodeRecording] = []
         try:
@@ -67,27 +79,44 @@ class NodeRecordings:
                         except FileNotFoundError:
                             continue
                         path = self.folder / entry.name
-                        size = status.st_size + _size(path.with_name(f"{entry.name}-wal"))
-                        found.append(
-                            NodeRecording(name, path, status.st_ino, size, status.st_mtime_ns)
-                        )
+                        more, log_ns = _log(path.with_name(f"{entry.name}-wal"))
+                        changed_ns = max(status.st_mtime_ns, log_ns)
+                        size = status.st_size + more
+                        found.append(NodeRecording(name, path, status.st_ino, size, changed_ns))
         except OSError as error:
             raise FolderError(f"{self.folder}: cannot be read: {error_words(error)}") from error
         with self._lock:
-            known = {(one.name, one.inode) for one in found}
-            self._begun = {key: at for key, at in self._begun.items() if key in known}
-            found.sort(key=self._order)
-        return found[-MAX_RECORDINGS:]
+            served = [
+                one for one in found if one.changed_ns != self._left_out.get((one.name, one.inode))
+            ]
+            served.sort(key=lambda one: (one.changed_ns, one.name))
+            served = served[-MAX_RECORDINGS:]
+            keys = {(one.name, one.inode) for one in served}
+            self._left_out = {
+                (one.name, one.inode): one.changed_ns
+                for one in found
+                if (one.name, one.inode) not in keys
+            }
+            self._begun = {key: at for key, at in self._begun.items() if key in keys}
+            names = {one.name for one in served}
+            self._not_begun = {name: at for name, at in self._not_begun.items() if name in names}
+            served.sort(key=self._order)
+        return served
+
+    def is_left_out(self, name: str) -> bool:
+        """Return whether `all` left out a recording, as others were written to later."""
+        with self._lock:
+            return any(name == left_out for left_out, _ in self._left_out)
 
     def _order(self, one: NodeRecording) -> tuple[int, str]:
         began_ns = self._begun.get((one.name, one.inode))
-        if began_ns is None:
+        if began_ns is None and self._not_begun.get(one.name) != one:
             began_ns = _first_session_ns(one.path)
             if began_ns is None:
-                # It has no session yet, or cannot be read.
-                return one.changed_ns, one.name
-            self._begun[one.name, one.inode] = began_ns
-        return began_ns, one.name
+                self._not_begun[one.name] = one
+            else:
+                self._begun[one.name, one.inode] = began_ns
+        return one.changed_ns if began_ns is None else began_ns, one.name
 
 
 def _first_session_ns(path: Path) -> int | None:
@@ -99,8 +128,10 @@ def _first_session_ns(path: Path) -> int | None:
     return sessions[0].started_ns if sessions else None
 
 
-def _size(path: Path) -> int:
+def _log(path: Path) -> tuple[int, int]:
+    """Return the size of a write-ahead log, and the time of the last write to it."""
     try:
-        return path.stat().st_size
+        status = path.stat()
     except OSError:
-        return 0
+        return 0, 0
+    return status.st_size, status.st_mtime_ns

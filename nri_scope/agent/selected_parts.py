@@ -3,25 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from time import time_ns
+from typing import NamedTuple
 
-from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.events import RING_REMOVED, Event, Gap
-from nri_scope.filter import Filter
+from nri_scope.errors import NriScopeError, RecordingError, UsageError
+from nri_scope.events import Event, Gap
+from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import interval
-from nri_scope.recording.event_times import time_span, within
+from nri_scope.recording.event_times import time_span
 from nri_scope.recording.log_rows import Log
-from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.recording.timeline import Item
 from nri_scope.share.extract import NothingSelectedError, Selection, extract
 from nri_scope.share.extract.event_numbers import is_among
 
-from .cursor import Position
+from .cursor import Cursor, Position, is_of_ring
 from .event_responses import ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording
 from .redactors import NodeRedactors, SharedRedactor, UnredactableError
@@ -37,8 +38,24 @@ class EventQuery:
     until: str = ""
     last: int = 0
     follow: bool = False
-    after: dict[str, Position] = field(default_factory=dict[str, Position])
+    after: Cursor = field(default_factory=Cursor)
     context: bool = False
+
+    @property
+    def has_times(self) -> bool:
+        """Whether what is selected depends on times."""
+        in_filter = self.where is not None and "time" in self.where.fields
+        return bool(self.since or self.until or in_filter)
+
+
+class SelectedPart(NamedTuple):
+    """What a query selects of a recording, copied."""
+
+    recording: Recording
+    """The copy, or the recording itself if nothing is selected."""
+    responses: Iterator[TimedResponse] = iter(())
+    damage: str = ""
+    """Why the rest cannot be read; "" if it can."""
 
 
 class SelectedParts:
@@ -64,6 +81,8 @@ class SelectedParts:
         self._go_on = partial(self._checked, go_on)
         self.refused: set[tuple[str, int]] = set()
         """Names and inodes of recordings that cannot be redacted."""
+        self.now_ns = query.after.now_ns or (time_ns() if query.has_times else 0)
+        """Time that counts as now in times of the query; 0 if it has none."""
 
     @contextmanager
     def copying(self) -> Iterator[None]:
@@ -82,11 +101,20 @@ class SelectedParts:
         if self._is_copying:
             self._copies.check()
 
-    def selection(self, recording: Recording) -> Selection:
-        """Return the selection of the query in a recording. Raises UsageError."""
+    def span(self, recording: Recording) -> TimeSpan | None:
+        """Return the times on which those of the query depend; None if it has none."""
+        if not self._query.has_times:
+            return None
+        return time_span(recording) or TimeSpan(self.now_ns, self.now_ns)
+
+    def selection(self, span: TimeSpan | None) -> Selection:
+        """Return the selection of the query in a recording with a `span`. Raises UsageError."""
         query = self._query
-        since_ns, until_ns = interval(query.since, query.until, time_span(recording))
-        return Selection(where=within(recording, query.where), since_ns=since_ns, until_ns=until_ns)
+        if span is None:
+            return Selection(where=query.where)
+        since_ns, until_ns = interval(query.since, query.until, span, now_ns=self.now_ns)
+        where = None if query.where is None else query.where.within(span, self.now_ns)
+        return Selection(where=where, since_ns=since_ns, until_ns=until_ns)
 
     def copy(
         self,
@@ -95,11 +123,11 @@ class SelectedParts:
         recording: Recording,
         selection: Selection,
         after: Position | None,
-    ) -> tuple[Iterator[TimedResponse], str] | None:
-        """Copy the selected part of a recording; None if nothing is selected.
+        began_ns: int,
+    ) -> SelectedPart:
+        """Copy the selected part of a recording; ``began_ns``: that of the recording.
 
         Only what comes ``after`` a position is in the responses, but all is in the copy.
-        Returns its responses, and why the rest cannot be read; "" if it can.
         """
         folder = stack.enter_context(temporary_folder())
         path = folder / f"{file.name}.db"
@@ -117,18 +145,18 @@ class SelectedParts:
                 if known is not None:
                     known.check()
         except NothingSelectedError:
-            return None
+            return SelectedPart(recording)
         except UsageError as error:
             raise NriScopeError(str(error)) from error
         numbers = extracted.events
         part = stack.enter_context(Recording.open(path))
-        items = Log(part, printed=True, after=after).read()
+        items = Log(part, printed=True, after=after and after[:2]).read()
         if after is not None:
-            # What the ring removed since is another gap.
-            items = (one for one in items if not is_of_ring(one))
+            items = without_ring(items)
         if not self._query.context and numbers is not None:
             items = (one for one in items if _is_selected(one, numbers))
-        return self._make.responses(file.name, part, items), extracted.damage
+        responses = self._make.responses(file.name, part, items, began_ns)
+        return SelectedPart(part, responses, extracted.damage)
 
     def learn(self, file: NodeRecording, recording: Recording) -> None:
         """Learn the secrets of a recording without copying it."""
@@ -151,33 +179,27 @@ class SelectedParts:
             raise
 
 
+def without_ring(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items without the gap for everything that the ring removed: what it removed since is
+    another gap.
+    """
+    return (one for one in items if not is_of_ring(one))
+
+
+def of_one_file(
+    file: NodeRecording, recording: Recording, responses: Iterator[TimedResponse]
+) -> Iterator[TimedResponse]:
+    """Yield responses. Raises RecordingError if they are of another file in its place."""
+    connection = recording.connection
+    for response in responses:
+        # What a recorder writes to stays open, and is read on after its removal.
+        if recording.connection is not connection and not file.is_there():
+            raise RecordingError(file.path, "it was replaced")
+        yield response
+
+
 def _is_selected(item: Item, events: Sequence[int]) -> bool:
     """Return whether an item of a part is no context, and no gap that stands for other events."""
     if isinstance(item, Event):
         return is_among(events, item.id)
     return not (isinstance(item, Gap) and item.is_left_out)
-
-
-def is_of_ring(item: Item) -> bool:
-    """Return whether an item is the gap for everything that the recorder's ring removed."""
-    return isinstance(item, Gap) and item.reason == RING_REMOVED
-
-
-def newest_position(recording: Recording) -> Position:
-    """Return the position after everything in a recording."""
-    _, newest = event_range(recording)
-    if not newest:
-        return newest_removed(recording)
-    return Position(newest, time_of_event(recording, newest))
-
-
-def newest_removed(recording: Recording) -> Position:
-    """Return the newest event that the recorder's ring removed; 0 for none."""
-    gaps = [gap for gap in recording.gaps() if gap.reason == RING_REMOVED]
-    return Position(sum(gap.lost or 0 for gap in gaps), max((gap.to_ns for gap in gaps), default=0))
-
-
-def time_of_event(recording: Recording, number: int) -> int:
-    """Return the time of an event; 0 if there is none."""
-    event = recording.event(number) if number else None
-    return 0 if event is None else event.at_ns

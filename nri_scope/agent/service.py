@@ -74,7 +74,7 @@ class AgentService(v1.AgentBase):
             return await _run(self._status_thread, self._status.read)
 
     async def get_events(self, message: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
-        """Answer a call."""
+        """Yield events, with heartbeats while there are none."""
         with _grpc_errors():
             query = _query(message)
         reader = EventReader(self._recordings, query, self._redactors, self._copies)
@@ -88,23 +88,26 @@ class AgentService(v1.AgentBase):
             thread.shutdown(wait=False)
 
         _at_end_of_call(end)
-        yield _heartbeat(reader, caught_up=False)
+        cursor = message.after
+        yield _heartbeat(cursor, caught_up=False)
         caught_up = False
         sent = monotonic()
         while True:
             reading = asyncio.ensure_future(_run(thread, reader.batch))
             while not (await asyncio.wait({reading}, timeout=HEARTBEAT_S))[0]:
-                yield _heartbeat(reader, caught_up=False)
+                yield _heartbeat(cursor, caught_up=False)
             with _grpc_errors():
                 responses, is_all = reading.result()
             for response in responses:
+                cursor = response.cursor
                 yield response
             now = monotonic()
             if responses:
                 sent, caught_up = now, False
             if is_all and (not caught_up or now >= sent + HEARTBEAT_S):
                 sent, caught_up = now, True
-                yield _heartbeat(reader, caught_up=True)
+                cursor = reader.cursor()
+                yield _heartbeat(cursor, caught_up=True)
             if is_all and not query.follow:
                 return
             if is_all:
@@ -209,11 +212,9 @@ def _at_end_of_call(end: Callable[[], None]) -> None:
     task.add_done_callback(lambda _: end())
 
 
-def _heartbeat(reader: EventReader, *, caught_up: bool) -> v1.GetEventsResponse:
-    return v1.GetEventsResponse(
-        cursor=reader.cursor() if caught_up else "",
-        heartbeat=v1.Heartbeat(at_ns=time_ns(), caught_up=caught_up),
-    )
+def _heartbeat(cursor: str, *, caught_up: bool) -> v1.GetEventsResponse:
+    heartbeat = v1.Heartbeat(at_ns=time_ns(), caught_up=caught_up)
+    return v1.GetEventsResponse(cursor=cursor, heartbeat=heartbeat)
 
 
 def _query(message: v1.GetEventsRequest) -> EventQuery:

@@ -23,26 +23,29 @@ _SESSIONS_BYTES_MAX = 64 << 20
 """Maximum number of bytes of the descriptions of sessions, which stay in memory."""
 _UNWRITTEN_MAX = 4 << 20
 """Number of bytes after which a transaction is written."""
-_SessionKey = tuple[str, int]
+_Source = tuple[str, int]
+"""A recording of the node: its name, and the time of its first event."""
 
 
 class LocalCopy:
     """Writer of one or more recordings of a node as one recording.
 
     Numbers of events and sessions are those of the node, if it has one recording; else they are
-    counted on. What is sent again after an interruption is written once.
+    counted on. What is sent again after an interruption is written once, as are equal notes.
     """
 
     def __init__(self, recording: CompleteRecording) -> None:
         self._recording = recording
-        self._sessions: dict[_SessionKey, int] = {}
+        self._sources: dict[str, _Source] = {}
+        """By name, the newest: another recording may take its place."""
+        self._sessions: dict[tuple[_Source, int], int] = {}
         self._starts: dict[int, SessionStart] = {}
         self._ended: set[int] = set()
         self._met: set[int] = set()
         """Hashes of gaps, notes and output."""
         self._last_session = 0
         self._bytes = self._unwritten = self._session_bytes = 0
-        self._newest: dict[str, int] = {}
+        self._newest: dict[_Source, int] = {}
         """Newest event of each recording, by the agent's number."""
         self._last_event = 0
         self.events = 0
@@ -70,15 +73,19 @@ class LocalCopy:
         elif response.output is not None:
             line = response.output
             session = self._known(line.recording, line.session)
-            if self._is_new(line.recording, line.session, line.at_ns, line.stream, line.text):
+            place = line.session, line.id, line.at_ns
+            if self._is_new(line.recording, *place, line.stream, line.text):
                 self._recording.put(PluginLine(session, line.at_ns, line.stream, line.text))
 
     def flush(self) -> None:
         """Make everything that was added visible to readers."""
         self._recording.flush()
 
-    def _is_new(self, *item: object) -> bool:
-        number = hash(item)
+    def _source(self, recording: str) -> _Source:
+        return self._sources.get(recording, (recording, 0))
+
+    def _is_new(self, recording: str, *item: object) -> bool:
+        number = hash((self._source(recording), *item))
         if number in self._met:
             return False
         if len(self._met) >= _ITEMS_MAX:
@@ -97,16 +104,20 @@ class LocalCopy:
             self.flush()
 
     def _known(self, recording: str, session: int) -> int:
-        number = self._sessions.get((recording, session))
+        number = self._sessions.get((self._source(recording), session))
         if number is None:
             raise RemoteProtocolError(f"session {session} was not described")
         return number
 
     def _optional(self, recording: str, session: int | None) -> int | None:
-        return None if session is None else self._sessions.get((recording, session))
+        if session is None:
+            return None
+        return self._sessions.get((self._source(recording), session))
 
     def _session(self, session: v1.Session) -> None:
-        key = session.recording, session.id
+        source = session.recording, session.recording_began_ns
+        self._sources[session.recording] = source
+        key = source, session.id
         if key in self._sessions:
             return
         if session.role not in list(Role):
@@ -146,9 +157,10 @@ class LocalCopy:
 
     def _event(self, event: v1.Event) -> None:
         session = self._known(event.recording, event.session)
-        if event.id <= self._newest.get(event.recording, 0):
+        source = self._source(event.recording)
+        if event.id <= self._newest.get(source, 0):
             return
-        self._newest[event.recording] = event.id
+        self._newest[source] = event.id
         number = max(event.id, self._last_event + 1)
         if number >= _INT_MAX:
             raise RemoteProtocolError(f"event {number} is too high a number")

@@ -41,11 +41,11 @@ class Filter:
         """The names of the fields that the filter uses."""
         return frozenset(_fields(self.root))
 
-    def within(self, span: TimeSpan | None) -> Filter:
+    def within(self, span: TimeSpan | None, now_ns: int | None = None) -> Filter:
         """Return the filter for the recording with this span, on which relative times and times
-        without a date depend. Raises FilterError if a time is ambiguous.
+        without a date depend. Raises FilterError if a time is ambiguous. ``now_ns``: see `moment`.
         """
-        return parse(self.text, span) if "time" in self.fields else self
+        return parse(self.text, span, now_ns) if "time" in self.fields else self
 
     @property
     def times(self) -> tuple[int | None, int | None]:
@@ -83,10 +83,10 @@ def _fields(node: Node) -> Iterator[str]:
             yield field.name
 
 
-def parse(text: str, span: TimeSpan | None = None) -> Filter:
+def parse(text: str, span: TimeSpan | None = None, now_ns: int | None = None) -> Filter:
     """Parse ``text`` into a filter; the empty text matches every event.
 
     ``span``: that of the recording; None for events as they happen (see `Filter.within`). Raises
     only FilterError, with the position of the problem.
     """
-    return Filter(text, parse_tree(text, span))
+    return Filter(text, parse_tree(text, span, now_ns))

@@ -125,12 +125,16 @@ def moment(
     return Moment(at_ns, max(at_ns, min(found.end_ns, LARGEST)))
 
 
-def interval(since: str, until: str, span: TimeSpan | None = None) -> tuple[int | None, int | None]:
+def interval(
+    since: str, until: str, span: TimeSpan | None = None, *, now_ns: int | None = None
+) -> tuple[int | None, int | None]:
     """Return the times from ``since`` to ``until``, whose `end_ns` is excluded; None for "". Raises
     UsageError for other texts than those of `moment`.
     """
-    since_ns = moment(since, span).at_ns if since else None
-    until_ns = end_ns(until, moment(until, span, after_ns=since_ns)) if until else None
+    since_ns = moment(since, span, now_ns=now_ns).at_ns if since else None
+    until_ns = None
+    if until:
+        until_ns = end_ns(until, moment(until, span, after_ns=since_ns, now_ns=now_ns))
     return since_ns, until_ns
 
 

@@ -51,18 +51,19 @@ class _Value(NamedTuple):
     at: int
 
 
-def parse_tree(text: str, span: TimeSpan | None = None) -> Node:
-    """Return the tree of ``text``; the empty text matches every event. ``span``: see `moment`.
+def parse_tree(text: str, span: TimeSpan | None = None, now_ns: int | None = None) -> Node:
+    """Return the tree of ``text``; the empty text matches every event. Raises FilterError.
 
-    Raises FilterError.
+    ``span`` and ``now_ns``: see `moment`.
     """
-    return _Parser(text, span).parse()
+    return _Parser(text, span, now_ns).parse()
 
 
 class _Parser:
-    def __init__(self, text: str, span: TimeSpan | None) -> None:
+    def __init__(self, text: str, span: TimeSpan | None, now_ns: int | None) -> None:
         self.text = text
         self.span = span
+        self.now_ns = now_ns
         self.at = 0
         self.depth = 0
 
@@ -367,10 +368,10 @@ class _Parser:
         high: int | None = None
         try:
             if dots:
-                low, end = interval(since, until, self.span)
+                low, end = interval(since, until, self.span, now_ns=self.now_ns)
                 high = None if end is None else end - 1
             else:
-                at = moment(since, self.span)
+                at = moment(since, self.span, now_ns=self.now_ns)
                 match operator:
                     case ">":
                         low = at.at_ns + 1

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time span of a recording, on which relative times and times without a date depend."""
+"""The time span of a recording, on which relative times and times without a date depend, and what
+its ring removed.
+"""
 
 from __future__ import annotations
 
 from nri_scope.errors import RecordingError
+from nri_scope.events import RING_REMOVED
 from nri_scope.filter import Filter, TimeSpan
 
 from .display import span
@@ -29,6 +32,32 @@ def time_span(recording: Recording) -> TimeSpan | None:
 def _time(recording: Recording, order: str) -> int | None:
     rows = query_numbers(recording, f"SELECT at_ns FROM event ORDER BY id {order} LIMIT 1")
     return rows[0][0] if rows else None
+
+
+def began_ns(recording: Recording) -> int:
+    """Return the time of a recording's first event, also if the ring removed it; 0 for none.
+
+    It tells a recording from another of the same name. Raises RecordingError.
+    """
+    rows = query_numbers(
+        recording,
+        "SELECT from_ns FROM (SELECT 1 AS place, from_ns FROM gap WHERE reason = ? UNION ALL "
+        "SELECT 2, at_ns FROM (SELECT at_ns FROM event ORDER BY id LIMIT 1)) ORDER BY place",
+        RING_REMOVED,
+    )
+    return rows[0][0] if rows else 0
+
+
+def removed_by_ring(recording: Recording) -> tuple[int, int]:
+    """Return the number of events that the recorder's ring removed, which is that of the last one,
+    and its time; zeros for none. Raises RecordingError.
+    """
+    rows = query_numbers(
+        recording,
+        "SELECT coalesce(sum(lost), 0), coalesce(max(to_ns), 0) FROM gap WHERE reason = ?",
+        RING_REMOVED,
+    )
+    return rows[0][0], rows[0][1]
 
 
 def within(recording: Recording, where: Filter | None) -> Filter | None:

@@ -14,7 +14,8 @@ from nri_scope.filter import Filter
 
 from .lookup import event_range
 from .reader import Recording
-from .sqlite_errors import recording_errors
+from .sqlite_errors import query_numbers, recording_errors
+from .sqlite_text import HIGHEST
 from .tap_tables import printed as printed_lines
 from .timeline import Item, Timeline, merge_output
 
@@ -68,20 +69,29 @@ class Log:
             self._too_old = {
                 gap.id for gap in recording.gaps() if gap.to_ns <= at_ns - _LATE_GAPS_NS
             }
+            # By number, as clocks go back.
+            query = "SELECT id, coalesce(last_event, ?) FROM session WHERE first_event <= ?"
+            rows = query_numbers(recording, query, HIGHEST, self._after_id)
+            begun = {row[0]: row[1] for row in rows}
             self._timeline.expect_ends(
                 session
                 for session in recording.sessions()
-                if session.started_ns <= at_ns and (session.ended_ns or at_ns) >= at_ns
+                if begun.get(session.id, 0) >= self._after_id
+                or (session.id in begun and (session.ended_ns or at_ns) >= at_ns)
             )
 
-    def has_new_rows(self) -> bool:
+    def has_new_rows(self, *, removed: bool = False) -> bool:
         """Return whether anything was written since the last call. Takes microseconds.
 
-        Raises RecordingError, also if the file was deleted or replaced.
+        Raises RecordingError, also if the file was deleted or replaced. ``removed``: expect that,
+        and return whether there is more in the file, if it is still open.
         """
-        if _identity(self._recording.path) != self._file:
+        if not removed and _identity(self._recording.path) != self._file:
             raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
         connection = self._recording.connection
+        if removed and (self._state is None or id(connection) != self._state[0]):
+            # A file without a writer was read to its end; this is another one in its place.
+            return False
         with recording_errors(self._recording):
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         # The counter is per connection, and the recording may have been reopened.

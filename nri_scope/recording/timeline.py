@@ -117,9 +117,17 @@ class Timeline:
         yield from (item for _, _, item in sorted(due, key=lambda entry: entry[:2]))
 
 
-def time_of(item: Event | Gap | Note | Printed) -> int:
+def time_of(item: Item) -> int:
     """Return the time of an item; for a gap, its start."""
-    return item.from_ns if isinstance(item, Gap) else item.at_ns
+    match item:
+        case Began(session):
+            return session.started_ns
+        case Ended(session):
+            return session.ended_ns or session.started_ns
+        case Gap():
+            return item.from_ns
+        case _:
+            return item.at_ns
 
 
 def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
@@ -127,14 +135,8 @@ def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[It
     rest = iter(lines)
     line = next(rest, None)
     for item in items:
-        match item:
-            case Began():
-                # Yield no lines here: they belong between this item and the next event.
-                until_ns = 0
-            case Ended(session):
-                until_ns = session.ended_ns or 0
-            case _:
-                until_ns = time_of(item)
+        # Yield no lines before a start: they belong between it and the next event.
+        until_ns = 0 if isinstance(item, Began) else time_of(item)
         while line is not None and line.at_ns < until_ns:
             yield line
             line = next(rest, None)

@@ -17,7 +17,8 @@ from grpclib.exceptions import GRPCError
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.agent.event_reader import OVERRUN, REMOVED
+from nri_scope.agent.event_reader import REMOVED
+from nri_scope.agent.overruns import OVERRUN
 from nri_scope.events import REDACTED, RING_REMOVED, UNREADABLE
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
@@ -229,23 +230,25 @@ async def test_recordings_that_come_and_go(node: Node) -> None:
         (node.folder / "new").rename(target)
 
     found: list[v1.GetEventsResponse] = []
-    cursor = ""
     async with agent(node.folder) as one:
         async with one.client() as stub, asyncio.timeout(PATIENCE):
             async for response in stub.get_events(v1.GetEventsRequest(follow=True)):
                 found.append(response)
-                cursor = response.cursor or cursor
-                seen, removed = len(keys(found)), len(gaps(found, REMOVED))
                 is_caught_up = response.heartbeat is not None and response.heartbeat.caught_up
-                if is_caught_up and not seen:
+                if is_caught_up and not keys(found):
                     copy("demo")
-                elif seen == 88 and not removed and is_caught_up:
+                elif is_caught_up and len(keys(found)) == 88 and target.exists():
                     copy("containerd-2.1")
-                elif seen == 120 and removed == 1 and is_caught_up:
-                    target.unlink()
-                elif removed == 2 and is_caught_up:
-                    break
+                elif is_caught_up and len(keys(found)) == 120:
+                    if target.exists():
+                        target.unlink()
+                    elif not response.cursor:
+                        break
         assert [number for _, number in keys(found)] == [*range(1, 89), *range(1, 33)]
+        # All was sent before.
+        assert not gaps(found, REMOVED)
+        began = {one.session.recording_began_ns for one in found if one.session is not None}
+        assert len(began) == 2
         # After a resumption: first another recording with this name, then none.
         copy("demo")
         found = await until_caught_up(one, v1.GetEventsRequest(follow=True), events=88)
@@ -258,6 +261,38 @@ async def test_recordings_that_come_and_go(node: Node) -> None:
         found = await one.events(v1.GetEventsRequest(after=cursor))
         assert not keys(found)
         assert len(gaps(found, REMOVED)) == 1
+
+
+async def test_a_recording_is_read_to_its_end_after_it_was_removed(node: Node) -> None:
+    found: list[v1.GetEventsResponse] = []
+    async with agent(node.folder, "--unredacted") as one, node.recorder("a"):
+        async with one.client() as stub, asyncio.timeout(PATIENCE):
+            stream = stub.get_events(v1.GetEventsRequest(follow=True))
+            async for response in stream:
+                found.append(response)
+                if response.heartbeat is not None and response.heartbeat.caught_up and keys(found):
+                    break
+            last = node.newest("a")
+            for _ in range(5):
+                await node.create()
+            while node.newest("a") < last + 5:
+                await asyncio.sleep(0.01)
+            for path in node.folder.glob("a.*"):
+                path.unlink()
+            # The recorder makes a new file.
+            await node.create()
+            async for response in stream:
+                found.append(response)
+                if len(created(found)) == node.created:
+                    break
+    assert len(created(found)) == len(set(created(found)))
+    assert not gaps(found, REMOVED)
+
+
+def created(responses: list[v1.GetEventsResponse]) -> list[str]:
+    """Return the ids of the containers whose creations were sent."""
+    events = [one.event for one in responses if one.event is not None]
+    return [one.container_id for one in events if one.event == "CreateContainer"]
 
 
 async def test_damaged_and_hostile_files_do_not_stop_the_others(node: Node, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from nri_scope.errors import RemoteProtocolError
 from nri_scope.events import KILLED
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.tap_tables import printed
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 from tests.cluster.test_views import KUBECTL, Done, run
 
@@ -255,6 +256,7 @@ RESPONSES = st.one_of(
         request_timeout_ms=NUMBERS,
         runtime_name=TEXTS,
         plugin_index=TEXTS,
+        recording_began_ns=NUMBERS,
     ).map(lambda one: v1.GetEventsResponse(session=one)),
     st.builds(v1.SessionEnd, recording=TEXTS, id=NUMBERS, reason=TEXTS, ended_ns=NUMBERS).map(
         lambda one: v1.GetEventsResponse(session_end=one)
@@ -295,7 +297,13 @@ RESPONSES = st.one_of(
         lambda one: v1.GetEventsResponse(note=one)
     ),
     st.builds(
-        v1.PluginOutput, recording=TEXTS, session=NUMBERS, at_ns=NUMBERS, stream=TEXTS, text=TEXTS
+        v1.PluginOutput,
+        recording=TEXTS,
+        session=NUMBERS,
+        at_ns=NUMBERS,
+        stream=TEXTS,
+        text=TEXTS,
+        id=NUMBERS,
     ).map(lambda one: v1.GetEventsResponse(output=one)),
 )
 
@@ -340,6 +348,34 @@ def test_a_session_goes_on_after_the_recorder_was_replaced(tmp_path: Path) -> No
         assert [(one.session, one.seq) for one in recording.events()] == [(1, 1), (1, 2), (1, 3)]
         (session,) = recording.sessions()
         assert session.end_reason == KILLED
+
+
+def test_equal_lines_are_written_as_often_as_they_were_printed(tmp_path: Path) -> None:
+    lines = [
+        v1.PluginOutput(recording="r", session=1, at_ns=5, stream="stdout", text="again", id=number)
+        for number in (1, 2, 3, 2, 3)
+    ]
+    add_all(tmp_path, (v1.GetEventsResponse(output=line) for line in lines))
+    with Recording.open(tmp_path / "copy.nriscope.db") as recording:
+        assert [line.text for line in printed(recording)] == ["again"] * 3
+
+
+def test_a_recording_that_replaces_another_of_the_same_name_is_copied(tmp_path: Path) -> None:
+    def recorded(began_ns: int) -> Iterable[v1.GetEventsResponse]:
+        session = replace(SESSION, recording_began_ns=began_ns, started_ns=began_ns)
+        yield v1.GetEventsResponse(session=session)
+        for number in (1, 2):
+            at_ns = began_ns + number
+            event = v1.Event(recording="r", id=number, session=1, method="X", at_ns=at_ns)
+            yield v1.GetEventsResponse(event=event)
+
+    first, second = [*recorded(10)], [*recorded(20)]
+    # The second is sent again after an interruption.
+    add_all(tmp_path, (*first, *second, *second))
+    with Recording.open(tmp_path / "copy.nriscope.db") as recording:
+        found = [(event.at_ns, event.session) for event in recording.events()]
+        assert [session.started_ns for session in recording.sessions()] == [1, 10, 20]
+    assert found == [(11, 2), (12, 2), (21, 3), (22, 3)]
 
 
 def test_content_of_a_newer_agent_is_ignored(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
+from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
 from tests.cli.command import NRI_SCOPE
 from tests.cli.running import running
@@ -117,9 +119,39 @@ async def test_a_recording_that_is_replaced_is_followed(tmp_path: Path) -> None:
             ) as recorder:
                 await node.runtime.wait_plugins(2)
                 await node.create(3)
-                await until(lambda: creations(copy) == 4)
+                # The first recorder has made a new file of the same name.
+                await until(lambda: creations(copy) == 7)
                 await recorder.interrupt()
             assert (await command.interrupt())[0] == 0
+
+
+async def test_a_recording_that_replaces_another_of_the_same_name_is_followed(
+    tmp_path: Path,
+) -> None:
+    """Also if numbers and times go back."""
+    copy = tmp_path / "copy.nriscope.db"
+    recordings = Path(__file__).parents[2] / "recordings"
+    async with live_node(tmp_path) as node:
+        target = node.recording.with_name("other.nriscope.db")
+        shutil.copy(recordings / "demo.nriscope.db", target)
+        async with kubectl(node, "pull", "--node", "node", "-f", "-o", copy) as command:
+            await until(lambda: len(_times(copy)) >= 88)
+            new = target.with_name("new")
+            shutil.copy(recordings / "containerd-2.1.nriscope.db", new)
+            new.rename(target)
+            expected = {*_times(recordings / "demo.nriscope.db"), *_times(target)}
+            await until(lambda: expected < {*_times(copy)})
+            await command.interrupt()
+        assert sorted(_times(copy)) == sorted([*expected, *_times(node.recording)])
+
+
+def _times(path: Path) -> list[int]:
+    try:
+        with Recording.open(path) as recording:
+            return [one.at_ns for one in recording.events()]
+    except RecordingError:
+        # It is just being created.
+        return []
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
