@@ -36,14 +36,16 @@ class AgentState:
 
     def update(self, problem: str, not_ready: str) -> None:
         """Set why the recordings cannot be read, and why the recorder is not ready; "" for none."""
-        self._updated = monotonic()
+        if not problem:
+            self._updated = monotonic()
         self._problem, self._not_ready = problem, not_ready
 
     @property
     def unhealthy(self) -> str:
         """Why the agent does not work; "" if it does."""
         age = monotonic() - self._updated
-        return f"the recordings were last read {age:.0f} s ago" if age > STALE_S else ""
+        why = f": {self._problem}" if self._problem else ""
+        return f"the recordings were last read {age:.0f} s ago{why}" if age > STALE_S else ""
 
     @property
     def not_ready(self) -> str:

@@ -32,7 +32,7 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import NameKind, Redactor
 
-from .node_recordings import MAX_RECORDINGS, NodeRecordings
+from .node_recordings import MAX_RECORDINGS, FolderError, NodeRecordings
 from .recorder_status import NO_LOSS, RecorderStatus
 
 _NAMES = {str(event.name) for event in NriEvent} | set(METHODS)
@@ -151,6 +151,14 @@ class NodeMetrics:
 
     def update(self) -> v1.GetStatusResponse:
         """Count what is new, and return the state of the node. Raises FolderError."""
+        try:
+            return self._update()
+        except FolderError:
+            self._connected.set(0)
+            self._synchronized.set(0)
+            raise
+
+    def _update(self) -> v1.GetStatusResponse:
         files = self._recordings.all()
         is_first = self._progress is None
         known = self._progress or {}

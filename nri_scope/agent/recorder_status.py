@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time_ns
 
 from nri_scope import __version__
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
-from nri_scope.events import LEFT_OUT, RING_REMOVED, Role, plugin_title
+from nri_scope.events import LEFT_OUT, RING_REMOVED, Gap, Role, Session, plugin_title
 from nri_scope.filter import parse
 from nri_scope.nri.validation import VALIDATE, consulted_plugins
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.session_gaps import gaps_between
 from nri_scope.share.redaction import NameKind, Redactor
 
 from .event_messages import session_message
@@ -41,6 +42,25 @@ class _Validation:
     session: int = 0
     at_ns: int = 0
     plugins: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class _Observed:
+    """When recorders observed the node, by all recordings."""
+
+    sessions: list[Session] = field(default_factory=list[Session])
+    gaps: list[Gap] = field(default_factory=list[Gap])
+
+    def add(self, recording: Recording, status: v1.RecordingStatus) -> None:
+        """Add the sessions and gaps of a recording."""
+        self.gaps += recording.gaps()
+        for session in recording.sessions():
+            if session.ended_ns is None and not status.recording_now:
+                # Its recorder was killed, and none went on with the file.
+                newest_ns = max(session.started_ns, status.newest_ns)
+                self.sessions.append(replace(session, ended_ns=newest_ns))
+            else:
+                self.sessions.append(session)
 
 
 class RecorderStatus:
@@ -72,6 +92,8 @@ class RecorderStatus:
             system = os.statvfs(self._recordings.folder)
         except OSError as error:
             raise FolderError(f"{self._recordings.folder}: {error_words(error)}") from error
+        observed = _Observed()
+        recordings = [self._of(one, observed) for one in files]
         return v1.GetStatusResponse(
             node=self._node,
             version=__version__,
@@ -79,15 +101,17 @@ class RecorderStatus:
             now_ns=time_ns(),
             recorded_bytes=sum(one.size for one in files),
             free_bytes=system.f_bavail * system.f_frsize,
-            recordings=[self._of(one) for one in files],
+            recordings=recordings,
+            gaps_between=len(gaps_between(observed.sessions, observed.gaps)),
         )
 
-    def _of(self, file: NodeRecording) -> v1.RecordingStatus:
+    def _of(self, file: NodeRecording, observed: _Observed) -> v1.RecordingStatus:
         status = v1.RecordingStatus(recording=file.name, size=file.size)
         try:
             status.recording_now = self._is_recorded(file)
             with Recording.open(file.path) as recording:
                 self._describe(file, recording, status)
+                observed.add(recording, status)
         except RecordingError as error:
             status.problem = error.problem
         except OSError as error:

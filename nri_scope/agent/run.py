@@ -22,7 +22,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pool
 from grpclib.config import Configuration
-from grpclib.health.service import Health
+from grpclib.health.service import OVERALL, Health
 from grpclib.reflection.service import ServerReflection
 from grpclib.server import Server
 
@@ -137,7 +137,7 @@ async def _serve(
     pool = descriptor_pool.Default()
     file = default_google_proto_descriptor_pool.FindFileByName(_PROTO)
     pool.AddSerializedFile(file.serialized_pb)
-    services = ServerReflection.extend([service, Health()])
+    services = ServerReflection.extend([service, Health({service: [], OVERALL: []})])
     # One request fits, so that a client cannot make the server buffer more.
     config = Configuration(
         http2_connection_window_size=_WINDOW, http2_stream_window_size=REQUEST_MAX
@@ -199,7 +199,9 @@ def _listening(address: Address) -> socket.socket:
     try:
         return socket.create_server(address, family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise UsageError(f"{_written(address)}: cannot listen: {error_words(error)}") from error
+        # The error's own text repeats the address.
+        words = os.strerror(error.errno).lower() if error.errno else error_words(error)
+        raise UsageError(f"{_written(address)}: cannot listen: {words}") from error
 
 
 def _tls(files: TlsFiles) -> ssl.SSLContext:
@@ -207,6 +209,11 @@ def _tls(files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
     context.set_alpn_protocols(["h2"])
+    for path in (files.certificate, files.key, files.client_ca):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read: {error_words(error)}") from error
     for path, load in (
         (files.certificate, partial(context.load_cert_chain, files.certificate, files.key)),
         (files.client_ca, partial(context.load_verify_locations, files.client_ca)),
@@ -214,6 +221,11 @@ def _tls(files: TlsFiles) -> ssl.SSLContext:
         try:
             load()
         except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                raise UsageError(
+                    f"{files.key}: not the private key of {files.certificate}",
+                    "give files that belong together",
+                ) from error
             raise UsageError(
                 f"{path}: not usable for TLS: {error.reason or error}", "give files in PEM"
             ) from error

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
@@ -123,6 +124,22 @@ async def labelled_pods(
     if some and not pods:
         raise UsageError(f"no pod matches -l {selector}")
     return pods
+
+
+async def watched_pods(
+    kubectl: Kubectl, selector: str, namespace: str = ""
+) -> AsyncGenerator[NamedPod, None]:
+    """Yield the pods of a node that a label selector matches, when they change, until kubectl ends.
+
+    Close the generator, see `contextlib.aclosing`. Raises UsageError.
+    """
+    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    rows = kubectl.watch(_FIELDS, "pods", where, f"--selector={selector}")
+    async with aclosing(rows):
+        async for row in rows:
+            pod = _named_pod(row)
+            if pod.node:
+                yield pod
 
 
 def _named_pod(row: Sequence[str]) -> NamedPod:

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -49,8 +49,7 @@ class Kubectl:
         exist. Raises UsageError if kubectl fails.
         """
         call = f"kubectl get {arguments[0]}"
-        # Whole objects would be some hundred times as long.
-        template = '{"\\t"}'.join(f"{{{field}}}" for field in fields) + '{"\\n"}'
+        template = _template(fields)
         if is_list:
             template = f"{{range .items[*]}}{template}{{end}}"
         async with self._running("get", *arguments, "-o", f"jsonpath={template}") as started:
@@ -76,6 +75,24 @@ class Kubectl:
         if rest or any(len(row) != len(fields) for row in rows):
             raise UsageError(f"{call}: it printed no list")
         return rows
+
+    async def watch(
+        self, fields: Sequence[str], *arguments: str
+    ) -> AsyncGenerator[list[str], None]:
+        """Yield fields of each object of ``kubectl get ARGUMENTS --watch``, and after each change.
+
+        Ends with kubectl. Close the generator, see `contextlib.aclosing`. Raises UsageError if
+        kubectl cannot be started.
+        """
+        output = f"jsonpath={_template(fields)}"
+        async with self._running("get", *arguments, "--watch", "-o", output) as (process, _):
+            assert process.stdout is not None
+            # A longer line than the stream's limit is no row.
+            with suppress(ValueError):
+                while line := await process.stdout.readline():
+                    row = line.decode("utf-8", "replace").rstrip("\n").split("\t")
+                    if len(row) == len(fields):
+                        yield row
 
     @asynccontextmanager
     async def forwarded(self, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
@@ -141,6 +158,11 @@ class Kubectl:
                 async with asyncio.timeout(_END_S):
                     await asyncio.gather(_discard(process.stdout), errors.task)
                     await asyncio.sleep(0)
+
+
+def _template(fields: Sequence[str]) -> str:
+    """Return a template of JSONPath for a line; whole objects are some hundred times as long."""
+    return '{"\\t"}'.join(f"{{{field}}}" for field in fields) + '{"\\n"}'
 
 
 class _Errors:

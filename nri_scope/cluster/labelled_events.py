@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,7 +15,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import NriScopeError, UsageError
 
 from .agent_client import AgentClient
-from .agent_pods import NamedPod, agent_pods, labelled_pods
+from .agent_pods import NamedPod, agent_pods, labelled_pods, watched_pods
 from .fan_out import TOGETHER
 from .gather import by_node, pods_filters
 from .kubectl import Kubectl
@@ -24,6 +24,8 @@ from .pull import Responses, pull
 
 LIST_S = 5.0
 """Seconds between two lists of the pods that match."""
+SEEN_MAX = 10_000
+"""Maximum number of pods that are noticed between two lists."""
 TURN_S = 5.0
 """Seconds until a call ends that has caught up, if other calls wait for a forwarded port."""
 
@@ -78,6 +80,8 @@ class LabelledEvents(LoopThread):
         self._say = say
         self._calls: dict[_Calls, asyncio.Task[None]] = {}
         self._number = 0
+        self._seen: set[NamedPod] = set()
+        """Pods that there were since the last list; some may be gone."""
         self._gone: set[NamedPod] = set()
         """Pods that were not listed the last time."""
         self._silent: set[str] = set()
@@ -89,6 +93,7 @@ class LabelledEvents(LoopThread):
 
     async def _main(self) -> None:
         slots = asyncio.Semaphore(TOGETHER)
+        watching = [asyncio.create_task(self._watch())] if self._query.follow else []
         try:
             await self._list(slots, is_first=True)
             while self._query.follow:
@@ -101,10 +106,23 @@ class LabelledEvents(LoopThread):
                     self._told = ""
             await asyncio.gather(*self._calls.values())
         finally:
-            tasks = list(self._calls.values())
+            tasks = [*self._calls.values(), *watching]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """Notice also pods that exist for less time than there is between two lists."""
+        query = self._query
+        while True:
+            # `_list` says what fails.
+            with suppress(UsageError):
+                pods = watched_pods(self._kubectl, query.selector, query.namespace)
+                async with aclosing(pods):
+                    async for pod in pods:
+                        if len(self._seen) < SEEN_MAX:
+                            self._seen.add(pod)
+            await asyncio.sleep(LIST_S)
 
     def _tell(self, text: str) -> None:
         if text != self._told:
@@ -115,6 +133,8 @@ class LabelledEvents(LoopThread):
         """List the pods, and begin to pull the events of new ones."""
         query = self._query
         pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=is_first)
+        seen, self._seen = self._seen, set()
+        pods += seen.difference(pods)
         self._forget_gone(set(pods))
         asked = {pod for calls in self._calls for pod in calls.pods}
         new = by_node(pod for pod in pods if pod not in asked)

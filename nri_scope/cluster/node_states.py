@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.nri.events import Event
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339
 
@@ -43,9 +44,26 @@ class NodeState:
     @property
     def plugins(self) -> list[str] | None:
         """Plugins of the runtime, as last named to a connected validator; None if not yet."""
+        named = self._named
+        return named.plugins if named else None
+
+    @property
+    def plugins_at_ns(self) -> int:
+        """Time at which the runtime named `plugins`; 0 if not yet."""
+        named = self._named
+        return named.plugins_at_ns if named else 0
+
+    @property
+    def validates(self) -> bool:
+        """Whether the recorder subscribes to ValidateContainerAdjustment."""
+        session = self.current.session if self.current is not None else None
+        return session is not None and bool(session.mask & Event.ValidateContainerAdjustment.bit)
+
+    @property
+    def _named(self) -> v1.RecordingStatus | None:
         recordings = self.status.recordings if self.status else ()
         named = [one for one in recordings if one.connected and one.plugins_at_ns]
-        return max(named, key=lambda one: one.plugins_at_ns).plugins if named else None
+        return max(named, key=lambda one: one.plugins_at_ns, default=None)
 
     @property
     def runtime(self) -> v1.Session | None:
@@ -64,8 +82,10 @@ class NodeState:
 
     @property
     def gaps(self) -> int:
-        """Number of gaps of all recordings."""
-        return sum(one.gaps for one in self.status.recordings) if self.status else 0
+        """Number of gaps in and between all recordings."""
+        if self.status is None:
+            return 0
+        return self.status.gaps_between + sum(one.gaps for one in self.status.recordings)
 
     @property
     def lost(self) -> int:
@@ -90,6 +110,7 @@ class NodeState:
             "synchronized": self.is_good,
             "connected_since": None if since is None else rfc3339(since),
             "plugins": list(plugins) if plugins is not None else None,
+            "plugins_at": None if plugins is None else rfc3339(self.plugins_at_ns),
             "gaps": self.gaps,
             "lost": self.lost,
             "recorded_bytes": self.status.recorded_bytes,

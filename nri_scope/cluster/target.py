@@ -14,7 +14,7 @@ from nri_scope.events import UNREADABLE
 from nri_scope.filter.tree import quote
 
 from .agent_client import AgentClient, AgentError
-from .agent_pods import AgentPod, agent_pods, find_pod, is_name
+from .agent_pods import NO_AGENT, AgentPod, agent_pods, find_pod, is_name, nodes_without_agent
 from .fan_out import each_node
 from .kubectl import Kubectl
 
@@ -84,6 +84,8 @@ async def node_of(
         return agent
     name = f"{target.namespace}/{target.pod}"
     found, silent = await _recorded_on(kubectl, agents, target)
+    for node in await nodes_without_agent(kubectl, agents, lambda text: None):
+        silent.setdefault(node, NO_AGENT)
     why = next(iter(silent.values()), "")
     unknown = f"; unknown for {_listed([*silent])}: {why}" if silent else ""
     if not found:

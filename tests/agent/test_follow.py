@@ -12,8 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from grpclib.client import Channel
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
+from grpclib.health.v1.health_grpc import HealthStub
+from grpclib.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope._gen.nri import api_pb2 as api
@@ -335,6 +338,32 @@ async def test_damaged_and_hostile_files_do_not_stop_the_others(node: Node, tmp_
         metrics = samples(await text_of(one))
         assert metrics["nri_scope_unreadable_recordings", frozenset()] == len(problems)
         assert by(metrics, "nri_scope_events_total", "event") == {}
+
+
+async def test_the_time_between_two_recorders_is_a_gap_of_the_node(node: Node) -> None:
+    async with agent(node.folder) as one, one.client() as stub:
+
+        async def gaps_between() -> int:
+            return (await stub.get_status(v1.GetStatusRequest())).gaps_between
+
+        async with node.recorder("a"):
+            await node.create()
+            async with node.recorder("b"):
+                await node.create()
+        # They overlapped.
+        assert await gaps_between() == 0
+        async with node.recorder("c"):
+            await node.create()
+        assert await gaps_between() == 1
+
+
+async def test_the_health_of_the_service_is_known_by_its_name(node: Node) -> None:
+    async with agent(node.folder) as one:
+        channel = Channel("127.0.0.1", one.port)
+        for service in ("", "nri_scope.agent.v1.Agent"):
+            answer = await HealthStub(channel).Check(HealthCheckRequest(service=service))
+            assert answer.status == HealthCheckResponse.SERVING
+        channel.close()
 
 
 async def test_a_folder_that_disappears(node: Node) -> None:

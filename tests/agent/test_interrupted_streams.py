@@ -373,7 +373,7 @@ def test_a_cursor_is_not_taken_for_that_of_another_recording(node: Node) -> None
     "query",
     [{"since": "10s"}, {"where": parse("time:>10s")}, {"since": "-4s"}, {"since": "+2s"},
      {"where": parse("NOT time:<-4s")}, {"since": "10s", "context": True}],
-    ids=str,
+    ids=["since", "where", "before the end", "after the begin", "negated", "with context"],
 )  # fmt: skip
 def test_relative_times_keep_their_meaning(
     node: Node, monkeypatch: pytest.MonkeyPatch, query: dict[str, object]

@@ -327,11 +327,11 @@ async def test_many_connections_without_a_handshake(
         ),
         (
             ["--tls-cert", "server.crt", "--tls-key", "good.key", "--tls-client-ca", "ca.crt"],
-            "not usable for TLS",
+            "good.key: not the private key of ",
         ),
         (
             ["--tls-cert", "server.crt", "--tls-key", "none", "--tls-client-ca", "ca.crt"],
-            "cannot be read",
+            "none: cannot be read: no such file or directory",
         ),
     ],
 )

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,26 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     cluster = json.loads(Path(os.environ["FAKE_CLUSTER"]).read_text())
     named = dict(one[2:].split("=", 1) for one in arguments if one.startswith("--") and "=" in one)
-    if "get" in arguments:
+    if "--watch" in arguments:
+        _watch(arguments, named)
+    elif "get" in arguments:
         found = _get(arguments, named, cluster["pods"])
         print(printed(found, arguments[arguments.index("-o") + 1]), end="")
     else:
         name = next(one.removeprefix("pod/") for one in arguments if one.startswith("pod/"))
         _forward(cluster["ports"].get(name), cluster.get("forward_s"))
+
+
+def _watch(arguments: list[str], named: dict[str, str]) -> None:
+    printed_before = ""
+    while True:
+        cluster = json.loads(Path(os.environ["FAKE_CLUSTER"]).read_text())
+        found = _get(arguments, named, cluster["pods"])
+        text = printed(found, arguments[arguments.index("-o") + 1])
+        if text != printed_before:
+            print(text, end="", flush=True)
+            printed_before = text
+        time.sleep(0.1)
 
 
 def printed(pods: list[dict[str, Any]], template: str) -> str:

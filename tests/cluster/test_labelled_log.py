@@ -67,6 +67,20 @@ async def test_pods_that_appear_share_the_call_of_their_node(tmp_path: Path) -> 
         assert len(numbers) == len(set(numbers)) == creations(node.recording)
 
 
+async def test_a_pod_that_is_gone_before_the_next_list_is_shown(tmp_path: Path) -> None:
+    async with live_node(tmp_path) as node:
+        pods = [agent_pod("node"), pod("shop", "web", "node", app="web")]
+        async with kubectl(node, *FOLLOW) as command:
+            await next_creation(command)
+            # The first list is less than five seconds ago.
+            node.change(pods=[*pods, pod("shop", "short", "node", app="web")])
+            await create_in(node, "short", "short")
+            await asyncio.sleep(1)
+            node.change(pods=pods)
+            assert (await next_creation(command))["pod"] == "short"
+            assert (await command.interrupt())[0] == 0
+
+
 async def test_an_agent_that_does_not_run_yet_is_tried_again(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         ports = {"nri-scope-node": node.port}

@@ -49,9 +49,24 @@ def command(output_format: str, **cluster: Any) -> int:
 
 def _lines(states: Sequence[NodeState], width: int | None) -> Iterator[str]:
     yield from table(_HEADINGS, [_row(one) for one in states], width, right=(6, 7))
-    if any(one.status is not None and one.plugins is None for one in states):
+    answered = [one for one in states if one.status is not None]
+    remarks = (
+        (
+            "NRI names other plugins only to validators; see deploy/kustomize/validate",
+            any(not one.validates for one in answered),
+        ),
+        (
+            "unknown until a container is created",
+            any(one.validates and one.plugins is None for one in answered),
+        ),
+        (
+            "as of the newest creation of a container; one that has ended since is still listed",
+            any(one.plugins for one in answered),
+        ),
+    )
+    if any(is_true for _, is_true in remarks):
         yield ""
-        yield "plugins: NRI names other plugins only to validators; see deploy/kustomize/validate"
+    yield from (f"plugins: {text}" for text, is_true in remarks if is_true)
 
 
 def _row(state: NodeState) -> tuple[str, ...]:
