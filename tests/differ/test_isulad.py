@@ -16,7 +16,6 @@ from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.latency import latency
 from nri_scope.differ.render import wording
-from nri_scope.errors import UsageError
 from nri_scope.events import Container, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import CreationFate, Creations
@@ -147,8 +146,9 @@ def failed(tmp_path: Path) -> Iterator[Recording]:
 def test_a_failed_creation_is_another_container(failed: Recording) -> None:
     attempts = [one for one in failed.containers() if lookup.container_name(one) == APP]
     assert attempts[0].id == "no-id-17" and len(attempts[1].id) == 64
-    with pytest.raises(UsageError, match=r"use no-id-17 \(container shop/web/app"):
-        lookup.find(failed, APP)
+    notes: list[str] = []
+    assert lookup.find(failed, APP, notes.append) == attempts[1]
+    assert len(notes) == 1 and "before it: shop/web/no-id-17" in notes[0]
     history, next_one = (recording_differ.blame(failed, one) for one in attempts)
     assert history.name == APP
     assert history.failure.startswith("30-annotator: iSulad fails a creation")

@@ -12,6 +12,7 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
+from nri_scope.events import LEFT_OUT
 from nri_scope.recording.reader import Recording
 from nri_scope.share.formats import FORMATS
 from nri_scope.share.formats.expanded_sqlite import TABLES, VIEWS
@@ -103,6 +104,8 @@ def test_every_nri_attribute_is_described(tmp_path: Path) -> None:
             "UPDATE event SET mark = 'unknown', changed = '[\"/a\"]', owners = changed"
         )
         connection.execute("""UPDATE event SET owners = '["10-a"]'""")
+        left_out = "INSERT INTO gap (from_ns, to_ns, reason, lost) VALUES (1, 1, ?, 1)"
+        connection.execute(left_out, (LEFT_OUT,))
         connection.commit()
     content = exported(path, "otlp-json").decode()
     used = set(re.findall(r'"key": "(nri\..+?)"', content))
