@@ -13,11 +13,10 @@ from nri_scope.events import RING_REMOVED, Gap
 from nri_scope.filter import TimeSpan
 from nri_scope.recording.event_times import began_ns, removed_by_ring
 from nri_scope.recording.lookup import event_range
+from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.timeline import Item
-
-from .node_recordings import MAX_RECORDINGS
 
 _TIME = "(-?[0-9]{1,19})"
 # Cursors of older agents end after the event's time.

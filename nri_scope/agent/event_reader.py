@@ -21,6 +21,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import UNREADABLE, Gap
 from nri_scope.recording.event_times import began_ns
 from nri_scope.recording.log_rows import Log
+from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection
 
@@ -34,7 +35,7 @@ from .cursor import (
 )
 from .event_responses import BATCH_BYTES, ResponseMaker, TimedResponse
 from .newest_events import NewestEvents
-from .node_recordings import MAX_RECORDINGS, NodeRecording, NodeRecordings
+from .node_recordings import NodeRecording, NodeRecordings
 from .overruns import with_overruns
 from .redactors import NodeRedactors
 from .selected_parts import EventQuery, SelectedParts, of_one_file, without_ring

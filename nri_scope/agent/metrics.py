@@ -29,10 +29,11 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.nri.validation import VALIDATE, owned_paths
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recording.lookup import event_range
+from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import NameKind, Redactor
 
-from .node_recordings import MAX_RECORDINGS, FolderError, NodeRecordings
+from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import NO_LOSS, RecorderStatus
 
 _NAMES = {str(event.name) for event in NriEvent} | set(METHODS)

@@ -4,19 +4,14 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
 from nri_scope.recording.reader import Recording
-
-SUFFIX = ".nriscope.db"
-MAX_RECORDINGS = 64
-"""Maximum number of recordings that are served, those that were written to last."""
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,7 @@ class NodeRecordings:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
                     name = entry.name.removesuffix(SUFFIX)
-                    if name == entry.name or not _NAME.fullmatch(name):
+                    if name == entry.name or not NAME.fullmatch(name):
                         continue
                     if entry.is_file(follow_symlinks=False):
                         try:

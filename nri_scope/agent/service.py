@@ -20,6 +20,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import NriScopeError, RecordingError, RedactionLeak, UsageError
 from nri_scope.filter import Filter, parse
 from nri_scope.filter.moments import interval
+from nri_scope.recording.bundle.unpack import MAX_BUNDLE
 from nri_scope.recording.event_times import time_span, within
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
@@ -43,8 +44,6 @@ HEARTBEAT_S = 5.0
 """Maximum time in seconds between two responses of a stream of events."""
 LAST_MAX = 1_000_000
 """Maximum value of ``last``."""
-BUNDLE_MAX = 1 << 30
-"""Maximum number of bytes of a bundle."""
 _POLL_S = 0.2
 _CHUNK = 256 << 10
 _T = TypeVar("_T")
@@ -182,7 +181,7 @@ class AgentService(v1.AgentBase):
         with Recording.open(file.path) as recording:
             since_ns, until_ns = interval(message.since, message.until, time_span(recording))
             selection = Selection(within(recording, where), since_ns, until_ns)
-            make = partial(export, recording, output, selection, max_bytes=BUNDLE_MAX, marks=())
+            make = partial(export, recording, output, selection, max_bytes=MAX_BUNDLE, marks=())
             try:
                 if self._redactors is None:
                     make(on_progress=go_on)

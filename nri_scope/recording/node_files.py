@@ -10,6 +10,6 @@ SUFFIX = ".nriscope.db"
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)
 """Names, without `SUFFIX`, of recordings that are served."""
 MAX_RECORDINGS = 64
-"""Maximum number of recordings that are served, the newest."""
+"""Maximum number of recordings that are served, those that were written to last."""
 AGENT_PORT = 9643
 """Default port of the agent's gRPC service."""

@@ -22,11 +22,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.agent import metrics
 from nri_scope.agent.metrics import NodeMetrics, gap_reason, kind_of
-from nri_scope.agent.node_recordings import MAX_RECORDINGS, NodeRecordings
+from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recorder.writer import WriterLimits
+from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime
 from tests.agent.agent_process import Agent, agent
