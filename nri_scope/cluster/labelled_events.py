@@ -133,6 +133,8 @@ class LabelledEvents(LoopThread):
         """List the pods, and begin to pull the events of new ones."""
         query = self._query
         pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=is_first)
+        if not query.follow and not by_node(pods):
+            raise UsageError(f"no pod that matches -l {query.selector} is scheduled yet")
         seen, self._seen = self._seen, set()
         pods += seen.difference(pods)
         self._forget_gone(set(pods))

@@ -120,6 +120,19 @@ async def test_collect_writes_a_bundle_of_each_node(
     assert again.status == 2 and "file exists; choose an empty folder" in again.errors
 
 
+@pytest.mark.parametrize("command", [("log",), ("collect", "-o", "collected")])
+async def test_pods_that_are_not_scheduled_are_one_line(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    pods = [agent_pod("node"), pod("shop", "pending", "", app="web")]
+    environment = install(tmp_path / "bin", {"pods": pods, "ports": {}})
+    arguments = [str(tmp_path / one) if one == "collected" else one for one in command]
+    done = await run(KUBECTL, *arguments, "-l", "app=web", environment=environment)
+    line = "no pod that matches -l app=web is scheduled yet"
+    assert (done.status, done.errors) == (2, f"nri-scope: {line}\n")
+    assert not (tmp_path / "collected").exists()
+
+
 async def test_missing_names_nodes_without_answer(cluster: dict[str, str]) -> None:
     async with asyncio.timeout(120):
         done = await run(

@@ -250,7 +250,7 @@ def settled(cluster: Cluster) -> None:
 def test_status_knows_both_nodes(cluster: Cluster) -> None:
     done = cluster.run("kubectl", "nri-scope", "status")
     assert done.returncode == 0, done
-    assert re.findall(r"(?m)^(node\d).* containerd .*synchronised", done.stdout) == [
+    assert re.findall(r"(?m)^(node\d) .*synchronised.* containerd ", done.stdout) == [
         "node1",
         "node2",
     ]

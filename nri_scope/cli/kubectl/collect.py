@@ -48,12 +48,6 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
     )
 
     kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{output}: cannot be created: {(error.strerror or '').lower()}"
-        ) from error
 
     async def collect() -> bool:
         agents, pods = await asyncio.gather(
@@ -61,6 +55,9 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
             labelled_pods(kubectl, selector, namespace),
         )
         wanted = by_node(pods)
+        if not wanted:
+            raise UsageError(f"no pod that matches -l {selector} is scheduled yet")
+        _make(output)
         good = True
 
         def not_read(text: str) -> None:
@@ -102,3 +99,11 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
         return good
 
     return 0 if asyncio.run(collect()) else 1
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        words = (error.strerror or "").lower()
+        raise UsageError(f"{folder}: cannot be created: {words}") from error

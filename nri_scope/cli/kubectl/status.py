@@ -17,7 +17,8 @@ from .options import cluster_options, kubectl_of
 if TYPE_CHECKING:
     from nri_scope.cluster.node_states import NodeState
 
-_HEADINGS = ("node", "runtime", "NRI", "recorder", "since", "plugins", "gaps", "lost", "disk")
+_HEADINGS = ("node", "recorder", "since", "gaps", "lost", "runtime", "NRI", "disk", "plugins")
+"""The most important first, as narrow terminals show the first ones only."""
 
 
 @click.command("status")
@@ -48,7 +49,7 @@ def command(output_format: str, **cluster: Any) -> int:
 
 
 def _lines(states: Sequence[NodeState], width: int | None) -> Iterator[str]:
-    yield from table(_HEADINGS, [_row(one) for one in states], width, right=(6, 7))
+    yield from table(_HEADINGS, [_row(one) for one in states], width, right=(3, 4))
     answered = [one for one in states if one.status is not None]
     remarks = (
         (
@@ -74,18 +75,18 @@ def _row(state: NodeState) -> tuple[str, ...]:
 
     status = state.status
     if status is None:
-        return (state.node, "", "", state.problem, *[""] * 5)
+        return (state.node, state.problem, *[""] * 7)
     session, plugins, since = state.runtime, state.plugins, state.connected_since
     return (
         state.node,
-        f"{session.runtime_name} {session.runtime_version}" if session else "unknown",
-        session.nri_version if session else "",
         _recorder(state),
         "" if since is None else moment(since),
-        "unknown" if plugins is None else ", ".join(plugins),
         str(state.gaps),
         str(state.lost),
+        f"{session.runtime_name} {session.runtime_version}" if session else "unknown",
+        session.nri_version if session else "",
         f"{size(status.recorded_bytes)}, {size(status.free_bytes)} free",
+        "unknown" if plugins is None else ", ".join(plugins),
     )
 
 
