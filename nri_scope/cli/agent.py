@@ -103,7 +103,7 @@ def command(
     """Serve recordings: events over gRPC, metrics for Prometheus.
 
     DIR has the recordings of a node, to which recorders may write at the same time. Clients get
-    events redacted, but with --unredacted. `kubectl nri-scope` is a client.
+    redacted events unless --unredacted is given. `kubectl nri-scope` is a client.
 
     Clients are limited: 512 connections, 64 calls of each method, requests of 64 KiB within 10 s,
     and 20 s for reading a response. docs/agent.md has all limits.

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     "--plugin", required=True, metavar="NAME", help="Name of the plugin, or its index and name."
 )
 @click.option(
-    "--since", metavar="TIME", default="", help="Creations from this time, as of `log -l`."
+    "--since", metavar="TIME", default="", help="Creations from this time, as for `log -l`."
 )
 @click.option("--until", metavar="TIME", default="", help="Creations before this time.")
 @cluster_options
-@format_option("text|json", "json: one object, with all creations, also those it did not miss.")
+@format_option(
+    "text|json", "json: one object, with all creations, including those it did not miss."
+)
 def command(plugin: str, since: str, until: str, output_format: str, **cluster: Any) -> int:
     """List the containers that were created while a plugin was not connected.
 

@@ -23,8 +23,8 @@ def cluster_options(command: _Command) -> _Command:
     """Add the options."""
     for option in reversed(
         (
-            click.option("--kubeconfig", metavar="FILE", help="As of kubectl."),
-            click.option("--context", "kube_context", metavar="NAME", help="As of kubectl."),
+            click.option("--kubeconfig", metavar="FILE", help="As for kubectl."),
+            click.option("--context", "kube_context", metavar="NAME", help="As for kubectl."),
             click.option(
                 "--agent-namespace",
                 metavar="NAME",
