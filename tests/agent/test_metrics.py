@@ -246,7 +246,8 @@ def test_events_that_the_ring_removed_are_not_lost(tmp_path: Path) -> None:
     for _ in range(8):
         items = [an_item("StateChange", os.urandom(20_000)) for _ in range(20)]
         record(path, items, limits=WriterLimits(max_size=1 << 20))
-        (status,) = one.update().recordings
+        one.update()
+    (status,) = one.update().recordings
     with Recording.open(path) as recording:
         assert recording.gaps()
     assert (status.gaps, status.lost) == (0, 0)

@@ -125,7 +125,7 @@ class _Count(click.IntRange):
     """A number; in other commands, -n is a namespace."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and not value.lstrip("-").isdecimal():
+        if not str(value).lstrip("-").isdecimal():
             self.fail(f"{value!r} is no number of events; a namespace is --namespace NAME")
         return super().convert(value, param, ctx)
 
