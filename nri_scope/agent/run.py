@@ -38,7 +38,7 @@ from .http_server import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
 from .http_server import AgentState, HttpConnection
 from .listener import Listener
 from .metrics import NodeMetrics
-from .node_recordings import FolderError, NodeRecordings
+from .node_recordings import FolderError, NodeRecording, NodeRecordings
 from .recorder_status import RecorderStatus
 from .redactors import LIMITS, NodeRedactors, UnredactableError
 from .service import AgentService
@@ -339,8 +339,14 @@ def _learner(
             said.add(error.path)
             say(f"{error}; it is not sent")
 
+    learned: list[NodeRecording] = []
+
     def learn(go_on: Callable[[], None]) -> None:
+        nonlocal learned
         with suppress(FolderError):
-            redactors.learn(recordings.all(), go_on, on_error)
+            found = recordings.all()
+            if found != learned:
+                redactors.learn(found, go_on, on_error)
+                learned = found
 
     return learn
