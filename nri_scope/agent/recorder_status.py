@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from time import time_ns
 
@@ -51,10 +52,12 @@ class _Observed:
     sessions: list[Session] = field(default_factory=list[Session])
     gaps: list[Gap] = field(default_factory=list[Gap])
 
-    def add(self, recording: Recording, status: v1.RecordingStatus) -> None:
+    def add(
+        self, sessions: Sequence[Session], gaps: Sequence[Gap], status: v1.RecordingStatus
+    ) -> None:
         """Add the sessions and gaps of a recording."""
-        self.gaps += recording.gaps()
-        for session in recording.sessions():
+        self.gaps += gaps
+        for session in sessions:
             if session.ended_ns is None and not status.recording_now:
                 # Its recorder was killed, and none went on with the file.
                 newest_ns = max(session.started_ns, status.newest_ns)
@@ -110,8 +113,9 @@ class RecorderStatus:
         try:
             status.recording_now = self._is_recorded(file)
             with Recording.open(file.path) as recording:
-                self._describe(file, recording, status)
-                observed.add(recording, status)
+                sessions, gaps = recording.sessions(), recording.gaps()
+                self._describe(file, recording, sessions, gaps, status)
+                observed.add(sessions, gaps, status)
         except RecordingError as error:
             status.problem = error.problem
         except OSError as error:
@@ -125,12 +129,17 @@ class RecorderStatus:
         return probe.is_recorder_active()
 
     def _describe(
-        self, file: NodeRecording, recording: Recording, status: v1.RecordingStatus
+        self,
+        file: NodeRecording,
+        recording: Recording,
+        sessions: Sequence[Session],
+        gaps: Sequence[Gap],
+        status: v1.RecordingStatus,
     ) -> None:
         validation = self._validation(file, recording)
-        sessions = [one for one in recording.sessions() if one.role == Role.LOGGER]
-        if sessions:
-            session = sessions[-1]
+        own = [one for one in sessions if one.role == Role.LOGGER]
+        if own:
+            session = own[-1]
             shown = session if self._redactor is None else redacted_session(self._redactor, session)
             status.session = session_message(status.recording, shown)
             status.connected = status.recording_now and session.ended_ns is None
@@ -142,9 +151,9 @@ class RecorderStatus:
         if newest:
             status.events = newest - oldest + 1
             status.oldest_ns, status.newest_ns = _time(recording, oldest), _time(recording, newest)
-        gaps = [gap for gap in recording.gaps() if gap.reason not in NO_LOSS]
-        status.gaps = len(gaps)
-        status.lost = sum(gap.lost or 0 for gap in gaps)
+        losses = [gap for gap in gaps if gap.reason not in NO_LOSS]
+        status.gaps = len(losses)
+        status.lost = sum(gap.lost or 0 for gap in losses)
 
     def _validation(self, file: NodeRecording, recording: Recording) -> _Validation:
         """Return the newest request to a validator; only new events are searched for it."""
