@@ -35,6 +35,7 @@ from nri_scope.share.redaction import NameKind, Redactor
 
 from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import NO_LOSS, RecorderStatus
+from .unchanged import UnchangedContents
 
 _NAMES = {str(event.name) for event in NriEvent} | set(METHODS)
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5)
@@ -79,6 +80,8 @@ class NodeMetrics:
         self._by_namespace = by_namespace
         self._progress: dict[tuple[str, int], _Progress] | None = None
         """By name and inode of a recording."""
+        self._counted = UnchangedContents[bool]()
+        """Recordings of which all was counted."""
         self._plugins: set[str] = set()
         self._absent: dict[str, float | None] = {}
         """Plugins that a request to a validator named, and since when later ones do not."""
@@ -166,14 +169,18 @@ class NodeMetrics:
         # When a recording is removed, one that was left out, as older ones are, may take its place.
         is_older = len(known) >= MAX_RECORDINGS
         self._progress = {}
+        self._counted.keep(files)
         for file in files:
             key = file.name, file.inode
             is_older &= key not in known
             progress = known.get(key) or _Progress(None if is_first or is_older else 0)
             # Kept also if the rest cannot be read.
             self._progress[key] = progress
+            if self._counted.get(file):
+                continue
             with suppress(RecordingError), Recording.open(file.path) as recording:
                 self._count(recording, progress)
+                self._counted.put(file, True)
         status = self._status.read()
         self._set(status)
         return status

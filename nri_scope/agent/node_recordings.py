@@ -5,13 +5,21 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import time_ns
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
 from nri_scope.recording.reader import Recording
+
+_SETTLED_NS = 10 * 10**9
+"""Time after the last write after which all that was written can be read.
+
+The times of files advance in steps of some milliseconds, and SQLite's readers see what was written
+to the write-ahead log only afterwards, when its index is written too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,8 @@ class NodeRecording:
     """Bytes of the file and its write-ahead log."""
     changed_ns: int
     """Time of the last write to the file or its write-ahead log."""
+    is_settled: bool = field(default=False, compare=False)
+    """Whether that was so long ago that a reader now sees the same until the next write."""
 
     def is_there(self) -> bool:
         """Return whether the file was neither removed nor replaced."""
@@ -62,6 +72,7 @@ class NodeRecordings:
         written to last. One that was left out stays so until it is written to.
         """
         found: list[NodeRecording] = []
+        settled_ns = time_ns() - _SETTLED_NS
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
@@ -77,7 +88,10 @@ class NodeRecordings:
                         more, log_ns = _log(path.with_name(f"{entry.name}-wal"))
                         changed_ns = max(status.st_mtime_ns, log_ns)
                         size = status.st_size + more
-                        found.append(NodeRecording(name, path, status.st_ino, size, changed_ns))
+                        settled = changed_ns < settled_ns
+                        found.append(
+                            NodeRecording(name, path, status.st_ino, size, changed_ns, settled)
+                        )
         except OSError as error:
             raise FolderError(f"{self.folder}: cannot be read: {error_words(error)}") from error
         with self._lock:
@@ -107,9 +121,9 @@ class NodeRecordings:
         began_ns = self._begun.get((one.name, one.inode))
         if began_ns is None and self._not_begun.get(one.name) != one:
             began_ns = _first_session_ns(one.path)
-            if began_ns is None:
+            if began_ns is None and one.is_settled:
                 self._not_begun[one.name] = one
-            else:
+            elif began_ns is not None:
                 self._begun[one.name, one.inode] = began_ns
         return one.changed_ns if began_ns is None else began_ns, one.name
 

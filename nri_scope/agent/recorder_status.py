@@ -25,6 +25,7 @@ from nri_scope.share.redaction import NameKind, Redactor
 from .event_messages import session_message
 from .event_redaction import redacted_session
 from .node_recordings import FolderError, NodeRecording, NodeRecordings
+from .unchanged import UnchangedContents
 
 _PLUGINS_MAX = 100
 _VALIDATIONS = parse(f"event:{VALIDATE}")
@@ -43,6 +44,20 @@ class _Validation:
     session: int = 0
     at_ns: int = 0
     plugins: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What a recording has, whether it is being recorded or not."""
+
+    status: v1.RecordingStatus
+    sessions: Sequence[Session]
+    gaps: Sequence[Gap]
+    session: Session | None
+    """The last one of a recorder."""
+    is_synchronized: bool
+    """Whether the runtime had sent it all containers."""
+    validation: _Validation
 
 
 @dataclass(slots=True)
@@ -77,6 +92,7 @@ class RecorderStatus:
         self._probes: dict[tuple[str, int], RecorderLockProbe] = {}
         """Not closed while the file exists: this would drop the locks of this process's readers."""
         self._validations: dict[tuple[str, int], _Validation] = {}
+        self._unchanged = UnchangedContents[_Contents]()
         self._lock = threading.Lock()
 
     def read(self) -> v1.GetStatusResponse:
@@ -91,6 +107,7 @@ class RecorderStatus:
             # A file that is open takes space after its removal.
             self._probes.pop(key).close()
         self._validations = {key: one for key, one in self._validations.items() if key in there}
+        self._unchanged.keep(files)
         try:
             system = os.statvfs(self._recordings.folder)
         except OSError as error:
@@ -112,14 +129,22 @@ class RecorderStatus:
         status = v1.RecordingStatus(recording=file.name, size=file.size)
         try:
             status.recording_now = self._is_recorded(file)
-            with Recording.open(file.path) as recording:
-                sessions, gaps = recording.sessions(), recording.gaps()
-                self._describe(file, recording, sessions, gaps, status)
-                observed.add(sessions, gaps, status)
+            contents = self._contents(file)
         except RecordingError as error:
             status.problem = error.problem
+            return status
         except OSError as error:
             status.problem = os.strerror(error.errno or 0).lower()
+            return status
+        status = replace(contents.status, size=file.size, recording_now=status.recording_now)
+        session = contents.session
+        status.connected = status.recording_now and session is not None and session.ended_ns is None
+        status.synchronized = status.connected and contents.is_synchronized
+        validation = contents.validation
+        if status.connected and session is not None and validation.session == session.id:
+            status.plugins = validation.plugins
+            status.plugins_at_ns = validation.at_ns
+        observed.add(contents.sessions, contents.gaps, status)
         return status
 
     def _is_recorded(self, file: NodeRecording) -> bool:
@@ -128,25 +153,23 @@ class RecorderStatus:
             probe = self._probes[file.name, file.inode] = RecorderLockProbe(file.path)
         return probe.is_recorder_active()
 
-    def _describe(
-        self,
-        file: NodeRecording,
-        recording: Recording,
-        sessions: Sequence[Session],
-        gaps: Sequence[Gap],
-        status: v1.RecordingStatus,
-    ) -> None:
+    def _contents(self, file: NodeRecording) -> _Contents:
+        contents = self._unchanged.get(file)
+        if contents is None:
+            with Recording.open(file.path) as recording:
+                contents = self._read_contents(file, recording)
+            self._unchanged.put(file, contents)
+        return contents
+
+    def _read_contents(self, file: NodeRecording, recording: Recording) -> _Contents:
+        status = v1.RecordingStatus(recording=file.name)
+        sessions, gaps = recording.sessions(), recording.gaps()
         validation = self._validation(file, recording)
-        own = [one for one in sessions if one.role == Role.LOGGER]
-        if own:
-            session = own[-1]
-            shown = session if self._redactor is None else redacted_session(self._redactor, session)
-            status.session = session_message(status.recording, shown)
-            status.connected = status.recording_now and session.ended_ns is None
-            status.synchronized = status.connected and recording.is_synchronized(session.id)
-            if status.connected and validation.session == session.id:
-                status.plugins = validation.plugins
-                status.plugins_at_ns = validation.at_ns
+        session = next((one for one in reversed(sessions) if one.role == Role.LOGGER), None)
+        if session is not None:
+            redactor = self._redactor
+            shown = session if redactor is None else redacted_session(redactor, session)
+            status.session = session_message(file.name, shown)
         oldest, newest = event_range(recording)
         if newest:
             status.events = newest - oldest + 1
@@ -154,6 +177,8 @@ class RecorderStatus:
         losses = [gap for gap in gaps if gap.reason not in NO_LOSS]
         status.gaps = len(losses)
         status.lost = sum(gap.lost or 0 for gap in losses)
+        is_synchronized = session is not None and recording.is_synchronized(session.id)
+        return _Contents(status, sessions, gaps, session, is_synchronized, validation)
 
     def _validation(self, file: NodeRecording, recording: Recording) -> _Validation:
         """Return the newest request to a validator; only new events are searched for it."""

@@ -345,7 +345,7 @@ def _learner(
         nonlocal learned
         with suppress(FolderError):
             found = recordings.all()
-            if found != learned:
+            if found != learned or not all(one.is_settled for one in learned):
                 redactors.learn(found, go_on, on_error)
                 learned = found
 

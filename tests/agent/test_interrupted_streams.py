@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -516,6 +517,7 @@ def test_unreadable_recordings_are_opened_once(node: Node, monkeypatch: pytest.M
 
     monkeypatch.setattr(node_recordings, "_first_session_ns", first_session_ns)
     node.path("damaged").write_bytes(b"x" * 5000)
+    os.utime(node.path("damaged"), (0, 0))
     node.write("a", 1)
     for _ in range(3):
         node.recordings.all()
