@@ -33,9 +33,8 @@ from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import NameKind, Redactor
 
-from .node_recordings import FolderError, NodeRecordings
+from .node_recordings import FolderError, NodeRecordings, UnchangedContents
 from .recorder_status import NO_LOSS, RecorderStatus
-from .unchanged import UnchangedContents
 
 _NAMES = {str(event.name) for event in NriEvent} | set(METHODS)
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5)

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import time_ns
+from typing import Generic, TypeVar
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
 from nri_scope.recording.reader import Recording
 
+_T = TypeVar("_T")
 _SETTLED_NS = 10 * 10**9
 """Time after the last write after which all that was written can be read.
 
@@ -43,6 +46,29 @@ class NodeRecording:
             return self.path.stat().st_ino == self.inode
         except OSError:
             return False
+
+
+class UnchangedContents(Generic[_T]):
+    """What was read of recordings. Use it in one thread at a time."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, int], tuple[NodeRecording, _T]] = {}
+        """By name and inode: the file as it was when it was read."""
+
+    def get(self, file: NodeRecording) -> _T | None:
+        """Return what was read, or None if the file may have changed since then."""
+        before, contents = self._read.get((file.name, file.inode), (None, None))
+        return contents if before == file else None
+
+    def put(self, file: NodeRecording, contents: _T) -> None:
+        """Keep what was read after the file had been listed as ``file``."""
+        if file.is_settled:
+            self._read[file.name, file.inode] = file, contents
+
+    def keep(self, files: Iterable[NodeRecording]) -> None:
+        """Forget all other files."""
+        keys = {(file.name, file.inode) for file in files}
+        self._read = {key: one for key, one in self._read.items() if key in keys}
 
 
 class FolderError(NriScopeError):

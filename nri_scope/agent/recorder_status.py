@@ -24,8 +24,7 @@ from nri_scope.share.redaction import NameKind, Redactor
 
 from .event_messages import session_message
 from .event_redaction import redacted_session
-from .node_recordings import FolderError, NodeRecording, NodeRecordings
-from .unchanged import UnchangedContents
+from .node_recordings import FolderError, NodeRecording, NodeRecordings, UnchangedContents
 
 _PLUGINS_MAX = 100
 _VALIDATIONS = parse(f"event:{VALIDATE}")
