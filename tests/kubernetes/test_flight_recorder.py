@@ -33,7 +33,6 @@ from tests.runtime.testbed.packages import SeriesUnavailable
 
 from . import node as node_process
 from .cluster import ROOT, Cluster, running
-from .test_manifests import templated
 
 pytestmark = pytest.mark.kubernetes
 
@@ -554,14 +553,20 @@ def _began_ns(path: Path) -> int:
     return sessions(path)[0].started_ns
 
 
-def test_the_output_of_helm_is_installed(cluster: Cluster) -> None:
+def test_helm_installs_it(cluster: Cluster) -> None:
     began = time.monotonic()
-    rendered = templated("--set=createNamespace=true")
     cluster.kubectl("delete", "-k", str(ROOT / "deploy/kustomize/base"), "--wait")
-    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(rendered))
+    cluster.kubectl("create", *("namespace", "nri-scope"))
+    level = "pod-security.kubernetes.io/enforce=privileged"
+    cluster.kubectl("label", *("namespace", "nri-scope"), level)
+    chart = str(ROOT / "deploy/helm/nri-scope")
+    options = (*_KUBECTL, "--wait", f"--timeout={PATIENCE:g}s")
+    for words in (("install", "nri-scope", chart), ("upgrade", "nri-scope", chart)):
+        done = cluster.run("helm", *words, *options)
+        assert done.returncode == 0, done.stderr
     roll_out(cluster)
     settled(cluster)
-    report("deleted, and installed from Helm's output", began)
+    report("deleted, and installed and upgraded by Helm", began)
     # Recordings outlive the DaemonSet.
     log = cluster.run("kubectl", "nri-scope", "log", "default/web-1", "--format", "jsonl")
     assert "RunPodSandbox" in log.stdout
