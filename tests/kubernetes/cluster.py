@@ -42,11 +42,11 @@ class Cluster:
 
     @property
     def nri_socket(self) -> Path:
-        """NRI socket of the node's containerd."""
+        """NRI socket of the node's runtime."""
         return self.folder / "run/nri/nri.sock"
 
     def connections(self, plugin: str) -> int:
-        """Return how often containerd has added ``NN-name`` to the chain, according to the log."""
+        """Return how often the runtime has added ``NN-name`` to the chain, according to the log."""
         logs = [self.folder / f"{name}.log" for name in ("containerd", "crio")]
         text = "".join(log.read_text(errors="replace") for log in logs if log.exists())
         return len(re.findall(rf'plugin \\?"{re.escape(plugin)}\\?" connected', text))
@@ -134,7 +134,7 @@ class Cluster:
 def running(profile: str, nodes: int = 1, images: Sequence[Path] = ()) -> Iterator[Cluster]:
     """Provide a cluster for the duration of a block, and remove it completely afterwards.
 
-    ``images``: OCI archives for all nodes, which only containerd can import.
+    ``images``: OCI archives for all nodes: containerd imports them, CRI-O pulls from a registry.
 
     :raises TestbedError: the machine does not allow it, or the node does not start.
     """

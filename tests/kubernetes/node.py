@@ -148,13 +148,14 @@ class Node:
         """Start the runtime and provide the images, with those of further archives."""
         archive = self.folder / "images.tar"
         write_images(archive)
+        archives = [str(archive), *images]
         if self.profile == "cri-o":
-            self._start_cri_o(archive)
+            self._start_cri_o(archives)
         else:
-            self._start_containerd([str(archive), *images])
+            self._start_containerd(archives)
 
-    def _start_cri_o(self, archive: Path) -> None:
-        self.start(sys.executable, "-m", registry.__name__, str(archive), "80", cwd=ROOT)
+    def _start_cri_o(self, archives: Sequence[str]) -> None:
+        self.start(sys.executable, "-m", registry.__name__, "80", *archives, cwd=ROOT)
         containers = Path("/etc/containers")
         containers.mkdir(exist_ok=True)
         (containers / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')

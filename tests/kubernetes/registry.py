@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve the images of an OCI layout as a registry, for runtimes that only pull images."""
+"""Serve the images of OCI layouts as a registry, for runtimes that only pull images."""
 
 from __future__ import annotations
 
 import json
 import sys
 import tarfile
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -38,25 +38,24 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
-def serve(archive: Path, port: int) -> None:
-    """Serve the images named ``localhost/NAME:TAG`` of an archive."""
-    with tarfile.open(archive) as tar:
-        files = {
-            member.name: stream.read()
-            for member in tar
-            if (stream := tar.extractfile(member)) is not None
-        }
-    _Handler.blobs = {
-        f"sha256:{name.rpartition('/')[2]}": content
-        for name, content in files.items()
-        if name.startswith("blobs/")
-    }
-    _Handler.tags = {
-        one["annotations"]["io.containerd.image.name"].removeprefix("localhost/"): one["digest"]
-        for one in json.loads(files["index.json"])["manifests"]
-    }
+def serve(port: int, archives: Iterable[str]) -> None:
+    """Serve the images named ``localhost/NAME:TAG`` of archives."""
+    _Handler.blobs, _Handler.tags = {}, {}
+    for archive in archives:
+        with tarfile.open(archive) as tar:
+            files = {
+                member.name: stream.read()
+                for member in tar
+                if (stream := tar.extractfile(member)) is not None
+            }
+        for name, content in files.items():
+            if name.startswith("blobs/"):
+                _Handler.blobs[f"sha256:{name.rpartition('/')[2]}"] = content
+        for one in json.loads(files["index.json"])["manifests"]:
+            name = one["annotations"]["io.containerd.image.name"]
+            _Handler.tags[name.removeprefix("localhost/")] = one["digest"]
     ThreadingHTTPServer(("127.0.0.1", port), _Handler).serve_forever()
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), int(sys.argv[2]))
+    serve(int(sys.argv[1]), sys.argv[2:])

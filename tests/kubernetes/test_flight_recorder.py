@@ -37,7 +37,9 @@ from .cluster import ROOT, Cluster, running
 pytestmark = pytest.mark.kubernetes
 
 PROFILE = os.environ.get("KUBERNETES_PROFILE", "containerd-2.1")
-"""Profile of `RUNTIMES`; CRI-O cannot import the image."""
+"""Profile of `RUNTIMES`."""
+RUNTIME, PROGRAM = ("cri-o", "crio") if PROFILE == "cri-o" else ("containerd", "containerd")
+"""Name of the runtime, and that of its process."""
 NODES = (1, 2)
 IMAGE = ROOT / "build/nri-scope-image.tar"
 PATIENCE = 120.0
@@ -58,7 +60,7 @@ spec:
   containers:
     - name: app
       image: localhost/busybox:1
-      imagePullPolicy: Never
+      imagePullPolicy: IfNotPresent
       command: [sleep, "1000000"]
       env: [{{name: PASSWORD, value: hunter2-correct-horse}}]
 ---
@@ -76,7 +78,7 @@ spec:
       restartPolicy: Never
       nodeSelector: {{kubernetes.io/hostname: node{node}}}
       containers:
-        - {{name: app, image: "localhost/busybox:1", imagePullPolicy: Never, command: ["true"]}}
+        - {{name: app, image: "localhost/busybox:1", command: ["true"]}}
 ---
 """
 
@@ -249,7 +251,7 @@ def settled(cluster: Cluster) -> None:
 def test_status_knows_both_nodes(cluster: Cluster) -> None:
     done = cluster.run("kubectl", "nri-scope", "status")
     assert done.returncode == 0, done
-    assert re.findall(r"(?m)^(node\d) .*synchronised.* containerd ", done.stdout) == [
+    assert re.findall(rf"(?m)^(node\d) .*synchronised.* {RUNTIME} ", done.stdout) == [
         "node1",
         "node2",
     ]
@@ -424,10 +426,10 @@ def test_events_that_a_killed_recorder_misses_are_in_a_gap(cluster: Cluster) -> 
         ] == []
 
 
-def test_a_restart_of_containerd_ends_no_recording(cluster: Cluster) -> None:
+def test_a_restart_of_the_runtime_ends_no_recording(cluster: Cluster) -> None:
     for node in NODES:
         began, since_ns = time.monotonic(), time.time_ns()
-        cluster.restart(node, "containerd")
+        cluster.restart(node, PROGRAM)
 
         def is_back(name: str = f"node{node}", since_ns: int = since_ns) -> bool:
             state = status(cluster)[name]
@@ -435,7 +437,7 @@ def test_a_restart_of_containerd_ends_no_recording(cluster: Cluster) -> None:
             return bool(state.get("synchronized")) and since > _rfc3339(since_ns)
 
         wait_for(is_back)
-        report(f"containerd of node{node} killed and started, synchronised again", began)
+        report(f"{RUNTIME} of node{node} killed and started, synchronised again", began)
         reasons = [gap.reason for gap in gaps(cluster, node) if gap.to_ns >= since_ns]
         print(f"node{node}: gaps: {reasons}")
         assert reasons
@@ -477,7 +479,7 @@ def test_prometheus_scrapes_the_agents_and_fires_an_alert(cluster: Cluster, tmp_
     try:
         wait_for(lambda: firing_and_connected(cluster)[1] == {"1"})
         assert "NriRecorderNotConnected" not in firing_and_connected(cluster)[0]
-        with cluster.killed(1, "containerd"):
+        with cluster.killed(1, PROGRAM):
             wait_for(lambda: "NriRecorderNotConnected" in firing_and_connected(cluster)[0])
         wait_for(lambda: "NriRecorderNotConnected" not in firing_and_connected(cluster)[0])
     finally:

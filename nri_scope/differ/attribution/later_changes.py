@@ -43,6 +43,7 @@ ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "no request for it was seen: unsolicited, or in a reply to another event"
 NOT_SHOWN = "changes by plugins here are not shown to any connection of the chain"
 NAMESAKES = "members with the same key, which cannot be told apart"
+MERGED = "adjusting variables, the runtime keeps only the last value of each name"
 
 _REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
 """Paths at which NRI drops the removal of the runtime's own value."""
@@ -202,6 +203,8 @@ def drift(
         elif removal is not None and is_not_passed_on(removal.change):
             drifted.asked.append(not_passed_on(removal, event))
             by, why = RUNTIME, NOT_PASSED_ON
+        elif tail is not None and _is_merged(member, history.spec, shown, rules):
+            by, why = RUNTIME, MERGED
         else:
             ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
             by, why = ruled or _by(tail, change, shown, found)
@@ -319,6 +322,16 @@ def _confused(found: Iterable[tuple[Change, str]]) -> set[str]:
         if len(members) > 1 and kinds not in ({"added"}, {"removed"}):
             confused |= members
     return confused
+
+
+def _is_merged(member: str, known: Spec, shown: Spec, rules: oci.RuntimeRules) -> bool:
+    """Return whether the runtime has merged the variables of this name, e.g. CRI-O's PATH and that
+    of the image. Any adjustment of variables causes that; none of this name would have an effect.
+    """
+    if not rules.adjusts_as_upstream or not member.startswith("/process/env/"):
+        return False
+    before, after = (oci.values_of_key(spec, key_of(member)) for spec in (known, shown))
+    return len(before) > 1 and after == before[-1:]
 
 
 def _member(path: str) -> str:
