@@ -109,7 +109,7 @@ HEADS = {
     "its slowest plugin",
     "Took, Took/of": "time until the reply, and the deadline",
     "Of": "the deadline: a plugin that takes longer is disconnected",
-    "Calls": "events sent to the plugin",
+    "Calls": "requests to the plugin, and calls by it",
     "p50, p99, Max": "median, 99th percentile and maximum of the reply times",
     "Max/of": "share of the deadline that the slowest reply took",
     ">50%": "replies that took more than half of the deadline",

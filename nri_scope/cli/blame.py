@@ -103,8 +103,8 @@ def _perform(
     with Output() as output, open_view(file, rules) as view:
         named, changed_path = container_with_path(view.original, what)
         container = view.counterpart(named)
-        if kind == "usual":
-            path = path or changed_path or None
+        if kind == "usual" and path is None:
+            path = changed_path or None
         assert isinstance(container, Container)
         history = history_of(view.recording, container)
         if not (history.spec or history.base or history.steps or history.real):

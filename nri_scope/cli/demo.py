@@ -240,8 +240,14 @@ def conclusion(playback: Playback) -> Iterator[str]:
     yield "On a machine that runs containers:"
     yield from _commands(
         ("does NRI work here?", f"{program} doctor"),
-        ("record real events, until ^C", f"sudo {program} record --print text"),
+        ("record real events, until ^C", f"sudo {_with_path(program)} record --print text"),
     )
+
+
+def _with_path(program: str) -> str:
+    """Return a program's command for sudo, whose PATH has no virtual environments."""
+    found = shutil.which(program)
+    return shlex.quote(found) if found else program
 
 
 def _commands(*commands: tuple[str, str]) -> Iterator[str]:

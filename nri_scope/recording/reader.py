@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -389,7 +390,7 @@ class Recording:
                 number_of,
                 f"SELECT id FROM events WHERE {condition} AND id > ? "
                 "ORDER BY id DESC LIMIT 1 OFFSET ?",
-                [*values, after_id, last],
+                [*values, after_id, min(last, sys.maxsize)],
             )
             after_id = before[0] if before else after_id
         while True:

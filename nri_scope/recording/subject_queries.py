@@ -246,17 +246,19 @@ def event_from(
     return rows[0][0] if rows else None
 
 
-def neighbours(recording: Recording, event: Event, *, of_container: bool) -> list[Event | None]:
-    """Return the previous and the next event, of all or of its container; None if there is none.
+def neighbours(
+    recording: Recording, first: Event, last: Event, *, of_container: bool
+) -> list[Event | None]:
+    """Return the event before ``first`` and the one after ``last``; None if there is none.
 
-    Raises RecordingError.
+    ``of_container``: only events of the same container. Raises RecordingError.
     """
     where = "container = (SELECT container FROM event WHERE id = :id)" if of_container else "1"
     found: list[Event | None] = []
-    for which, than in (("max", "<"), ("min", ">")):
+    for which, than, one in (("max", "<", first), ("min", ">", last)):
         with recording_errors(recording):
             row = recording.connection.execute(
-                f"SELECT {which}(id) FROM event WHERE id {than} :id AND {where}", {"id": event.id}
+                f"SELECT {which}(id) FROM event WHERE id {than} :id AND {where}", {"id": one.id}
             ).fetchone()
             (number,) = optional_numbers_of(row)
         found.append(None if number is None else recording.event(number))

@@ -146,7 +146,8 @@ class Finder:
             outcome=outcome,
         )
         self._scene = RecordingFacts(
-            tuple(self.gaps), self._wanted, self._name_of, self._existed, self._sessions
+            *(tuple(self.gaps), self._wanted, self._covers),
+            *(self._name_of, self._existed, self._sessions),
         )
         self._diagnosis = Diagnosis(self._scene, self._spec_of)
         self._allowance = recording.allowance()
@@ -268,6 +269,8 @@ class Finder:
         if self._on_round is not None:
             self._on_round(diff)
         part = diff if self._choice is None else self._choice.part_of(diff)
+        if part is not None and part is not diff:
+            part = replace(part, spans=())
         self._diagnosis.round(diff if part is None else part, wanted=part is not None)
         if part is not None:
             # A partial round is about another container; only its side effects concern the subject.
@@ -284,6 +287,9 @@ class Finder:
         if isinstance(self._thing, Event):
             return event.id in self._ids or self._is_same(event, self._thing)
         return event.container_id in self._ids or event.pod_id in self._ids
+
+    def _covers(self, container: str) -> bool:
+        return self._ids is None or isinstance(self._thing, Event) or container in self._ids
 
     def _is_same(self, event: Event, thing: Event) -> bool:
         """Return whether this may be the same event at another connection."""

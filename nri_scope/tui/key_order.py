@@ -12,6 +12,7 @@ from textual.worker import Worker
 
 from .actions import Keymap
 from .commands.filter import NARROW_GROUP, Narrower
+from .commands.find import GROUP as SEARCH_GROUP
 from .commands.jump import GROUP as JUMP_GROUP
 from .frame import Frame
 from .list.event_list import EventList
@@ -36,7 +37,7 @@ _OPENING = (
 """Actions that open a screen or an input, so that the following keys may be text."""
 _OF_SHOWN = ("save_recording", "export_bundle", "replay_shown")
 """Actions on the shown events, which wait in every view until these are shown."""
-_GROUPS = (JUMP_GROUP, NARROW_GROUP)
+_GROUPS = (JUMP_GROUP, NARROW_GROUP, SEARCH_GROUP)
 """Groups of work that selects other events, to which the following keys refer."""
 
 

@@ -239,6 +239,7 @@ def test_redact_replaces_secrets(
     [
         (("--full", "--changed"), "--full and --changed exclude each other; "),
         (("--history", "FOO", "--full"), "--history shows one path; "),
+        (("--history", ""), f'{APP} never had a value at ""; '),
         (("--history", "FOOO"), f'{APP} never had a value at "FOOO"; the nearest is '),
         (("--history", "\x1b[2J"), f'{APP} never had a value at "\\x1b[2J"; '),
         (("--format", "html"), "Invalid value for '--format'"),

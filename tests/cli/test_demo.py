@@ -280,5 +280,8 @@ def test_named_commands_use_the_program_name_of_the_call(
     assert demo.program_name() == f"'{script}'"
     monkeypatch.setenv("PATH", str(script.parent))
     assert demo.program_name() == "nri-scope"
+    with Recording.open(demo.bundled_path()) as recording:
+        playback = demo_playback.Playback(recording, tmp_path / "r.nriscope.db", 1.0)
+    assert f"  sudo '{script}' record --print text" in [*demo.conclusion(playback)]
     monkeypatch.setattr(sys, "argv", ["/usr/lib/nri_scope/__main__.py", "demo"])
     assert demo.program_name() == f"{shlex.quote(sys.executable)} -m nri_scope"

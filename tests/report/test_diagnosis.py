@@ -346,6 +346,20 @@ def test_findings_are_limited_to_the_selected_subject(tmp_path: Path) -> None:
     assert len(found(path, "shop/web")[0].events) == 2
 
 
+@pytest.mark.parametrize(
+    "path", sorted(RECORDING.parent.glob("*.nriscope.*")), ids=lambda one: one.name
+)
+def test_only_containers_of_a_pod_were_slow_to_create_or_lack_a_plugin(path: Path) -> None:
+    # A plugin may update them in its reply to the creation of a container of another pod.
+    with Recording.open(path) as recording:
+        pod_of = {one.id: f"{one.namespace}/{one.pod}" for one in recording.events() if one.pod}
+    for pod in set(pod_of.values()):
+        for finding in found(path, pod):
+            if finding.kind in (FindingKind.DEADLINE, FindingKind.DISCONNECTED):
+                assert {pod_of[one] for one in finding.events} == {pod}
+                assert all(one.startswith(f"{pod}/") for one in finding.containers)
+
+
 def test_a_healthy_container_has_no_findings(tmp_path: Path) -> None:
     path = problem_recordings.unified(tmp_path)
     assert found(path, "shop/web/app") == ()

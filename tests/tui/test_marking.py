@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.screen import Screen
@@ -54,6 +55,24 @@ async def test_mark_is_shown_saved_and_loaded_again(path: Path) -> None:
         await screen.press("m")
         await screen.shows("event 5 is no longer marked")
         await screen.until(lambda: not _marks(path))
+
+
+async def test_a_mark_set_during_a_search_is_on_its_match(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with showing(path) as screen:
+        release = asyncio.Event()
+        search = screen.app.store.find
+
+        async def slow(*arguments: Any) -> int | None:
+            await release.wait()
+            return await search(*arguments)
+
+        monkeypatch.setattr(screen.app.store, "find", slow)
+        await screen.press("/", *"sidecar", "enter", "m")
+        await screen.shows("searching for sidecar")
+        release.set()
+        await screen.shows("event 9 is marked")
 
 
 async def test_mark_set_while_another_is_being_written_is_saved(

@@ -97,6 +97,15 @@ async def test_enter_shows_what_each_connection_saw() -> None:
         assert screen.app.views.events.view.length == rows
 
 
+async def test_the_details_name_the_events_beside_the_whole_operation() -> None:
+    async with showing(CONFLICT, WIDE, surveyed=True) as screen:
+        await screen.go_to(13)
+        await screen.press("z")
+        await screen.shows("before ", ": 12 RunPodSandbox")
+        await screen.shows("after ", ": 17 PostCreateContainer  shop/web/sidecar")
+        await screen.shows("later ", ": 17 PostCreateContainer of this container")
+
+
 async def test_a_connection_that_answered_is_not_shown_as_failing() -> None:
     async with showing(CONFLICT, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem")

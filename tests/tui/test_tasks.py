@@ -54,6 +54,14 @@ async def test_who_set_foo(size: tuple[int, int], tmp_path: Path) -> None:
         await assert_snapshot(screen, "task-who-set-foo")
 
 
+async def test_who_set_foo_by_the_lines_of_the_container(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    async with opened(PROBES, tmp_path, size) as screen:
+        await press(screen, ["/", *"FOO", "enter", "b", "z"], 8)
+        await screen.until(lambda: "one of 01–29 PC ~" in screen.line("FOO=redacted"))
+
+
 async def test_which_plugin_was_slow_and_when(size: tuple[int, int], tmp_path: Path) -> None:
     async with opened(SLOW, tmp_path, size) as screen:
         await press(screen, ["6"], 5)

@@ -87,7 +87,7 @@ class Vanished(Detector):
             return
         self._check_sessions(diff)
         self._check_chain(diff)
-        if not wanted or diff.failure:
+        if not wanted or diff.failure or not self._scene.covers(diff.container):
             return
         for gone in self._gone.values():
             at_it = gone.last in diff.events

@@ -24,6 +24,7 @@ class RecordingFacts:
         self,
         gaps: tuple[Gap, ...],
         wanted: Callable[[Event], bool],
+        covers: Callable[[str], bool],
         name_of: NameOf,
         existed: Callable[[int], frozenset[str]],
         sessions: Iterable[Session],
@@ -31,6 +32,9 @@ class RecordingFacts:
         self.gaps = gaps
         self.wanted = wanted
         """Test whether the report covers an event. Other events still serve as evidence."""
+        self.covers = covers
+        """Test whether the report covers a container, by its id. Rounds about others may have side
+        effects on one that it covers."""
         self.name_of = name_of
         self.existed = existed
         """Lookup of the container ids in a session's Synchronize."""

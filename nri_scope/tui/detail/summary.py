@@ -70,7 +70,7 @@ def of_event(
     yield fact("request", size(event.size))
     yield ()
     yield from _printed(recording, event)
-    yield from _neighbours(recording, event)
+    yield from _neighbours(recording, event, event)
 
 
 def of_operation(
@@ -107,7 +107,7 @@ def of_operation(
         text = f"+{after:<7} {one.plugin}  "
         yield fact(f"#{one.id}", text, state, took, (f"  {name}" if name else "", Style.DIM))
     yield ()
-    yield from _neighbours(recording, event)
+    yield from _neighbours(recording, first, last)
 
 
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
@@ -206,13 +206,13 @@ def _changed(event: Event) -> Iterator[StyledLine]:
         yield fact("changed by", ", ".join(event.owners[:_LISTED]))
 
 
-def _neighbours(recording: Recording, event: Event) -> Iterator[StyledLine]:
-    before, after = neighbours(recording, event, of_container=False)
-    beside = [("before", before), ("after", after)]
-    if event.container_id:
-        earlier, later = neighbours(recording, event, of_container=True)
-        beside += [("earlier", earlier), ("later", later)]
-    for name, other in beside:
+def _neighbours(recording: Recording, first: Event, last: Event) -> Iterator[StyledLine]:
+    before, after = neighbours(recording, first, last, of_container=False)
+    beside = [("before", first, before), ("after", last, after)]
+    if first.container_id:
+        earlier, later = neighbours(recording, first, last, of_container=True)
+        beside += [("earlier", first, earlier), ("later", last, later)]
+    for name, event, other in beside:
         of_same = " of this container" if name in ("earlier", "later") else ""
         if other is None:
             yield fact(name, (f"no event{of_same}", Style.DIM))
