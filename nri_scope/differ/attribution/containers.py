@@ -210,6 +210,8 @@ class Containers:
             return [], []
         if event.event not in UNDOING:
             history.created = True
+        if not (history.shown or history.created_event):
+            _complete(history, oci.spec_of(shown.container))
         history.shown = True
         tail = self._tails.pop(container, None)
         described, spec = self._described.pop(container, (b"", None))
@@ -268,3 +270,16 @@ class Containers:
             self._done_ns,
         ):
             cast("dict[str, object]", known).pop(container_id, None)
+
+
+def _complete(history: History, shown: Spec) -> None:
+    """Add what the first event that shows a container has, besides the steps, to its states.
+
+    Nobody is known to have changed this: the original state was not observed.
+    """
+    for step in history.steps:
+        shown = oci.apply(shown, [step.change])
+    history.spec = shown
+    for step in reversed(history.steps):
+        shown = oci.apply(shown, [later_changes.inverse(step.change)])
+    history.base = shown

@@ -138,7 +138,12 @@ class Differ:
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
         """Process the next event; return the rounds that it completes."""
+        found = self._feed(event, request, reply)
+        # Afterwards: the rounds before it did not know the container yet.
         self._containers.learn_name(event)
+        return found
+
+    def _feed(self, event: Event, request: bytes, reply: bytes) -> list[RoundDiff]:
         over = self._rounds.feed(event, request, reply)
         if over is None:
             return []

@@ -175,7 +175,7 @@ def drift(
     newest = newest_steps(history.steps)
     repeated = [one for one in found if _is_repeated(one, history, newest, rules)]
     if repeated:
-        shown = dict(oci.apply(shown, [_inverse(one) for one in reversed(repeated)]))
+        shown = dict(oci.apply(shown, [inverse(one) for one in reversed(repeated)]))
         found = changes_of_chain(history.spec, shown)
     shown = _in_order(shown, history.spec)
     drifted = Drift(spec=shown)
@@ -252,7 +252,8 @@ def _is_repeated(
     return step.change.before == change.after and step.change.after == change.before
 
 
-def _inverse(change: Change) -> Change:
+def inverse(change: Change) -> Change:
+    """Return the change back."""
     kinds: dict[oci.ChangeKind, oci.ChangeKind] = {"added": "removed", "removed": "added"}
     return Change(
         change.path, change.after, change.before, kinds.get(change.kind, change.kind), None
