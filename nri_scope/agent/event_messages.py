@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.events import Event, Gap, Note, Printed, Session, Tapped
+from nri_scope.recording.creation_outcomes import Outcome
 from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.share.extract.exchanges import Exchange
 
@@ -29,8 +30,10 @@ def session_message(recording: str, session: Session, began_ns: int = 0) -> v1.S
     )
 
 
-def event_message(recording: str, exchange: Exchange, tapped: Tapped | None) -> v1.Event:
-    """Return the message of an event."""
+def event_message(
+    recording: str, exchange: Exchange, tapped: Tapped | None, outcome: Outcome | None
+) -> v1.Event:
+    """Return the message of an event; ``outcome``: that of a creation in a part of a recording."""
     event = exchange.event
     return v1.Event(
         recording=recording,
@@ -62,6 +65,15 @@ def event_message(recording: str, exchange: Exchange, tapped: Tapped | None) -> 
             v1.Metadata(key=key, value=value)
             for key, value in (() if tapped is None else tapped.metadata)
         ],
+        outcome=None
+        if outcome is None
+        else v1.CreationOutcome(
+            fate=outcome.fate.value,
+            event=outcome.event,
+            name=outcome.name,
+            session=outcome.session,
+            after_ns=outcome.after_ns,
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.events import Event, Gap, Tapped
+from nri_scope.recording.creation_outcomes import Outcome, stored_outcomes
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import tapped
 from nri_scope.recording.timeline import Item, time_of
@@ -105,11 +106,13 @@ class ResponseMaker:
             raise stopped.cause from stopped
         found = {one.event.id: one for page in pages for one in page}
         taps = {one.event: one for one in tapped(recording, numbers)}
+        outcomes = stored_outcomes(recording, numbers)
         with redaction() as known:
             # Not yielded here: the redactor is for one thread at a time.
             responses = [
                 self._response(
-                    name, item, began_ns, found, taps, None if known is None else known.redactor
+                    *(name, item, began_ns, found, taps, outcomes),
+                    None if known is None else known.redactor,
                 )
                 for item in items
             ]
@@ -122,6 +125,7 @@ class ResponseMaker:
         began_ns: int,
         found: Mapping[int, Exchange],
         taps: Mapping[int, Tapped],
+        outcomes: Mapping[int, Outcome],
         redactor: Redactor | None,
     ) -> TimedResponse | None:
         if not isinstance(item, Event):
@@ -134,7 +138,8 @@ class ResponseMaker:
         if redactor is not None:
             exchange = redacted_exchange(redactor, exchange)
             tap = None if tap is None else redacted_tapped(redactor, tap)
-        response = v1.GetEventsResponse(event=event_message(name, exchange, tap))
+        message = event_message(name, exchange, tap, outcomes.get(item.id))
+        response = v1.GetEventsResponse(event=message)
         event = exchange.event
         place = name, event.id, event.at_ns
         return TimedResponse(event.at_ns, next(self._numbers), response, place)

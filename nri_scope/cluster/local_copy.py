@@ -10,6 +10,7 @@ from nri_scope.errors import RemoteProtocolError
 from nri_scope.events import NO_ID, CapturedCall, Role, SessionStart
 from nri_scope.recorder.complete_recording import CompleteRecording
 from nri_scope.recorder.inbox import Begin, End, EventFacts, GapEntry, NoteEntry, PluginLine, Reopen
+from nri_scope.recording.creation_outcomes import Outcome, outcome_of
 
 _INT_MAX = 2**63 - 1
 _ITEMS_MAX = 1_000_000
@@ -180,6 +181,7 @@ class LocalCopy:
                 event.pod,
                 container_id,
                 event.container,
+                self._outcome(event, number),
             )
         )
         self._recording.capture(
@@ -199,6 +201,15 @@ class LocalCopy:
                 metadata=tuple((one.key, one.value) for one in event.metadata),
             ),
         )
+
+    def _outcome(self, event: v1.Event, number: int) -> Outcome | None:
+        """Return the outcome of a creation, with the numbers of this recording."""
+        one = event.outcome
+        if one is None:
+            return None
+        shown_by = one.event if number == event.id else 0
+        session = self._optional(event.recording, one.session) or 0
+        return outcome_of(one.fate, shown_by, one.name, session, max(0, one.after_ns))
 
 
 def _size(value: object, name: str = "") -> int:

@@ -34,6 +34,7 @@ from nri_scope.nri.request_subject import (
     name_of_pod,
 )
 from nri_scope.recording.blobs import ObjectKind
+from nri_scope.recording.creation_outcomes import INSERT_OUTCOME
 from nri_scope.recording.cri_answers import requested_container_id
 from nri_scope.recording.schema import TABLES
 from nri_scope.recording.schema_check import has_table
@@ -137,6 +138,7 @@ class Encoder:
         self._effects: list[tuple[int, int]] = []
         self._tapped: list[tuple[int, int, str | None]] = []
         self._metadata: list[tuple[int, str | None]] = []
+        self._outcomes: list[tuple[int, str, int, str, int, int]] = []
 
     def know(self, facts: EventFacts) -> None:
         """Use these facts for the next event. Raises sqlite3.Error."""
@@ -230,6 +232,8 @@ class Encoder:
                 self._tapped.append((event_id, int64(item.held_ns), metadata_json(item.metadata)))
         elif item.metadata and self.has_metadata:
             self._metadata.append((event_id, metadata_json(item.metadata)))
+        if facts is not None and facts.outcome is not None:
+            self._outcomes.append((event_id, *facts.outcome.row))
         self._events.append(
             (
                 event_id,
@@ -287,6 +291,9 @@ class Encoder:
         if self._metadata:
             self._connection.executemany(INSERT_METADATA, self._metadata)
             self._metadata = []
+        if self._outcomes:
+            self._connection.executemany(INSERT_OUTCOME, self._outcomes)
+            self._outcomes = []
 
     @property
     def buffered(self) -> int:

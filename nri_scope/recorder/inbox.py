@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from nri_scope.events import CapturedCall, SessionStart
+from nri_scope.recording.creation_outcomes import Outcome
 
 ITEM_BYTES = 600
 """Approximate memory of a queued item in addition to its payloads."""
@@ -73,6 +74,8 @@ class EventFacts:
     pod: str
     container_id: str
     container: str
+    outcome: Outcome | None = None
+    """Of a creation whose later events are not all copied."""
 
 
 @dataclass(frozen=True, slots=True)

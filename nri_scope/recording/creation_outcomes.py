@@ -9,6 +9,7 @@ experiment.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -73,7 +74,7 @@ class Outcome(NamedTuple):
 
     fate: CreationFate
     event: int = 0
-    """For FAILED: id of the event that shows the failure."""
+    """For FAILED: id of the event that shows the failure; 0 if a copy has another number for it."""
     name: str = ""
     """For FAILED: name of that event; "" if the failure is visible in StopContainer's container."""
     session: int = 0
@@ -82,13 +83,19 @@ class Outcome(NamedTuple):
     """For OPEN: time from CreateContainer to the end of the session, in ns."""
 
     @property
+    def row(self) -> tuple[str, int, str, int, int]:
+        """Values for `INSERT_OUTCOME`, after that of the event."""
+        return self.fate.value, *self[1:]
+
+    @property
     def words(self) -> str:
         """Reason for FAILED or OPEN; "" for others."""
+        event = f" (event {self.event})" if self.event else ""
         match self.fate:
             case CreationFate.FAILED if self.name:
-                return f"{NO_POST}, {self.name} did (event {self.event})"
+                return f"{NO_POST}, {self.name} did{event}"
             case CreationFate.FAILED:
-                return f"{NO_STATE}, as StopContainer shows it (event {self.event})"
+                return f"{NO_STATE}, as StopContainer shows it{event}"
             case CreationFate.OPEN:
                 return f"PostCreateContainer had not come when session {self.session} ended"
         return ""
@@ -99,6 +106,11 @@ _NAMES = frozenset({"", _CREATE, *_ENDS, *_POD_ENDS})
 """Names of events that may show a failure; others in an untrusted file are ignored."""
 CREATED = Outcome(CreationFate.CREATED)
 UNKNOWN = Outcome(CreationFate.UNKNOWN)
+INSERT_OUTCOME = (
+    "INSERT OR REPLACE INTO outcome (event, fate, shown_by, name, session, after_ns) "
+    "VALUES (?, ?, ?, ?, ?, ?)"
+)
+_STORED = "SELECT event, fate, shown_by, name, session, after_ns FROM outcome"
 
 
 class _Row(NamedTuple):
@@ -163,14 +175,9 @@ class Creations:
             if not self._has_outcomes:
                 return None
             row = self._recording.connection.execute(
-                "SELECT fate, shown_by, name, session, after_ns FROM outcome WHERE event = ?",
-                (event.id,),
+                f"{_STORED} WHERE event = ?", (event.id,)
             ).fetchone()
-        if row is None or row[0] not in _FATES or row[2] not in _NAMES:
-            return None
-        with recording_errors(self._recording):
-            numbers = [number_of((one,)) for one in (row[1], *row[3:])]
-        return Outcome(_FATES[row[0]], numbers[0], row[2], *numbers[1:])
+            return None if row is None else _stored(row)
 
     def _seen_by(self, asked: _Row, event: Event, later: Sequence[_Row]) -> Outcome:
         """Return the outcome as seen by the connection of one CreateContainer, ``asked``."""
@@ -299,6 +306,35 @@ class Creations:
         with recording_errors(self._recording):
             row = self._recording.connection.execute(query, values).fetchone()
             return None if row is None or row[0] is None else number_of(row)
+
+
+def stored_outcomes(recording: Recording, events: Sequence[int]) -> dict[int, Outcome]:
+    """Return the outcomes that a part of a recording stores for some of its events.
+
+    Raises RecordingError for a faulty file.
+    """
+    with recording_errors(recording):
+        if not has_outcomes(recording.connection):
+            return {}
+        rows = recording.connection.execute(
+            f"{_STORED} WHERE event IN (SELECT value FROM json_each(?))", (json.dumps([*events]),)
+        )
+        found = {number_of((row[0],)): _stored(row) for row in rows}
+    return {event: one for event, one in found.items() if one is not None}
+
+
+def outcome_of(fate: str, event: int, name: str, session: int, after_ns: int) -> Outcome | None:
+    """Return the outcome with these fields; None if they are not those of an outcome."""
+    if fate not in _FATES or name not in _NAMES:
+        return None
+    return Outcome(_FATES[fate], event, name, session, after_ns)
+
+
+def _stored(row: Row) -> Outcome | None:
+    """Return the outcome in a row of `_STORED`; None if it has unknown words. Raises RowError."""
+    _, fate, shown_by, name, session, after_ns = row
+    shown_by, session, after_ns = (number_of((one,)) for one in (shown_by, session, after_ns))
+    return outcome_of(str(fate), shown_by, str(name), session, after_ns)
 
 
 def _row_of(row: Row) -> _Row:

@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 import pytest
 
+from nri_scope.recording.lookup import event_range
+from nri_scope.recording.reader import Recording
 from tests.agent.agent_process import agent
+from tests.agent.test_interrupted_streams import overrun
 from tests.cli.command import NRI_SCOPE
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 
@@ -68,6 +71,24 @@ async def test_a_view_of_a_pod_equals_the_local_one(
     remote = await run(KUBECTL, command, what, environment=cluster)
     assert remote.status == local.status, remote.errors
     assert without_header(remote.output) == without_header(local.output)
+
+
+@pytest.mark.parametrize(
+    ("removed", "command"), [(0.3, "diff"), (0.45, "diff"), (0.45, "blame"), (0.7, "diff")]
+)
+async def test_a_view_equals_the_local_one_after_the_oldest_events_were_removed(
+    cluster: dict[str, str], tmp_path: Path, removed: float, command: str
+) -> None:
+    path = tmp_path / "node" / RECORDING.name
+    with Recording.open(path) as recording:
+        _, newest = event_range(recording)
+    overrun(path, int(removed * newest))
+    what = "shop/web/sidecar" if command == "blame" else "shop/web"
+    local = await run(NRI_SCOPE, command, path, what)
+    remote = await run(KUBECTL, command, what, environment=cluster)
+    assert remote.status == local.status, remote.errors
+    # The header of the local output also names plugins all of whose events were removed.
+    assert remote.output.partition("\n\n")[2] == local.output.partition("\n\n")[2]
 
 
 def without_header(output: str) -> list[str]:

@@ -26,7 +26,12 @@ from nri_scope.recorder.encode import (
 )
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.blobs import ObjectKind as Content
-from nri_scope.recording.creation_outcomes import UNKNOWN, CreationFate, Creations
+from nri_scope.recording.creation_outcomes import (
+    INSERT_OUTCOME,
+    UNKNOWN,
+    CreationFate,
+    Creations,
+)
 from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import MAX_REQUEST, Recording
@@ -302,18 +307,7 @@ class Tables:
                 self._part.damage = self._part.damage or error
                 return
             if found.fate is not CreationFate.UNKNOWN:
-                self._connection.execute(
-                    "INSERT INTO outcome (event, fate, shown_by, name, session, after_ns) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    (
-                        number,
-                        found.fate.value,
-                        found.event,
-                        found.name,
-                        found.session,
-                        found.after_ns,
-                    ),
-                )
+                self._connection.execute(INSERT_OUTCOME, (number, *found.row))
 
     # -- transport data of events -----------------------------------------------------------
 
