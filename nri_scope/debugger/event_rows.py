@@ -267,7 +267,7 @@ def status_words(debugger: Debugger, *, is_watching: bool) -> str:
 
 
 def _newest_words(debugger: Debugger) -> str:
-    """Return the event on which the plugin works, which may take for ever."""
+    """Return the event on which the plugin works, or "" before the first."""
     newest = debugger.newest
     if newest is None:
         return ""
