@@ -159,6 +159,11 @@ class Debugger(DebugListener):
         """Add a message to the output."""
         self.printed(PrintedLine("nri-scope", "note", text, 0))
 
+    def lost(self, plugin: str, reason: str) -> None:
+        """Say that a plugin is gone, also while nothing is sent."""
+        if not self.session.is_ending:
+            self.notice(f"{plugin} disconnected: {reason}")
+
     def restarting(self) -> None:
         """Keep the replies for a comparison, and begin anew."""
         if not self._has_restarted:

@@ -282,7 +282,8 @@ class ReplayRun:
         return api.UpdateContainersResponse()
 
     def _ended(self, plugin: Plugin) -> None:
-        self._plugins.ended(plugin)
+        if self._plugins.ended(plugin):
+            self._audience.lost(plugin.id, plugin.end_reason)
         if plugin in self._unfinished:
             self._tell_synchronized(*self._unfinished.pop(plugin), lost=plugin.end_reason)
         if self._recorder is not None:

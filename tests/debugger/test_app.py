@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -285,6 +286,25 @@ async def test_a_plugin_that_no_longer_starts_is_told_with_the_reason(tmp_path: 
         await shown.hides("subscribes")
         program.write_text(works)
         await shown.shows("next: 3  RunPodSandbox", "10-p pid ")
+
+
+async def test_a_plugin_that_ends_while_nothing_is_sent_is_reported(tmp_path: Path) -> None:
+    program = tmp_path / "p"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "from nri_scope.plugin import run\n"
+        "class P:\n"
+        "    def create_container(self, pod, container):\n"
+        "        pass\n"
+        "run(P(), name='p')\n"
+    )
+    program.chmod(0o755)
+    one = replace(job(tmp_path, None), plugin_set=PluginSet((command((str(program),), name="p"),)))
+    async with debugging(one) as shown:
+        await shown.shows("10-p pid ")
+        ((_, pid),) = shown.app._debugger.processes
+        os.kill(pid, signal.SIGKILL)
+        await shown.shows("10-p disconnected: closed by the peer: the plugin ended")
 
 
 async def test_a_plugin_that_does_not_start_is_a_message(tmp_path: Path) -> None:
