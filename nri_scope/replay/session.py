@@ -180,9 +180,9 @@ class ReplayRun:
             first, now = self._first_round.get(name), ours.get(name)
             same = first is not None and now is not None and first.created == now.created
             if first is None or now is None or not same or changes(first.spec, now.spec):
-                self._result.tally.fail(
-                    f"{name} differs between round {number} and the first round"
-                )
+                words = f"differs between round {number} and the first round"
+                self._result.tally.fail(f"{name} {words}")
+                self._progress.tell(PlayedEvent(0, f"round {number}", name, 0, failure=words))
 
     # -- notifications of the runtime ---------------------------------------------------------
 

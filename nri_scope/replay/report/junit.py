@@ -18,7 +18,7 @@ def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
     """Return JUnit XML with a suite for each plugin and a case for each reply.
 
     ``mismatches``: lines of each mismatch with a golden. Mismatches without a reply become cases of
-    a suite named golden.
+    a suite named golden, and other failures cases of a suite named replay.
     """
     left = dict(mismatches)
     root = ElementTree.Element("testsuites", name="nri-scope replay")
@@ -35,6 +35,11 @@ def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
                 suite, "testcase", classname="golden", name=safe(str(key))
             )
             _failure(case, "golden", lines)
+    if others := list(replayed.other_failures()):
+        suite = ElementTree.SubElement(root, "testsuite", name="replay")
+        for text in others:
+            case = ElementTree.SubElement(suite, "testcase", classname="replay", name=safe(text))
+            _failure(case, "replay", [text])
     for suite in root:
         suite.set("tests", str(len(suite)))
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
