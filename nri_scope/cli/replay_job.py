@@ -64,6 +64,8 @@ class ResultOptions:
     """The same replay with another chain, for comparison."""
     other_label: str = ""
     """How the other chain differs, such as "without 20-b"."""
+    swap: str = ""
+    """The option --swap of `other`; "" without it."""
     steps: bool = False
     """Whether lines of standard input control the replay."""
 
@@ -99,6 +101,9 @@ def _perform(
     replayed = run_interruptibly(lambda: how(job, audience))
     if replayed is None:
         return True
+    for one in job.plugin_set.own_index:
+        if one.index in options.swap.split(","):
+            raise own_index_error(options.swap, f"{one.id} sets its own index")
     mismatches = _compare(replayed, golden, options)
     other = None if options.other is None else play(options.other, ReplayListener())
     result = _Result(replayed, mismatches, other, golden, options)
@@ -110,6 +115,13 @@ def _perform(
     else:
         result.print(output, text)
     return result.well
+
+
+def own_index_error(swap: str, reason: str) -> UsageError:
+    """Return the error of --swap for plugins whose index it cannot change."""
+    return UsageError(
+        f"--swap {swap}: {reason}", "compare with the other order, with --compare-with"
+    )
 
 
 class Notices(ReplayListener):

@@ -386,6 +386,12 @@ def test_a_plugin_that_sets_its_own_index_is_started_again(
         assert "42-mine ended on SIGTERM, exit status 0" in captured.out
     assert replay(f"FILE {options} --env SOCKET={{socket}} --external -- ./start") == 0
     assert not capsys.readouterr().err
+    chain = f"FILE {options} --env SOCKET={{socket}} --plugin 10=./start --plugin 20=./plugin"
+    assert replay(f"{chain} --swap 10,20") == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "nri-scope: --swap 10,20: 10-start sets its own index; "
+        "compare with the other order, with --compare-with"
+    )
 
 
 STEPS = ["--step", "--env", "CHILD=1", "--", "./plugin"]
