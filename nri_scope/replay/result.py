@@ -222,14 +222,15 @@ class Replayed:
         yield from self.tally.failures
         if self.tally.more_failures:
             yield f"and {self.tally.more_failures} more"
-        yield from self._plugin_failures()
+        yield from self.plugin_failures()
 
     def other_failures(self) -> Iterator[str]:
         """Yield the failures that are not failures of replies, one line each."""
         yield from self.tally.others
-        yield from self._plugin_failures()
+        yield from self.plugin_failures()
 
-    def _plugin_failures(self) -> Iterator[str]:
+    def plugin_failures(self) -> Iterator[str]:
+        """Yield failures of plugins between requests, one line each."""
         for plugin in self.plugins:
             if plugin.deserted:
                 yield f"{plugin.plugin}: {plugin.deserted}"

@@ -91,6 +91,26 @@ def test_json_is_deterministic_except_for_times(capsys: pytest.CaptureFixture[st
     assert "both tried to set" in results[0]["failures"][0]
 
 
+def test_junit_has_failures_exactly_if_the_exit_status_is_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failures(line: str, status: int) -> list[str | None]:
+        assert replay(f"FILE --junit j.xml --quiet {line}") == status, capsys.readouterr()
+        found = ElementTree.parse(tmp_path / "j.xml").getroot().findall(".//failure")
+        return [one.get("message") for one in found]
+
+    assert failures("-- ./plugin", 0) == []
+    assert failures("--without 10 -- ./plugin", 1) == [
+        f"{name} differs without 10-plugin"
+        for name in ("shop/web/app", "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken")
+    ]
+    conflicts = "--plugin 10=./plugin --plugin '20=./plugin -v' --env VARIABLE=A"
+    assert failures(conflicts, 1)
+    failures(f"--golden g.yaml --update-golden {conflicts}", 1)
+    assert failures(f"--golden g.yaml {conflicts}", 0) == []
+    assert failures(f"--golden g.yaml {conflicts} --max-took 1ns", 1)
+
+
 def test_configuration_and_environment_reach_the_plugin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
