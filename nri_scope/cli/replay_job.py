@@ -308,9 +308,8 @@ class _Result:
             return False
         if not self.has_golden:
             return replayed.ok
-        return not (self.mismatches or replayed.tally.too_slow) and not any(
-            plugin.left_behind or plugin.deserted for plugin in replayed.plugins
-        )
+        others = next(replayed.other_failures(), None)
+        return not self.mismatches and not replayed.tally.too_slow and others is None
 
     @property
     def has_golden(self) -> bool:

@@ -222,15 +222,14 @@ class Replayed:
         yield from self.tally.failures
         if self.tally.more_failures:
             yield f"and {self.tally.more_failures} more"
-        yield from self.plugin_failures()
+        yield from self._plugin_failures()
 
     def other_failures(self) -> Iterator[str]:
         """Yield the failures that are not failures of replies, one line each."""
         yield from self.tally.others
-        yield from self.plugin_failures()
+        yield from self._plugin_failures()
 
-    def plugin_failures(self) -> Iterator[str]:
-        """Yield failures of plugins between requests, one line each."""
+    def _plugin_failures(self) -> Iterator[str]:
         for plugin in self.plugins:
             if plugin.deserted:
                 yield f"{plugin.plugin}: {plugin.deserted}"

@@ -109,6 +109,21 @@ def test_junit_has_failures_exactly_if_the_exit_status_is_1(
     failures(f"--golden g.yaml --update-golden {conflicts}", 1)
     assert failures(f"--golden g.yaml {conflicts}", 0) == []
     assert failures(f"--golden g.yaml {conflicts} --max-took 1ns", 1)
+    (tmp_path / "timer").write_text(
+        f"#!{sys.executable}\n"
+        "from nri_scope.plugin import run\n"
+        "class P:\n"
+        "    def configure(self, config, runtime):\n"
+        "        runtime.call_later(0, lambda: 1 / 0)\n"
+        "    def run_pod_sandbox(self, pod):\n"
+        "        pass\n"
+        "run(P(), name='p')\n"
+    )
+    (tmp_path / "timer").chmod(0o755)
+    raised = ["call_later: 10-timer: error: ZeroDivisionError: division by zero"]
+    assert failures("--golden t.yaml --update-golden -- ./timer", 1) == raised
+    # No golden can expect it.
+    assert failures("--golden t.yaml -- ./timer", 1) == raised
 
 
 def test_configuration_and_environment_reach_the_plugin(

@@ -43,9 +43,7 @@ def junit(
                 suite, "testcase", classname="golden", name=safe(str(key))
             )
             _failure(case, "golden", lines)
-    others = replayed.plugin_failures() if has_golden else replayed.other_failures()
-    texts = [*others, *differences]
-    if texts:
+    if texts := [*replayed.other_failures(), *differences]:
         suite = ElementTree.SubElement(root, "testsuite", name="replay")
         for text in texts:
             case = ElementTree.SubElement(suite, "testcase", classname="replay", name=safe(text))
