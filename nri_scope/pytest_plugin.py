@@ -164,6 +164,9 @@ class NriReplay:
             replayed, errors = perform(job)
         except NriScopeError as error:
             problem = problem_of(error)
+            # Name the scenario or manifest in place of its temporary recording.
+            for path in self._recordings.values():
+                problem = problem.replace(str(path), str(self._source))
         else:
             if self._goldens is None:
                 self._goldens = Goldens(self._folder, self._default_golden, self._mode)

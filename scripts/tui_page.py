@@ -68,7 +68,8 @@ findings can be sorted by any column.
 
 Marks and comments are stored in the recording, in a separate table; nothing else in it is changed.
 During a recording, in a read-only file and for a bundle they are stored in `FILE.marks.json` beside
-it, which only you can read; if that is impossible too, a notice says that they last until you quit.
+it, which only you can read; if that is impossible too, and for a scenario or a manifest, a notice
+says that they last until you quit.
 Copies of the recording include them (`S`, `E`, and the commands `export` and `redact`); secrets in
 comments are redacted like all others.
 

@@ -64,6 +64,8 @@ class ResultOptions:
     """The same replay with another chain, for comparison."""
     other_label: str = ""
     """How the other chain differs, such as "without 20-b"."""
+    swap: str = ""
+    """The option --swap of `other`; "" without it."""
     steps: bool = False
     """Whether lines of standard input control the replay."""
 
@@ -99,17 +101,26 @@ def _perform(
     replayed = run_interruptibly(lambda: how(job, audience))
     if replayed is None:
         return True
+    for one in job.plugin_set.own_index:
+        if one.index in options.swap.split(","):
+            raise own_index_error(options.swap, f"{one.id} sets its own index")
     mismatches = _compare(replayed, golden, options)
     other = None if options.other is None else play(options.other, ReplayListener())
     result = _Result(replayed, mismatches, other, golden, options)
     if options.junit is not None:
-        by_key = {one.key: list(result.lines_of([one])) for one in mismatches}
-        _write(options.junit, junit(replayed, by_key))
+        _write(options.junit, result.junit())
     if options.json:
         output.line(to_json(result.document()))
     else:
         result.print(output, text)
     return result.well
+
+
+def own_index_error(swap: str, reason: str) -> UsageError:
+    """Return the error of --swap for plugins whose index it cannot change."""
+    return UsageError(
+        f"--swap {swap}: {reason}", "compare with the other order, with --compare-with"
+    )
 
 
 class Notices(ReplayListener):
@@ -290,16 +301,30 @@ class _Result:
     @property
     def well(self) -> bool:
         """Whether the exit status will be 0."""
-        replayed, other, options = self.replayed, self.other, self.options
+        replayed, other = self.replayed, self.other
         if other is not None and (
             not other.ok or next(differing(replayed, other), None) is not None
         ):
             return False
-        if (options.golden is None and options.golden_from is None) or options.update_golden:
+        if not self.has_golden:
             return replayed.ok
-        return not (self.mismatches or replayed.tally.too_slow) and not any(
-            plugin.left_behind or plugin.deserted for plugin in replayed.plugins
-        )
+        others = next(replayed.other_failures(), None)
+        return not self.mismatches and not replayed.tally.too_slow and others is None
+
+    @property
+    def has_golden(self) -> bool:
+        """Whether replies are compared with expected ones, which may be failures."""
+        return self.golden is not None and not self.options.update_golden
+
+    def junit(self) -> str:
+        """Return JUnit XML, with failures if the exit status will not be 0."""
+        mismatches = {one.key: list(self.lines_of([one])) for one in self.mismatches}
+        found: list[str] = []
+        if self.other is not None:
+            label = self.options.other_label
+            found += [f"{name} differs {label}" for name, _ in differing(self.replayed, self.other)]
+            found += [f"{label}: {failure}" for failure in self.other.failures()]
+        return junit(self.replayed, mismatches, has_golden=self.has_golden, differences=found)
 
     def lines_of(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
         """Yield the mismatches as lines for people."""

@@ -21,7 +21,7 @@ from nri_scope.tap.wrapper import check_unwrapped
 
 from .chain_options import ChainOptions, PlayOptions
 from .params import environment_of
-from .replay_job import PrintedEvents, ResultOptions
+from .replay_job import PrintedEvents, ResultOptions, own_index_error
 from .replay_step import check_input
 from .share_messages import resolved_where
 from .time_arguments import places_of
@@ -149,6 +149,7 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         events=_printed_events(options),
         other=other,
         other_label=label,
+        swap=options["swap"] or "",
         steps=options["step"],
     )
     return job, result_options
@@ -386,10 +387,7 @@ def _swapped(plugin_set: PluginSet, text: str) -> tuple[PluginSet, str]:
     for index in (one, two):
         _check_index(plugin_set, f"--swap {text}", index)
     if plugin_set.has_externals:
-        raise UsageError(
-            f"--swap {text}: external plugins set their own index",
-            "compare with the other order, with --compare-with",
-        )
+        raise own_index_error(text, "external plugins set their own index")
     new = {one: two, two: one}
     plugins = (replace(each, index=new.get(each.index, each.index)) for each in plugin_set.plugins)
     configs = {new.get(index, index): config for index, config in plugin_set.configs.items()}

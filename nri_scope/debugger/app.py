@@ -17,6 +17,7 @@ from textual.widgets import Input, TextArea
 from textual.worker import WorkerError
 
 from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.recording.display import many
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import spans_of
 from nri_scope.tui.terminal import EndSignals, TerminalDriver
@@ -296,7 +297,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
     def action_clear_breakpoints(self) -> None:
         """Remove all breakpoints."""
-        self._say(f"{self._debugger.breakpoints.clear()} breakpoints removed")
+        self._say(f"{many(self._debugger.breakpoints.clear(), 'breakpoint')} removed")
         self._changed()
 
     def action_go_back(self) -> None:

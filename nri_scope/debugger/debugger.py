@@ -70,6 +70,8 @@ class Debugger(DebugListener):
         self.breakpoints = Breakpoints(breakpoints)
         self.pending: PendingEvent | None = None
         """The event that is sent next; None at the end, and before the first one."""
+        self.newest: PendingEvent | None = None
+        """The event on which the plugin works, or worked last."""
         self.is_at_end = False
         self.failure = ""
         """Why the replay ended early; "" if it did not."""
@@ -102,11 +104,17 @@ class Debugger(DebugListener):
         self.replayed = replayed
 
     def event(self, played: PlayedEvent) -> None:
-        """Add an event."""
+        """Add an event of the current run."""
+        if self.session.is_ending:
+            return
         if len(self.sent) == EVENTS_KEPT:
             self.sent_before_kept += 1
         self.sent.append(SentEvent(played))
         self.on_change()
+
+    def sending(self, pending: PendingEvent) -> None:
+        """Remember the event, on which the plugin works now."""
+        self.newest = pending
 
     def event_sent(self, pending: PendingEvent, played: PlayedEvent) -> None:
         """Store the request of an event that was sent."""
@@ -151,13 +159,18 @@ class Debugger(DebugListener):
         """Add a message to the output."""
         self.printed(PrintedLine("nri-scope", "note", text, 0))
 
+    def lost(self, plugin: str, reason: str) -> None:
+        """Say that a plugin is gone, also while nothing is sent."""
+        if not self.session.is_ending:
+            self.notice(f"{plugin} disconnected: {reason}")
+
     def restarting(self) -> None:
         """Keep the replies for a comparison, and begin anew."""
         if not self._has_restarted:
             self._before = [reply for one in self.sent for reply in one.played.replies]
         self._has_restarted = True
         self.pending, self.is_at_end, self.failure = None, False, ""
-        self.processes = ()
+        self.newest, self.processes = None, ()
         self.sent.clear()
         self.sent_before_kept = 0
         self.upcoming, self.has_more_upcoming = [], True

@@ -255,7 +255,7 @@ def status_words(debugger: Debugger, *, is_watching: bool) -> str:
     if debugger.failure:
         parts.append(restart_words(debugger))
     elif debugger.session.is_catching_up:
-        parts.append("replaying to the same point …")
+        parts.append(f"replaying to the same point …{_newest_words(debugger)}")
     elif not debugger.session.is_stopped and debugger.pending is not None:
         parts.append("waiting for the plugin; Esc stops at the next event")
     if words := debugger.breakpoints.words():
@@ -264,6 +264,15 @@ def status_words(debugger: Debugger, *, is_watching: bool) -> str:
         parts.append("watching")
     sent = debugger.sent_before_kept + len(debugger.sent)
     return " · ".join([f"{sent:,} sent", *parts])
+
+
+def _newest_words(debugger: Debugger) -> str:
+    """Return the event on which the plugin works, or "" before the first."""
+    newest = debugger.newest
+    if newest is None:
+        return ""
+    name = f"{newest.event_id or '+'} {newest.event} {safe(newest.subject)}".rstrip()
+    return f" waiting for the reply to {name}; p goes back before it"
 
 
 def restart_words(debugger: Debugger) -> str:

@@ -140,6 +140,13 @@ class LineDebugger(Debugger):
         """Pass the message on."""
         self._audience.notice(text)
 
+    def lost(self, plugin: str, reason: str) -> None:
+        """Say it below the prompt, and prompt again; during a request, the event says it."""
+        if self.session.is_stopped:
+            self._print("")
+            super().lost(plugin, reason)
+            self._prompt()
+
     def event(self, played: PlayedEvent) -> None:
         """Print the event, unless it was printed before."""
         super().event(played)
@@ -233,7 +240,7 @@ class LineDebugger(Debugger):
         self._print(f"breakpoints: {safe(words)}" if words else "there are no breakpoints")
 
     def _clear(self, _: str) -> None:
-        self._print(f"{self.breakpoints.clear()} breakpoints removed")
+        self._print(f"{many(self.breakpoints.clear(), 'breakpoint')} removed")
 
     async def _edit(self, assignment: str) -> None:
         if assignment:

@@ -30,6 +30,9 @@ class DebugListener(ReplayListener):
         ``position``: number of the events before it.
         """
 
+    def sending(self, pending: PendingEvent) -> None:
+        """Handle an event that is about to be sent, also one that is sent on the way."""
+
     def event_sent(self, pending: PendingEvent, played: PlayedEvent) -> None:
         """Handle an event that a decision sent or skipped, after `event`, with its request."""
 
@@ -72,6 +75,11 @@ class DebugSession:
     def is_stopped(self) -> bool:
         """Whether the replay waits for a command."""
         return self._decision is not None and not self._decision.done()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the replay was cancelled, and still reports the event it was cancelled at."""
+        return self._wanted.is_set()
 
     @property
     def position(self) -> int:
@@ -163,6 +171,8 @@ class DebugSession:
         if self._next == len(self._history):
             self._history.append(decision)
         self._next += 1
+        if pending is not None and not decision.again:
+            self._listener.sending(pending)
         return decision
 
     def after(self, pending: PendingEvent, played: PlayedEvent) -> None:

@@ -143,19 +143,21 @@ class ReplayPlugins:
         self._results.setdefault(plugin.id, PluginResult(plugin.id, ""))
         self._failed_setups.add(plugin.id)
 
-    def ended(self, plugin: Plugin) -> None:
-        """Record the end of a plugin's connection."""
+    def ended(self, plugin: Plugin) -> bool:
+        """Record the end of a plugin's connection; return whether it disconnected by itself."""
         if plugin.process is not None:
             self._ended[plugin.process] = plugin.id
         was_ready = plugin in self._present
         self._present.pop(plugin, None)
         result = self._results.get(plugin.id)
         if result is None or self._closing:
-            return
+            return False
         result.gone = plugin.end_reason
         result.gone_after = self._last_event() if was_ready else 0
-        if was_ready and not self._is_disconnecting:
+        is_early = was_ready and not self._is_disconnecting
+        if is_early:
             result.deserted = f"disconnected between requests: {plugin.end_reason}"
+        return is_early
 
     async def lost(self, runtime: Runtime, plugin_id: str) -> str:
         """Wait until a plugin lost during a request has ended, and return the reason."""

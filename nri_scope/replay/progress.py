@@ -27,6 +27,9 @@ class ReplayListener:
     def started(self, plugin: str, pid: int) -> None:
         """Handle a plugin (``NN-name``) that is set up; ``pid`` is 0 if it was not launched."""
 
+    def lost(self, plugin: str, reason: str) -> None:
+        """Handle a plugin that disconnected early, during a request or between two."""
+
     def event(self, played: PlayedEvent) -> None:
         """Handle a complete event, with all replies and the output so far."""
 

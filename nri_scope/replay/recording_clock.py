@@ -145,7 +145,7 @@ class RecordingClock:
         self._read_output()
         if problem:
             self._progress.result.tally.fail(f"{_EVENT}: {plugin.id}: {problem}")
-            self._progress.tell(PlayedEvent(0, _EVENT, plugin.id, 0, logged=problem))
+            self._progress.tell(PlayedEvent(0, _EVENT, plugin.id, 0, failure=problem))
 
 
 def _seconds(time_ns: int) -> str:

@@ -132,6 +132,8 @@ class Tally:
     too_slow: int = 0
     """Number of valid replies that took longer than the user accepts."""
     failures: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    """Those of `failures` that are not failures of replies."""
     more_failures: int = 0
 
     def count(self, played: PlayedEvent) -> None:
@@ -144,11 +146,11 @@ class Tally:
             self.verdicts[reply.verdict] += 1
             self.slow += reply.slow and not reply.too_slow
             if reply.verdict is not Verdict.OK:
-                self.fail(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
+                self._add(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
             elif reply.too_slow:
                 self.too_slow += 1
                 limit = duration(reply.max_took_ns)
-                self.fail(f"{where}: {reply.plugin}: too slow: took more than {limit}")
+                self._add(f"{where}: {reply.plugin}: too slow: took more than {limit}")
 
     @property
     def counts(self) -> dict[str, int]:
@@ -159,7 +161,12 @@ class Tally:
         return {words: count for words, count in {**found, **slow}.items() if count}
 
     def fail(self, text: str) -> None:
-        """Record a failure."""
+        """Record a failure that is not one of a reply."""
+        self._add(text)
+        if len(self.others) < FAILURES_KEPT:
+            self.others.append(text)
+
+    def _add(self, text: str) -> None:
         if len(self.failures) < FAILURES_KEPT:
             self.failures.append(text)
         else:
@@ -215,6 +222,14 @@ class Replayed:
         yield from self.tally.failures
         if self.tally.more_failures:
             yield f"and {self.tally.more_failures} more"
+        yield from self._plugin_failures()
+
+    def other_failures(self) -> Iterator[str]:
+        """Yield the failures that are not failures of replies, one line each."""
+        yield from self.tally.others
+        yield from self._plugin_failures()
+
+    def _plugin_failures(self) -> Iterator[str]:
         for plugin in self.plugins:
             if plugin.deserted:
                 yield f"{plugin.plugin}: {plugin.deserted}"

@@ -180,9 +180,9 @@ class ReplayRun:
             first, now = self._first_round.get(name), ours.get(name)
             same = first is not None and now is not None and first.created == now.created
             if first is None or now is None or not same or changes(first.spec, now.spec):
-                self._result.tally.fail(
-                    f"{name} differs between round {number} and the first round"
-                )
+                words = f"differs between round {number} and the first round"
+                self._result.tally.fail(f"{name} {words}")
+                self._progress.tell(PlayedEvent(0, f"round {number}", name, 0, failure=words))
 
     # -- notifications of the runtime ---------------------------------------------------------
 
@@ -282,7 +282,8 @@ class ReplayRun:
         return api.UpdateContainersResponse()
 
     def _ended(self, plugin: Plugin) -> None:
-        self._plugins.ended(plugin)
+        if self._plugins.ended(plugin):
+            self._audience.lost(plugin.id, plugin.end_reason)
         if plugin in self._unfinished:
             self._tell_synchronized(*self._unfinished.pop(plugin), lost=plugin.end_reason)
         if self._recorder is not None:

@@ -203,7 +203,8 @@ def _is_go_library(function: str, file: str) -> bool:
         return True
     folder = file.rpartition("/")[0]
     standard = package != "main" and "." not in package.partition("/")[0]
-    return standard and (folder == package or folder.endswith(f"/src/{package}"))
+    # The runtime implements functions of other packages, such as internal/sync.fatal.
+    return standard and f"/src/{folder}".endswith((f"/src/{package}", "/src/runtime"))
 
 
 # -- Python --------------------------------------------------------------------------------------

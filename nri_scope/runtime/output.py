@@ -27,7 +27,7 @@ remains, as splitting output into lines takes time of the event loop."""
 LINE_COST = 256
 """Approximate bytes of memory per line in addition to its text."""
 
-LAST_KEPT = 10
+LAST_KEPT = 60
 """Number of last lines of each stream that are stored even if the output exceeds its limit."""
 
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -199,7 +200,7 @@ class Process:
         # Skip lines with which Python underlines a part of the line above.
         lines = [
             _printable(line.strip())
-            for line in self.output.last(Stream.STDERR, LAST_KEPT)
+            for line in _without_usage(self.output.last(Stream.STDERR, LAST_KEPT))
             if any(map(str.isalnum, line))
         ]
         last = lines[-LAST_SHOWN:]
@@ -329,6 +330,16 @@ async def launch(
 _ENDED = ": the plugin ended, "
 _LAST_OUTPUT = "; its last output: "
 _CRASH = ": "
+_USAGE = re.compile("Usage( of .*)?:$")
+
+
+def _without_usage(lines: list[str]) -> list[str]:
+    """Leave out the usage that Go programs print below an error in their options."""
+    for number, line in enumerate(lines):
+        rest = lines[number + 1 :]
+        if number and _USAGE.match(line) and all(each[:1] in ("", " ", "\t") for each in rest):
+            return lines[:number]
+    return lines
 
 
 def end_signature(explained: str) -> str:

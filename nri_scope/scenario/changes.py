@@ -52,7 +52,7 @@ def apply_changes(scenario: Scenario, texts: Sequence[str]) -> None:
 
 
 def _parse(text: str) -> _Change:
-    place = Place(f"--set {shown(text)}")
+    place = Place(f"--set {shown(text)}", has_lines=False)
     subject, colon, rest = text.partition(":")
     if not colon or not subject:
         raise place.error("not a change", EXAMPLE)

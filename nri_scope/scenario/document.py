@@ -82,6 +82,7 @@ class PodsShape:
     def read(self, node: Node, place: Place) -> dict[str, ScenarioPod]:
         """Return the pods by key."""
         found: dict[str, ScenarioPod] = {}
+        ids: dict[str, str] = {}
         for key, value in mapping_of(node, place).items():
             at = place.key(key, value.line)
             namespace, slash, name = key.partition("/")
@@ -95,10 +96,16 @@ class PodsShape:
                 pod.name = name
             if "namespace" not in given:
                 pod.namespace = namespace
+            containers = values.get("containers", {})
+            names = {f"{key}/{one.key}": one.message.id for one in containers.values()}
+            for owner, number in {key: pod.id, **names}.items():
+                if number and ids.setdefault(number, owner) != owner:
+                    problem = f"{owner} has the id of {ids[number]}"
+                    raise at.error(problem, "remove its id, so that one is derived from its name")
             found[key] = ScenarioPod(
                 key,
                 pod,
-                values.get("containers", {}),
+                containers,
                 values.get("copies", 0),
                 self.exist,
                 frozenset(given),

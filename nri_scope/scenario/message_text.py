@@ -40,7 +40,7 @@ def changed_message(message: _Message, text: str) -> _Message:
 
     Raises UsageError.
     """
-    place = Place(text[:80])
+    place = Place(text[:80], has_lines=False)
     path, value = parse_assignment(text, place)
     node = changed_node(to_node(message_form(message)), path, value, place)
     changed = MessageShape(type(message)).read(node, place)

@@ -30,6 +30,8 @@ class Place:
     """From 1; 0 if it concerns the whole document."""
     path: str = ""
     """Keys from the top, separated by dots."""
+    has_lines: bool = True
+    """Whether errors name lines; not for a change that is given as an argument."""
 
     def key(self, name: str, line: int) -> Place:
         """Return the place of a mapping's key."""
@@ -42,7 +44,7 @@ class Place:
     def _at(self, path: str, line: int) -> Place:
         if len(path) > _KEYS_SHOWN:
             path = f"…{path[-_KEYS_SHOWN:]}"
-        return replace(self, line=line, path=path)
+        return replace(self, line=line if self.has_lines else 0, path=path)
 
     def error(self, problem: str, hint: str = "") -> ScenarioError:
         """Return the error of this place."""

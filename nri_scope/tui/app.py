@@ -105,7 +105,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._store = store
         self._warning = warning
         self._recorder = recorder
-        self._marks = Marks(path)
+        self._marks = Marks(path, is_temporary=source is not None)
         self.context = Context(where, marked=self._marks.filter)
         self.frame = Frame(keymap, self.context, badge, source.name if source else "")
         self._has_commands = False

@@ -91,6 +91,41 @@ def test_json_is_deterministic_except_for_times(capsys: pytest.CaptureFixture[st
     assert "both tried to set" in results[0]["failures"][0]
 
 
+def test_junit_has_failures_exactly_if_the_exit_status_is_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failures(line: str, status: int) -> list[str | None]:
+        assert replay(f"FILE --junit j.xml --quiet {line}") == status, capsys.readouterr()
+        found = ElementTree.parse(tmp_path / "j.xml").getroot().findall(".//failure")
+        return [one.get("message") for one in found]
+
+    assert failures("-- ./plugin", 0) == []
+    assert failures("--without 10 -- ./plugin", 1) == [
+        f"{name} differs without 10-plugin"
+        for name in ("shop/web/app", "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken")
+    ]
+    conflicts = "--plugin 10=./plugin --plugin '20=./plugin -v' --env VARIABLE=A"
+    assert failures(conflicts, 1)
+    failures(f"--golden g.yaml --update-golden {conflicts}", 1)
+    assert failures(f"--golden g.yaml {conflicts}", 0) == []
+    assert failures(f"--golden g.yaml {conflicts} --max-took 1ns", 1)
+    (tmp_path / "timer").write_text(
+        f"#!{sys.executable}\n"
+        "from nri_scope.plugin import run\n"
+        "class P:\n"
+        "    def configure(self, config, runtime):\n"
+        "        runtime.call_later(0, lambda: 1 / 0)\n"
+        "    def run_pod_sandbox(self, pod):\n"
+        "        pass\n"
+        "run(P(), name='p')\n"
+    )
+    (tmp_path / "timer").chmod(0o755)
+    raised = ["call_later: 10-timer: error: ZeroDivisionError: division by zero"]
+    assert failures("--golden t.yaml --update-golden -- ./timer", 1) == raised
+    # No golden can expect it.
+    assert failures("--golden t.yaml -- ./timer", 1) == raised
+
+
 def test_configuration_and_environment_reach_the_plugin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -386,6 +421,12 @@ def test_a_plugin_that_sets_its_own_index_is_started_again(
         assert "42-mine ended on SIGTERM, exit status 0" in captured.out
     assert replay(f"FILE {options} --env SOCKET={{socket}} --external -- ./start") == 0
     assert not capsys.readouterr().err
+    chain = f"FILE {options} --env SOCKET={{socket}} --plugin 10=./start --plugin 20=./plugin"
+    assert replay(f"{chain} --swap 10,20") == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "nri-scope: --swap 10,20: 10-start sets its own index; "
+        "compare with the other order, with --compare-with"
+    )
 
 
 STEPS = ["--step", "--env", "CHILD=1", "--", "./plugin"]

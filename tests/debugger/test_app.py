@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,31 @@ async def test_quickly_typed_keys_edit_in_their_order(tmp_path: Path) -> None:
             shown.app.post_message(events.Key(key, text))
         await shown.shows("fiv9")
         assert area.text == "one\nfiv9"
+
+
+async def test_a_restart_while_a_plugin_hangs_says_so_and_shows_the_new_run(tmp_path: Path) -> None:
+    class Hanging(Adjuster):
+        async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+            adjustment = await super().create_container(pod, container)
+            if container.name == "sidecar":
+                await asyncio.Event().wait()
+            return adjustment
+
+    plugin, sent = Hanging("1"), [0, 0, *range(3, 10)]
+    one = job(tmp_path, plugin)
+    one = replace(one, playback=replace(one.playback, timeout_s=inf))
+    async with debugging(one, size=(140, 30)) as shown:
+        await shown.press("c")
+        await shown.shows("waiting for the plugin")
+        await shown.press("R")
+        await shown.shows(
+            "waiting for the reply to 10 CreateContainer shop/web/sidecar; p goes back"
+        )
+        assert [each.played.event_id for each in shown.app._debugger.sent] == sent
+        await shown.press("p")
+        await shown.shows("next: 10  CreateContainer shop/web/sidecar")
+        assert [each.played.event_id for each in shown.app._debugger.sent] == sent
+    assert [each.name for each in plugin.created] == [*["app", "sidecar"] * 2, "app"]
 
 
 async def test_without_options_a_breakpoint_is_typed(tmp_path: Path) -> None:
@@ -259,6 +286,25 @@ async def test_a_plugin_that_no_longer_starts_is_told_with_the_reason(tmp_path: 
         await shown.hides("subscribes")
         program.write_text(works)
         await shown.shows("next: 3  RunPodSandbox", "10-p pid ")
+
+
+async def test_a_plugin_that_ends_while_nothing_is_sent_is_reported(tmp_path: Path) -> None:
+    program = tmp_path / "p"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "from nri_scope.plugin import run\n"
+        "class P:\n"
+        "    def create_container(self, pod, container):\n"
+        "        pass\n"
+        "run(P(), name='p')\n"
+    )
+    program.chmod(0o755)
+    one = replace(job(tmp_path, None), plugin_set=PluginSet((command((str(program),), name="p"),)))
+    async with debugging(one) as shown:
+        await shown.shows("10-p pid ")
+        ((_, pid),) = shown.app._debugger.processes
+        os.kill(pid, signal.SIGKILL)
+        await shown.shows("10-p disconnected: closed by the peer: the plugin ended")
 
 
 async def test_a_plugin_that_does_not_start_is_a_message(tmp_path: Path) -> None:

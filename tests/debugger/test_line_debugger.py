@@ -118,6 +118,39 @@ def test_quitting_at_the_last_event_and_at_the_end_counts_what_is_left(tmp_path:
     assert "not sent" not in stepped(tmp_path, "c", "q")[2]
 
 
+def test_a_plugin_that_ends_at_a_prompt_is_reported_before_the_next_line(tmp_path: Path) -> None:
+    path, plugin = two_lives(tmp_path), tmp_path / "plugin"
+    plugin.write_text(
+        f"#!{sys.executable}\n"
+        "import os, threading\n"
+        "from nri_scope.plugin import run\n"
+        "class P:\n"
+        "    def create_container(self, pod, container):\n"
+        "        threading.Timer(0.3, lambda: os._exit(3)).start()\n"
+        "run(P(), name='p')\n"
+    )
+    plugin.chmod(0o755)
+    with subprocess.Popen(
+        [NRI_SCOPE, "replay", path, "--step", "--", "./plugin"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write("n\nn\n")
+        process.stdin.flush()
+        # Without the message, this waits forever: the input goes on, but has no more lines.
+        message = next(line for line in process.stderr if "disconnected" in line)
+        assert message == (
+            "10-plugin disconnected: closed by the peer: the plugin ended, exit status 3\n"
+        )
+        process.stdin.write("q\n")
+        process.stdin.close()
+        assert "(to no plugin) \n" in process.stderr.read()
+
+
 def test_a_recorded_replay_cannot_go_back(tmp_path: Path) -> None:
     status, _, err = stepped(tmp_path, "n", "back", "c", options=("-o", "out.nriscope.db"))
     assert status == 0, err

@@ -419,7 +419,11 @@ def test_invalid_recording_fails_with_one_line(suite: Suite, marker: str, words:
         ),
         (
             "nri_replay(MyPlugin()).container('shop/web/ap')",
-            "no container 'shop/web/ap' in this replay; known are shop/web/app",
+            "no container 'shop/web/ap' in this replay; did you mean shop/web/app?",
+        ),
+        (
+            "nri_replay(MyPlugin()).container('x')",
+            "no container 'x' in this replay; known are shop/web/app",
         ),
     ],
 )
@@ -710,3 +714,12 @@ def test_bad_scenario_is_one_line(suite: Suite) -> None:
     (suite.folder / "tests" / "web.yaml").write_text("scenario: 1\npod: {}\n")
     message = suite.failure_message("nri_replay(MyPlugin())", marker='"web.yaml"')
     assert message.endswith("web.yaml:2: pod: unknown key; did you mean pods?")
+
+
+def test_a_scenario_is_named_in_errors_of_its_replay(suite: Suite) -> None:
+    (suite.folder / "tests" / "web.yaml").write_text(SCENARIO)
+    marker = '"web.yaml", only="shop/none"'
+    message = suite.failure_message("nri_replay(MyPlugin())", marker=marker)
+    assert message.endswith(
+        "tests/web.yaml: session 1 has no event of shop/none; did you mean shop/web?"
+    )

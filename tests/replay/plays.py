@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 from google.protobuf.message import Message
 
@@ -16,6 +17,7 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import InProcess, PluginSet
+from nri_scope.replay.report import junit
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.script import ReplaySelection
@@ -90,3 +92,9 @@ def decode_event(method: str, payload: bytes) -> tuple[str, Message]:
         one.event.name for one in METHODS.values() if one.event and one.event.value == change.event
     )
     return name, own_request(METHODS[name].request, change)
+
+
+def junit_failures(replayed: Replayed) -> list[str]:
+    """Return the messages of the failures in the result as JUnit XML."""
+    found = ElementTree.fromstring(junit(replayed, {})).findall(".//failure")
+    return [one.get("message", "") for one in found]

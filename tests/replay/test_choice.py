@@ -14,12 +14,13 @@ from nri_scope.filter import parse
 from nri_scope.plugin import Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
+from nri_scope.replay.report import Report
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import RecordingPlace, ReplaySelection, Script
 from tests.recording.test_cri_answers import a_cri_session, an_answer
 from tests.recording.traffic import an_item, record
 
-from .plays import played
+from .plays import junit_failures, played
 from .recordings import POD, RECORDING, START_NS, container, life, recording, run_pod, write_session
 
 
@@ -175,6 +176,12 @@ def test_rounds_start_afresh_and_are_compared(tmp_path: Path) -> None:
     assert replayed.tally.events == 3 * 7
     replayed = played(path, {"10-moody": Moody()}, rounds=2)
     assert list(replayed.failures()) == ["shop/web/app differs between round 2 and the first round"]
+    assert junit_failures(replayed) == list(replayed.failures())
+    (problem,) = [one for one in replayed.events if one.has_problem]
+    assert list(Report().event(problem)) == [
+        "     +  round 2              shop/web/app                  "
+        "fails: differs between round 2 and the first round"
+    ]
 
 
 def test_a_call_of_another_service_is_not_decoded(tmp_path: Path) -> None:

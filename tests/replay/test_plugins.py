@@ -31,7 +31,7 @@ from nri_scope.transport.loop import run
 from tests.runtime_emulation.scripts import children, descriptors, plugin, python
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
-from .plays import job_of, played, played_to_peers
+from .plays import job_of, junit_failures, played, played_to_peers
 from .recordings import container, life, of_capture, recording, run_pod
 
 ROOT = Path(__file__).parents[2]
@@ -241,6 +241,7 @@ def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
     replayed = run(replay(replace(job, playback=PlaybackOptions(wait=wait_for_exit))))
     assert {one.verdict for one in replayed.replies()} == {Verdict.OK}
     assert "exit status 0" in replayed.plugins[0].deserted
+    assert junit_failures(replayed) == list(replayed.failures())
     assert not replayed.ok
 
 

@@ -30,7 +30,7 @@ from nri_scope.runtime import Plugin
 from nri_scope.transport.loop import run
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
-from .plays import job_of, played, played_to_peers
+from .plays import job_of, junit_failures, played, played_to_peers
 from .recordings import container, life, recording, run_pod
 
 ROOT = Path(__file__).parents[2]
@@ -265,10 +265,14 @@ def test_exception_in_a_callback_is_a_failure_with_its_traceback(one_life: Path)
     assert error.where == "call_later" and isinstance(error.error, LookupError)
     assert "in cool" in "".join(error.lines())
     shown = [line for event in replayed.events for line in Report().event(event)]
+    start = "     +  call_later           10-raising                    "
     assert [line for line in shown if "later" in line or "Lookup" in line] == [
-        "     +  call_later           10-raising                    1 s after event 6",
-        "        logged: error: LookupError: app-id",
+        f"{start}1 s after event 6",
+        f"{start}fails: error: LookupError: app-id",
     ]
+    assert junit_failures(replayed) == list(replayed.failures())
+    (problem,) = [one for one in replayed.events if one.has_problem]
+    assert problem.failure == "error: LookupError: app-id"
 
 
 def test_timer_after_the_last_event_is_reported(one_life: Path) -> None:

@@ -140,6 +140,8 @@ def test_go_signature_has_function_and_line_but_no_addresses() -> None:
         "strings.Repeat({0x4c5750?}, 0x41?)\n\t/usr/local/go/src/strings/strings.go:628 +0x56f\n",
         "encoding/json.x({0x4c5750?}, 0x41?)\n\tencoding/json/x.go:628 +0x56f\n",
         "internal/runtime/maps.fatal({0x4})\n\t/usr/lib/go-1.19/src/internal/runtime/maps/x.go:1\n",
+        "internal/sync.fatal({0x6a9e7a?})\n\t/usr/local/go/src/runtime/panic.go:1191 +0x18\n",
+        "internal/sync.fatal({0x6a9e7a?})\n\truntime/panic.go:1191 +0x18\n",
         "gopkg.in/yaml%2ev3.x(...)\n\t/root/go/pkg/mod/gopkg.in/yaml.v3@v3.0.1/x.go:1\n",
         "example.org/x.Y(...)\n\t/home/me/vendor/example.org/x/y.go:7\n",
     ],

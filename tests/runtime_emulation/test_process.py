@@ -264,6 +264,20 @@ async def test_explanation_has_the_last_output() -> None:
     )
 
 
+async def test_explanation_has_the_error_above_the_usage_of_a_go_program() -> None:
+    flags = "".join(f"  -flag{number} string\n    \twords\n" for number in range(20))
+    for usage in ("Usage of ./thing:", "Usage:"):
+        text = f"starting\nflag provided but not defined: -x\n{usage}\n{flags}"
+        process = await ended(["sh", "-c", 'printf %s "$0" >&2; exit 2', text])
+        assert process.explain("closed").endswith(
+            "its last output: starting | flag provided but not defined: -x"
+        )
+    # A usage that precedes the error remains as it is.
+    text = "one\nUsage:\n  thing\nthing: error: bad"
+    process = await ended(["sh", "-c", 'printf %s "$0" >&2; exit 2', text])
+    assert process.explain("closed").endswith("Usage: | thing | thing: error: bad")
+
+
 async def test_plugin_is_ended_with_sigkill() -> None:
     script = (
         "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"

@@ -133,7 +133,10 @@ def test_changes_apply_in_order_to_a_scenario_from_a_recording() -> None:
         ("shop/web/app:args[5]=1", "there is no item 5; there are 2"),
         ("shop/web/app:args[2]-", "there is no item 2; there are 2"),
         ("shop/web/app:env={", "the value is not YAML"),
-        ("shop/web/app:pid=x", "pid: 'x' is not an integer"),
+        (
+            "shop/web/app:pid=x",
+            "--set 'shop/web/app:pid=x': shop/web.containers.app.pid: 'x' is not an integer",
+        ),
         ("shop/web/app:linux=", "linux: '' is not a mapping"),
     ],
 )

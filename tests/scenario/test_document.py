@@ -110,6 +110,16 @@ INVALID = [
     ("pods: {a: {containers: {b/c: {}}}}", "not the name of a container", False),
     ("pods:\n  a:\n    uuid: x", "web.yaml:4: pods.a.uuid: unknown key; did you mean uid?", True),
     ("pods: {a: {copies: 0}}", "copies: 0 is not between 1 and 10000", True),
+    (
+        "pods:\n  a: {id: x}\n  b: {id: x}",
+        "web.yaml:4: pods.b: b has the id of a; remove its id, so that one is derived",
+        False,
+    ),
+    (
+        "pods: {a: {containers: {c: {id: x}}}, b: {containers: {c: {id: x}}}}",
+        "pods.b: b/c has the id of a/c",
+        False,
+    ),
     ("pods: {a: {containers: {b: {kind: inti}}}}", "did you mean init?", True),
     ("existing: {a: {}}\npods: {a: {uid: x}}", "it is listed in existing, too", False),
     (

@@ -18,6 +18,7 @@ from nri_scope.recording.marks import sidecar, table
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.table import marks_in
 from nri_scope.recording.reader import Recording
+from nri_scope.tui.commands.copy import Source
 from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.widgets.board import Board
 from tests.share.bundle.bundles import a_bundle
@@ -520,3 +521,14 @@ async def test_marking_in_another_view_keeps_the_details_of_its_selected_event(
         await screen.shows(f"[Summary] Container  Changes  Blame  Raw  #{number} ")
         await screen.press("1")
         await screen.shows("[Summary] Container  Changes  Blame  Raw  session 1: ")
+
+
+async def test_marks_in_a_temporary_recording_are_said_to_be_lost(path: Path) -> None:
+    async with showing(path, size=(140, 40), source=Source("web.yaml", ())) as screen:
+        await screen.go_to(5)
+        await screen.press("M")
+        await screen.shows("lost when you leave: this recording is temporary")
+        await screen.press(*"why", "enter")
+        await screen.shows("marks are lost when you leave")
+        assert [mark.comment for mark in screen.app._marks.all()] == ["why"]
+    assert _marks(path) == []

@@ -28,14 +28,16 @@ LOST = "marks are lost when you leave"
 class Marks:
     """Marks of one recording. Call `load`, `save` and `close`, which do I/O, in a thread."""
 
-    def __init__(self, recording: Path) -> None:
+    def __init__(self, recording: Path, *, is_temporary: bool = False) -> None:
+        """Create it. ``is_temporary``: the recording is removed at the end; nothing is stored."""
         self.path = sidecar.path_of(recording)
         """Path of the file beside the recording."""
         self.notice = ""
         """Problem with storing marks, in one line; "" if none."""
-        self.is_kept = True
+        self.is_kept = not is_temporary
         """Whether the last attempt stored all marks."""
         self._recording = recording
+        self._is_temporary = is_temporary
         self._marks: dict[MarkKey, Mark] = {}
         self._changed: dict[MarkKey, Mark] = {}
         """Marks that are not stored yet."""
@@ -117,6 +119,8 @@ class Marks:
 
     def load(self) -> None:
         """Read the stored marks; set ``notice`` if they cannot be read."""
+        if self._is_temporary:
+            return
         with self._file:
             kept: dict[MarkKey, Mark] = {}
             there: Sequence[Mark] = ()
@@ -141,11 +145,15 @@ class Marks:
 
     def save(self) -> None:
         """Store the changes, merged with concurrent changes of other processes."""
+        if self._is_temporary:
+            return
         with self._file:
             self._save()
 
     def where_kept(self) -> str:
         """Return a phrase for where a new mark will be stored, without waiting for locks."""
+        if self._is_temporary:
+            return "lost when you leave: this recording is temporary"
         if self._can_store_in_recording():
             return "kept in the recording"
         if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):

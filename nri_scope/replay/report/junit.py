@@ -14,11 +14,18 @@ from ..replies import Reply, Verdict
 from ..result import PlayedEvent, Replayed
 
 
-def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
+def junit(
+    replayed: Replayed,
+    mismatches: Mapping[Key, Sequence[str]],
+    *,
+    has_golden: bool = False,
+    differences: Sequence[str] = (),
+) -> str:
     """Return JUnit XML with a suite for each plugin and a case for each reply.
 
     ``mismatches``: lines of each mismatch with a golden. Mismatches without a reply become cases of
-    a suite named golden.
+    a suite named golden, and other failures cases of a suite named replay, as are ``differences``
+    from another chain. If ``has_golden``, a failed reply is a failure only if it is a mismatch.
     """
     left = dict(mismatches)
     root = ElementTree.Element("testsuites", name="nri-scope replay")
@@ -27,7 +34,8 @@ def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
         for event in replayed.events:
             for reply in event.replies:
                 if reply.plugin == plugin.plugin:
-                    _case(suite, event, reply, left.pop(_key(reply), ()))
+                    mismatch = left.pop(_key(reply), ())
+                    _case(suite, event, reply, mismatch, has_golden=has_golden)
     if left:
         suite = ElementTree.SubElement(root, "testsuite", name="golden")
         for key, lines in left.items():
@@ -35,6 +43,11 @@ def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
                 suite, "testcase", classname="golden", name=safe(str(key))
             )
             _failure(case, "golden", lines)
+    if texts := [*replayed.other_failures(), *differences]:
+        suite = ElementTree.SubElement(root, "testsuite", name="replay")
+        for text in texts:
+            case = ElementTree.SubElement(suite, "testcase", classname="replay", name=safe(text))
+            _failure(case, "replay", [text])
     for suite in root:
         suite.set("tests", str(len(suite)))
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
@@ -43,7 +56,12 @@ def junit(replayed: Replayed, mismatches: Mapping[Key, Sequence[str]]) -> str:
 
 
 def _case(
-    suite: ElementTree.Element, event: PlayedEvent, reply: Reply, mismatch: Sequence[str]
+    suite: ElementTree.Element,
+    event: PlayedEvent,
+    reply: Reply,
+    mismatch: Sequence[str],
+    *,
+    has_golden: bool,
 ) -> None:
     case = ElementTree.SubElement(
         suite,
@@ -52,7 +70,7 @@ def _case(
         name=safe(_title(_key(reply))),
         time=f"{reply.took_ns / 1e9:.6f}",
     )
-    if reply.verdict is not Verdict.OK:
+    if reply.verdict is not Verdict.OK and not has_golden:
         _failure(case, str(reply.verdict), [reply.problem])
     elif reply.too_slow:
         took, limit = duration(reply.took_ns), duration(reply.max_took_ns)

@@ -83,7 +83,9 @@ class Report:
                     f"{start}  {name}{'':>6}", _requested_changes(event, plugin)
                 )
         if event.failure:
-            yield from self._wrapped("", f"fails: {event.failure}", Style.BAD)
+            has_line = event.skipped or event.note or event.replies or event.changes
+            begin = "" if has_line or event.dropped else start
+            yield from self._wrapped(begin, f"fails: {event.failure}", Style.BAD)
         if event.logged:
             yield from self._wrapped("", f"logged: {event.logged}", Style.WARN)
         for dropped in event.dropped:

@@ -145,6 +145,8 @@ class Result:
 
 def _no_container(name: str, containers: Mapping[str, object]) -> NoReturn:
     __tracebackhide__ = True
-    names = difflib.get_close_matches(name, containers, n=1) or list(containers)[:_LISTED]
+    names = list(containers)[:_LISTED]
     hint = f"known are {', '.join(names)}" if names else "it has no containers"
+    if nearest := difflib.get_close_matches(name, containers, n=1):
+        hint = f"did you mean {nearest[0]}?"
     raise AssertionError(safe(f"no container {name!r} in this replay; {hint}"))
