@@ -36,6 +36,8 @@ _PROOFS = (
 )
 """Events that prove that a container was created."""
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
+CREATION_EVENTS = (_CREATE, _VALIDATE)
+"""Events of a creation, which has an outcome."""
 _ENDS = ("StopContainer", "RemoveContainer")
 _POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
 NO_POST = "PostCreateContainer did not follow"

@@ -38,6 +38,7 @@ from nri_scope.nri.request_subject import (
 from nri_scope.nri.runtime_setup import parse_subscription
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.inbox import Begin, End, Entry, EventFacts, GapEntry, NoteEntry, PluginLine
+from nri_scope.recording.creation_outcomes import Outcome, outcome_of
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.records import SCHEMA_VERSION
@@ -212,7 +213,7 @@ class JsonLines:
         role = self._roles[session]
         method, mark = _text(event, "method"), _text(event, "mark", default="")
         request, reply = _messages(record, method, mark, role)
-        yield _facts(event, number)
+        yield _facts(event, number, _outcome(record))
         tap = _record_in(record, "tap") if "tap" in record else {}
         deadline = event.get("deadline_ms")
         yield (
@@ -287,7 +288,17 @@ def _service(role: str, method: str, mark: str) -> str:
     return _OTHER_SERVICE if mark == UNKNOWN and method in METHODS else ""
 
 
-def _facts(event: dict[str, Plain], number: int) -> EventFacts:
+def _outcome(record: dict[str, Plain]) -> Outcome | None:
+    """Return the outcome of a creation in a part of a recording; None if there is none."""
+    if "outcome" not in record:
+        return None
+    found = _record_in(record, "outcome")
+    numbers = (_number(found, name, default=0) for name in ("event", "session", "after_ns"))
+    event, session, after_ns = numbers
+    return outcome_of(_text(found, "fate"), event, _text(found, "name"), session, after_ns)
+
+
+def _facts(event: dict[str, Plain], number: int, outcome: Outcome | None) -> EventFacts:
     """Return what is known about an event's subjects, even if its messages do not have it."""
     container_id = _utf8(event, "container_id")
     return EventFacts(
@@ -298,6 +309,7 @@ def _facts(event: dict[str, Plain], number: int) -> EventFacts:
         _utf8(event, "pod"),
         "" if container_id.startswith(NO_ID) else container_id,
         _utf8(event, "container"),
+        outcome,
     )
 
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
+from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.run import Job
 from nri_scope.replay.testing import perform, plugin_set_of
@@ -49,6 +50,20 @@ def test_a_part_is_exported_as_before(step: int, tmp_path: Path) -> None:
             numbers = [event.id for event in recording.events()][::step]
         lines = exported(path, "jsonl", numbers)
         assert exported(imported(lines, tmp_path), "jsonl") == lines
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.split(".nri")[0])
+def test_a_part_tells_the_outcomes_that_omitted_events_show(path: Path, tmp_path: Path) -> None:
+    with Recording.open(path) as recording:
+        events = [event for event in recording.events() if event.event == "CreateContainer"]
+        lines = exported(path, "jsonl", [event.id for event in events])
+        assert events
+        with Recording.open(imported(lines, tmp_path)) as part:
+            for event in events:
+                copied = part.event(event.id)
+                assert copied is not None
+                outcome = Creations(recording).outcome(event)
+                assert Creations(part).outcome(copied) == outcome
 
 
 def test_gaps_notes_failures_and_answers_of_the_cri_are_kept(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from nri_scope.recorder.encode import (
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.blobs import ObjectKind as Content
 from nri_scope.recording.creation_outcomes import (
+    CREATION_EVENTS,
     INSERT_OUTCOME,
     UNKNOWN,
     CreationFate,
@@ -296,7 +297,7 @@ class Tables:
         creations = Creations(self._source)
         copied = self._connection.execute(
             "SELECT e.id FROM event AS e JOIN name AS n ON n.id = e.event "
-            "WHERE n.text IN ('CreateContainer', 'ValidateContainerAdjustment') ORDER BY e.id"
+            f"WHERE n.text IN {CREATION_EVENTS} ORDER BY e.id"
         ).fetchall()
         for (number,) in copied:
             try:

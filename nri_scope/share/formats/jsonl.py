@@ -8,6 +8,13 @@ from typing import IO
 
 from nri_scope.events import Event, Gap
 from nri_scope.nri.plain import Plain
+from nri_scope.recording.creation_outcomes import (
+    CREATION_EVENTS,
+    UNKNOWN,
+    CreationFate,
+    Creations,
+    stored_outcomes,
+)
 from nri_scope.recording.documents import event_document, tap_record
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import (
@@ -27,6 +34,7 @@ OWN_WORDS = (
     "id at plugin method namespace pod container container_id pod_id took_us deadline_ms size "
     "status status_code status_message mark changed owners "
     "from to reason lost stream text held_us metadata "
+    "outcome fate after_ns "
     "role runtime_version nri_version nri_version_inferred registration_timeout_ms "
     "request_timeout_ms started ended end_reason",
     *MESSAGE_WORDS,
@@ -51,12 +59,14 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
             yield event
 
     count = 0
+    creations = None if numbers is None else Creations(recording)
     for item in Timeline().merge(events(), excerpt.sessions(), excerpt.gaps()):
         match item:
             case Event():
                 observed = taps.of(item.id)
                 tap = {} if observed is None else tap_record(observed)
-                _put(stream, {**event_document(item, *messages), **tap})
+                outcome = _outcome(recording, item, creations)
+                _put(stream, {**event_document(item, *messages), **tap, **outcome})
                 sessions.add(item.session)
                 count += 1
             case Gap():
@@ -71,6 +81,19 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     for line in excerpt.printed(sessions):
         _put(stream, printed_record(line))
     return count
+
+
+def _outcome(recording: Recording, event: Event, creations: Creations | None) -> dict[str, Plain]:
+    """Return the outcome of a creation, if the events that show it may be left out."""
+    if event.event not in CREATION_EVENTS:
+        return {}
+    if creations is None:
+        found = stored_outcomes(recording, [event.id]).get(event.id, UNKNOWN)
+    else:
+        found = creations.outcome(event)
+    if found.fate is CreationFate.UNKNOWN:
+        return {}
+    return {"outcome": {**found._asdict(), "fate": found.fate.value}}
 
 
 def _put(stream: IO[bytes], record: dict[str, Plain]) -> None:
