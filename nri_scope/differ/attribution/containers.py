@@ -275,7 +275,7 @@ class Containers:
 def _complete(history: History, shown: Spec) -> None:
     """Add what the first event that shows a container has, besides the steps, to its states.
 
-    Nobody is known to have changed this: the original state was not observed.
+    No plugin is known to have changed this: the original state was not observed.
     """
     for step in history.steps:
         shown = oci.apply(shown, [step.change])
