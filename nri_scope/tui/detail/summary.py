@@ -122,8 +122,8 @@ def of_subject(recording: Recording, about: Pod | Container) -> Iterator[StyledL
     if isinstance(about, Pod):
         for at, one in enumerate(lookup.containers_of(recording, about)[:_LISTED]):
             yield fact("" if at else "containers", one.name or "(no name)", f"  {one.id}")
-    count = len(lookup.events_about(recording, about))
-    yield fact("events", f"{count:,}" if count else "none")
+    if not lookup.events_about(recording, about):
+        yield fact("events", "none")
 
 
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:

@@ -253,11 +253,10 @@ class TestPodsAndContainers:
                     row = line_row("", subject=containers[0])
                     assert lines[1:] == _lines(recording, row, Tab.BLAME)[1:]
 
-    def test_summary_names_it_and_counts_its_events(self, recording: Recording) -> None:
+    def test_summary_names_it_and_says_if_it_has_no_events(self, recording: Recording) -> None:
         for about in _pods_and_containers(recording):
             lines = _lines(recording, line_row("", subject=about), Tab.SUMMARY)
-            count = len(events_about(recording, about))
-            assert lines[-1] == f"events      {count or 'none'}"
+            assert ("events      none" in lines) is (not events_about(recording, about))
             assert any(about.id in one for one in lines)
 
     @pytest.mark.parametrize("tab", [Tab.CHANGES, Tab.RAW])
