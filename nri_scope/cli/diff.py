@@ -136,6 +136,8 @@ def _perform(context: click.Context, options: Options) -> int:
     if options["live"]:
         return _live(options, explicit)
     _reject(explicit, LIVE_ONLY, "only valid with --live", "add --live or leave this option out")
+    if "" in arguments[::2]:
+        raise UsageError("an argument is empty", "see `nri-scope diff --help`")
     if options["json_spec"]:
         return _specs(options, explicit)
     if not arguments:

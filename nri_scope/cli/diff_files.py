@@ -96,7 +96,7 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
         )
         selected = _selected_events(view.original, options)
         name_of = _names(recording, differ)
-        has_rounds = False
+        has_rounds = is_any_shown = False
         found = rounds(recording, subject, differ=differ)
         for diff in found if meant is None else _at_path(found, meant):
             if not has_rounds:
@@ -104,6 +104,7 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
                 for line in render.head(view.name, _details(sessions, GapStats.of(gaps))):
                     output.line(line)
             if selected is None or not selected.isdisjoint(diff.events):
+                is_any_shown = True
                 for line in render.round(diff, name_of):
                     output.line(line)
         if not has_rounds:
@@ -111,6 +112,9 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
                 # Explain that it is not the name of an event, pod or container either.
                 lookup.find(view.original, what)
             raise _no_events(file, what)
+        if not is_any_shown:
+            words = "no event in which plugins can make changes matches"
+            say(f"{words}; {range_words(view.original)}")
         for line in render.end():
             output.line(line)
         return render.changed
@@ -248,10 +252,7 @@ def _selected_events(recording: Recording, options: Options) -> set[int] | None:
     since_ns, until_ns = times_of(recording, options["since"], options["until"])
     where = resolved_where(recording.path, options["where"])
     events = recording.events(where=where, since_ns=since_ns, until_ns=until_ns)
-    found = {event.id for event in events}
-    if not found:
-        say(f"no event matches; {range_words(recording)}")
-    return found
+    return {event.id for event in events}
 
 
 def _details(sessions: list[Session], gaps: GapStats) -> list[str]:

@@ -12,7 +12,7 @@ import os
 import pathlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO, cast
 
 import click
@@ -59,9 +59,11 @@ class LazyGroup(click.Group):
         """
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            if name.endswith(RECORDING_SUFFIXES) or _is_file(name):
+            if name.endswith(RECORDING_SUFFIXES) or _is(pathlib.Path.is_file, name):
                 return "tui", self.get_command(ctx, "tui"), args
             if "/" in name:
+                if _is(pathlib.Path.is_dir, name):
+                    ctx.fail(f"{name!r} is a folder, not a recording")
                 ctx.fail(f"no such command or file {name!r}")
             nearest = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
@@ -200,16 +202,20 @@ def _command_path(error: click.ClickException) -> str:
     return ""
 
 
-def _is_file(name: str) -> bool:
+def _is(kind: Callable[[pathlib.Path], bool], name: str) -> bool:
     try:
-        return pathlib.Path(name).is_file()
+        return kind(pathlib.Path(name))
     except (OSError, ValueError):
         return False
 
 
 def _file_hint(arguments: Sequence[str]) -> str:
     """Explain how to open a file with the name of a command, if that may have been meant."""
-    if len(arguments) != 1 or arguments[0] not in COMMANDS or not _is_file(arguments[0]):
+    if (
+        len(arguments) != 1
+        or arguments[0] not in COMMANDS
+        or not _is(pathlib.Path.is_file, arguments[0])
+    ):
         return ""
     return f"; to open the file of this name, type `nri-scope ./{arguments[0]}`"
 

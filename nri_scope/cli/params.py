@@ -14,6 +14,7 @@ from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.methods import DEFAULT_SOCKET
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from click.shell_completion import CompletionItem
@@ -190,8 +191,23 @@ class NewRecording(FilePath):
         return path
 
 
+class _AnyPath(click.Path):
+    """Any path except an empty one, which `Path` would change to the current folder."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Check the path and return it."""
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 # Not readable=True: opening an unreadable file raises an error with a better hint.
-ANY_PATH = click.Path(readable=False, path_type=Path)
+ANY_PATH = _AnyPath(readable=False, path_type=Path)
 """Any path, whether or not it exists."""
 command_line_argument = click.argument(
     "command_line",

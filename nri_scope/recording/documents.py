@@ -45,7 +45,7 @@ def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
                         for container in lookup.containers_of(recording, thing)
                     ],
                 },
-                **_message(recording, thing),
+                **newest_message(recording, thing),
                 "events": [
                     _step(event, with_container=True) for event in lookup.history(recording, thing)
                 ],
@@ -59,7 +59,7 @@ def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
                     "id": thing.id,
                     "pod_id": pod.id if pod else "",
                 },
-                **_message(recording, thing),
+                **newest_message(recording, thing),
                 "events": [
                     _step(event, with_container=False) for event in lookup.history(recording, thing)
                 ],
@@ -115,7 +115,8 @@ def tap_record(data: Tapped) -> dict[str, Plain]:
     return {"tap": {"held_us": data.held_ns // 1000, "metadata": metadata}}
 
 
-def _message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:
+def newest_message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:
+    """Return the newest ``message`` about a pod or container, and the number of its event."""
     told = lookup.newest_message(recording, thing)
     if told is None:
         return {"told_by_event": None, "message": {}}

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from nri_scope.events import Container, Pod
+from nri_scope.events import Container, Pod, Role
 from nri_scope.filter import Filter
 
 from .event_pages import sql_of
@@ -21,8 +21,9 @@ _OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContai
 T = TypeVar("T")
 
 
-SubjectEvent = tuple[int, int, int, int | None, int | None, bool, bool]
-"""Event by its keys: id, time in ns, name, pod, container, whether ok, whether it has changes."""
+SubjectEvent = tuple[int, int, int, int | None, int | None, bool, bool, bool]
+"""Event by its keys: id, time in ns, name, pod, container, whether ok, whether it has changes,
+whether it is an answer of the CRI."""
 
 
 class Call(NamedTuple):
@@ -59,8 +60,10 @@ class EventScan:
             recording,
             _subject_event,
             "SELECT e.id, e.at_ns, e.event, e.pod, e.container, c.problem = 'failed', "
-            "c.changed IS NOT NULL FROM event AS e JOIN changes AS c ON c.id = e.id "
+            "c.changed IS NOT NULL, e.session IN (SELECT id FROM session WHERE role = ?) "
+            "FROM event AS e JOIN changes AS c ON c.id = e.id "
             f"WHERE e.id > ? ORDER BY e.id LIMIT {most}",
+            Role.CRI,
             self.newest,
         )
 
@@ -158,12 +161,12 @@ class EventScan:
 
 
 def _subject_event(row: Row) -> SubjectEvent:
-    number, at_ns, name, pod, container, code, changed = row
+    number, at_ns, name, pod, container, code, changed, is_answer = row
     if not (isinstance(number, int) and isinstance(at_ns, int) and isinstance(name, int)):
         raise RowError("an event has values of a wrong type")
     pod = pod if isinstance(pod, int) else None
     container = container if isinstance(container, int) else None
-    return number, at_ns, name, pod, container, not code, bool(changed)
+    return number, at_ns, name, pod, container, not code, bool(changed), bool(is_answer)
 
 
 def _call(row: Row) -> Call:

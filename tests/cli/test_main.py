@@ -55,6 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source = Path(__file__).parents[2] / "recordings" / "containerd-1.7.nriscope.db"
     for name in ("x.nriscope.db", "log", "other"):
         shutil.copy(source, tmp_path / name)
+    (tmp_path / "folder").mkdir()
     return tmp_path
 
 
@@ -77,6 +78,12 @@ def test_a_file_is_opened_as_by_tui(
         (["lgo"], "no such command 'lgo'; did you mean log?; see `nri-scope --help`"),
         (["nosuchcommand"], "no such command 'nosuchcommand'; see `nri-scope --help`"),
         (["./nosuch"], "no such command or file './nosuch'; see `nri-scope --help`"),
+        (["./folder"], "'./folder' is a folder, not a recording; see `nri-scope --help`"),
+        (["folder/"], "'folder/' is a folder, not a recording; see `nri-scope --help`"),
+        (["log", ""], "Invalid value for 'FILE': the path is empty; see `nri-scope log --help`"),
+        (["diff", "log", "a", "", "b"], "an argument is empty; see `nri-scope diff --help`"),
+        (["diff", "--json-spec", "", "b"], "an argument is empty; see `nri-scope diff --help`"),
+        (["./" + "a" * 300], f"no such command or file './{'a' * 300}'; see `nri-scope --help`"),
         (["nosuch.nriscope.db"], "nosuch.nriscope.db: no such file; give a *.nriscope.db that "
          "`nri-scope record` wrote"),
         (["show"], "Missing argument 'FILE'; see `nri-scope show --help`"),

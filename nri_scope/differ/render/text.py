@@ -69,7 +69,9 @@ class TextRenderer:
             yield from self._explanations(indent=2)
 
     def end(self) -> Iterator[str]:
-        """Yield the totals and, unless ``live``, the legend."""
+        """Yield the totals, if any, and, unless ``live``, the legend."""
+        if not (self._tally.events or self._live):
+            return
         if self._needs_blank:
             yield ""
         yield from self._layout.sentence(self._tally.words(), 0, Style.STRONG)
@@ -159,7 +161,7 @@ class _Tally:
     """Counter of events, changes and containers."""
 
     def __init__(self) -> None:
-        self._events = 0
+        self.events = 0
         self._changing = 0
         self._steps = 0
         self._containers: set[str] = set()
@@ -167,15 +169,15 @@ class _Tally:
 
     def count(self, diff: RoundDiff) -> None:
         fresh = wording.fresh(diff, diff.steps)
-        self._events += 1
+        self.events += 1
         self._changing += bool(fresh)
         self._steps += len(fresh)
         self._containers.update(step.container for step in fresh)
 
     def words(self) -> str:
-        if not self._events:
-            return "no events in which plugins can make changes"
-        events = many(self._events, "event")
+        if not self.events:
+            return "no event shown"
+        events = many(self.events, "event")
         hidden = f"; {left_out(self.left_out)}" if self.left_out else ""
         if not self._steps:
             return f"no change seen in {events}{hidden}"

@@ -92,7 +92,7 @@ class Life(NamedTuple):
     last_event: int = 0
     """Number of its newest event; 0 if it has none."""
     events: int = 0
-    """Number of its events; a pod's include those of its containers."""
+    """Number of its events without answers of the CRI; a pod's include those of its containers."""
     problems: int = 0
     """Number of events with a status other than ok."""
     changed: int = 0
@@ -204,19 +204,32 @@ class Lives:
             first[slot] = min(at_ns, first[slot] or at_ns)
 
     def count(
-        self, key: int, event: int, at_ns: int, stage: Stage | None, *, ok: bool, changed: bool
+        self,
+        key: int,
+        event: int,
+        at_ns: int,
+        stage: Stage | None,
+        *,
+        ok: bool,
+        changed: bool,
+        is_answer: bool,
     ) -> None:
-        """Count an event. Stage times are those of the first connection that received the event."""
+        """Count an event; as in `stats`, answers of the CRI are not counted.
+
+        Stage times are those of the first connection that received the event.
+        """
         slot = self._find(key)
         if slot is None:
             return
         first_ns, last_ns, last_event, events, problems, changes = self._counted
-        if not events[slot]:
+        if not last_event[slot]:
             first_ns[slot] = first_ns[slot] or at_ns
-        events[slot] += 1
         last_event[slot] = event
         if at_ns > last_ns[slot]:
             last_ns[slot] = at_ns
+        if is_answer:
+            return
+        events[slot] += 1
         if not ok:
             problems[slot] += 1
         if changed:
@@ -345,7 +358,7 @@ class Census:
         return len(events) == STEP
 
     def _add(self, event: SubjectEvent) -> None:
-        number, at_ns, name, pod, container, ok, changed = event
+        number, at_ns, name, pod, container, ok, changed, is_answer = event
         self.first_ns = min(self.first_ns, at_ns) if self.first_ns else at_ns
         self.last_ns = max(self.last_ns, at_ns)
         if not self._in_block:
@@ -358,10 +371,12 @@ class Census:
         stage, of_container = self._stages[name]
         if pod is not None:
             of_pod = None if of_container else stage
-            self.pods.count(pod, number, at_ns, of_pod, ok=ok, changed=changed)
+            self.pods.count(pod, number, at_ns, of_pod, ok=ok, changed=changed, is_answer=is_answer)
         if container is not None:
             reached = stage if of_container else None
-            self.containers.count(container, number, at_ns, reached, ok=ok, changed=changed)
+            self.containers.count(
+                container, number, at_ns, reached, ok=ok, changed=changed, is_answer=is_answer
+            )
 
     # -- queries --------------------------------------------------------------------------
 

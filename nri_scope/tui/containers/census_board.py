@@ -17,6 +17,7 @@ from nri_scope.recording.event_scan import subjects_of_matches
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import keys_named
 
+from ..store.rows import Row, line_row
 from ..widgets.board import Board
 from .census import Census, census_of
 from .outline import LAST, NO_POD, Node, NodeOrder, Outline
@@ -205,9 +206,17 @@ class CensusBoard(Board):
 
         None if there is none or its name has not been read.
         """
+        row = self.row_without_event
+        return None if row is None else row.subject
+
+    @property
+    def row_without_event(self) -> Row | None:
+        """The row of `selected`, or of the heading of containers whose pod is unknown."""
         node = self.node
         subject = self.subjects.get(Node(node.pod, node.container)) if node is not None else None
-        return None if subject is None else subject.container or subject.pod
+        if subject is None:
+            return None
+        return line_row(subject.full_name, subject=subject.container or subject.pod)
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
         """Search names and ids of all pods and containers, including those not shown yet."""

@@ -314,7 +314,7 @@ class DetailPane(Widget):
             if timer is not None:
                 timer.stop()
         key = self._keymap.first("full")
-        if request.tab is Tab.BLAME and request.row.event is not None and key:
+        if request.tab is Tab.BLAME and (request.row.event or request.row.subject) and key:
             kind = "only changed lines" if request.full else "all lines"
             lines = [*lines, (), line(f"{key} in this pane shows {kind}", Style.DIM)]
         self._read_last = request
@@ -361,7 +361,8 @@ def _is_same_subject(one: TabRequest, other: TabRequest) -> bool:
     """Return whether the same scroll position is useful in both."""
     if _plugin_of(one):
         return _is_update(one, other)
-    if one.tab is not other.tab or one.row.event is None or other.row.event is None:
+    if one.tab is not other.tab or one.full != other.full:
         return False
-    same = one.row.event.container_id == other.row.event.container_id
-    return same and one.full == other.full
+    if one.row.event is None or other.row.event is None:
+        return one.row == other.row
+    return one.row.event.container_id == other.row.event.container_id

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.events import Event, Gap, Role, Session
+from nri_scope.events import Container, Event, Gap, Pod, Role, Session
 from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.oci import label
+from nri_scope.recording import lookup
 from nri_scope.recording.display import clock, day, duration, mark_words, runtime, size, subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import neighbours, pod_of_event
@@ -110,6 +111,21 @@ def of_operation(
     yield from _neighbours(recording, first, last)
 
 
+def of_subject(recording: Recording, about: Pod | Container) -> Iterator[StyledLine]:
+    """Yield the facts of a pod or container without a selected event. Raises RecordingError."""
+    pod = about if isinstance(about, Pod) else about.pod
+    if isinstance(about, Container):
+        yield fact("container", (about.name or "(no name)", Style.STRONG))
+        yield fact("", about.id)
+    if pod is not None:
+        yield from _pod(pod.namespace, pod.name, pod.id, pod.uid)
+    if isinstance(about, Pod):
+        for at, one in enumerate(lookup.containers_of(recording, about)[:_LISTED]):
+            yield fact("" if at else "containers", one.name or "(no name)", f"  {one.id}")
+    if not lookup.events_about(recording, about):
+        yield fact("events", "none")
+
+
 def of_gap(recording: Recording, gap: Gap) -> Iterator[StyledLine]:
     """Yield the facts of a gap. Raises RecordingError."""
     lost = "an unknown number" if gap.lost is None else f"{gap.lost:,}"
@@ -188,12 +204,17 @@ def _subject(recording: Recording, event: Event) -> Iterator[StyledLine]:
         yield fact("container", (event.container or "(no name)", Style.STRONG))
         yield fact("", event.container_id)
     if event.pod or event.pod_id:
-        name = f"{event.namespace}/{event.pod}" if event.namespace else event.pod
-        yield fact("pod", (name or "(no name)", Style.STRONG))
-        yield fact("", event.pod_id)
         pod = pod_of_event(recording, event.id)
-        if pod is not None and pod.uid not in ("", event.pod_id):
-            yield fact("uid", pod.uid)
+        uid = "" if pod is None else pod.uid
+        yield from _pod(event.namespace, event.pod, event.pod_id, uid)
+
+
+def _pod(namespace: str, name: str, pod_id: str, uid: str) -> Iterator[StyledLine]:
+    full_name = f"{namespace}/{name}" if namespace else name
+    yield fact("pod", (full_name or "(no name)", Style.STRONG))
+    yield fact("", pod_id)
+    if uid not in ("", pod_id):
+        yield fact("uid", uid)
 
 
 def _changed(event: Event) -> Iterator[StyledLine]:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from nri_scope.events import Event
+from nri_scope.events import Container, Event, Pod
 from nri_scope.nri.invocation import is_invocation
 from nri_scope.nri.plain import MALFORMED, RAW, Plain
 from nri_scope.recording import lookup
 from nri_scope.recording.display import many, mark_words
+from nri_scope.recording.documents import newest_message
 from nri_scope.recording.plain_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
@@ -76,6 +77,8 @@ def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> l
         if event is None:
             return _note("This event has been removed from the recording.")
         return list(_OF_EVENT[tab_request.tab](recording, event, tab_request, stop))
+    if row.subject is not None and (of_subject := _OF_SUBJECT.get(tab_request.tab)) is not None:
+        return list(of_subject(recording, row.subject, tab_request, stop))
     if tab_request.tab is not Tab.SUMMARY:
         return _note("This tab is only available for events.")
     if row.summary is not None:
@@ -162,13 +165,31 @@ def _changes(
 def _blame(
     recording: Recording, event: Event, tab_request: TabRequest, stop: CancelFlag
 ) -> Iterator[StyledLine]:
-    """Yield the container's final state line by line, with the owner of each line."""
+    """Yield the history of the event's container, or of the only container of the row's pod."""
+    about = container_of_event(recording, event.id) or tab_request.row.subject
+    if about is None:
+        yield from _note("This event has no container.")
+    else:
+        yield from _blame_of_subject(recording, about, tab_request, stop)
+
+
+def _blame_of_subject(
+    recording: Recording, about: Pod | Container, tab_request: TabRequest, stop: CancelFlag
+) -> Iterator[StyledLine]:
+    """Yield a container's final state line by line, with the owner of each line.
+
+    As by `blame`, a pod means its newest container if all of them have the same name.
+    """
     from nri_scope.differ import blame, excerpt
 
-    one = container_of_event(recording, event.id)
-    if one is None:
-        yield from _note("This event has no container.")
+    named = lookup.containers_of(recording, about) if isinstance(about, Pod) else [about]
+    if not named:
+        yield from _note("This pod has no container.")
         return
+    if len({one.name for one in named}) > 1:
+        yield from _note(f"This pod has {len(named):,} containers: select one of them.")
+        return
+    one = max(named, key=lambda one: one.key)
     history = excerpt.of_container(recording, one, stop.check).history(one.id)
     if history is None or not (history.spec or history.base or history.steps or history.real):
         yield from _note(
@@ -195,8 +216,9 @@ def _blame(
 
 
 def _as_of(history: History, row: Row) -> str:
-    shown = (row.event, *row.events)
-    newest = max(event.id for event in shown if event is not None)
+    if row.event is None:
+        return "as of the recording's end"
+    newest = max(event.id for event in (row.event, *row.events))
     later = sum(step.event > newest for step in history.steps)
     changes = many(later, "change") if later else "no change"
     return f"as of the recording's end, {changes} later"
@@ -223,6 +245,34 @@ _OF_EVENT: dict[Tab, Callable[[Recording, Event, TabRequest, CancelFlag], Iterat
     Tab.CHANGES: _changes,
     Tab.BLAME: _blame,
     Tab.RAW: _raw,
+}
+
+
+def _summary_of_subject(
+    recording: Recording, about: Pod | Container, tab_request: TabRequest, _stop: CancelFlag
+) -> Iterator[StyledLine]:
+    return _wrapped(summary.of_subject(recording, about), tab_request)
+
+
+def _newest_message(
+    recording: Recording, about: Pod | Container, _request: TabRequest, stop: CancelFlag
+) -> Iterator[StyledLine]:
+    """Yield the newest message about a pod or container, as `show` does."""
+    found = newest_message(recording, about)
+    message = found["message"]
+    if not (isinstance(message, dict) and message):
+        yield from _note("The recording does not describe it.")
+        return
+    yield from _note(f"As of event {found['told_by_event']}:")
+    yield from yaml_lines(message, stop)
+
+
+_OF_SUBJECT: dict[
+    Tab, Callable[[Recording, Pod | Container, TabRequest, CancelFlag], Iterator[StyledLine]]
+] = {
+    Tab.SUMMARY: _summary_of_subject,
+    Tab.CONTAINER: _newest_message,
+    Tab.BLAME: _blame_of_subject,
 }
 
 

@@ -217,7 +217,7 @@ def no_event(row: Row) -> str:
             return "this row cannot be read"
         case RowKind.GONE:
             return "this event was removed from the recording"
-        case RowKind.PLUGIN:
+        case RowKind.LINE:
             return "this row is a plugin, not an event"
 
 

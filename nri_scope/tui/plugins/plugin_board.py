@@ -14,7 +14,7 @@ from nri_scope.recording.display import duration
 from nri_scope.recording.records import deadline_ms
 
 from ..actions import Scope, bindings
-from ..store.rows import plugin_row
+from ..store.rows import line_row
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
 from ..widgets.messages import OpenEvent, RowChosen, SetFilter
 from ..widgets.table_board import TableBoard
@@ -214,7 +214,7 @@ class PluginBoard(TableBoard[ChainPlace]):
         row = None
         if entry is not None and tally is not None:
             words, title = place_words(entry), place_title(entry)
-            row = plugin_row(title, PlaceSummary(entry, words, tally, self.store))
+            row = line_row(title, summary=PlaceSummary(entry, words, tally, self.store))
         self.post_message(RowChosen(row))
 
     def open_line(self) -> None:

@@ -18,6 +18,8 @@ from nri_scope.recording.subject_queries import event_from
 
 from ..actions import Scope, bindings
 from ..plugins.call_counts import CallCounts, SessionCounts, call_counts_of
+from ..store.markers import GapMarker, SessionBegan
+from ..store.rows import NO_KEY, Row, line_row, marker_row
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, cut, line
 from ..widgets.messages import OpenEvent, StatusText
 from ..widgets.table_board import TableBoard
@@ -231,6 +233,18 @@ class SessionBoard(TableBoard[Entry]):
         """Number of the session's first event."""
         entry = self.entry
         return (entry.counts.first_event or None) if isinstance(entry, Connection) else None
+
+    @property
+    def row_without_event(self) -> Row | None:
+        """The row of a heading, a gap, or a session without events."""
+        match self.entry:
+            case Runtime(text, day_of_it):
+                return line_row(f"{text}, {day_of_it}")
+            case Connection(session, _, _):
+                return marker_row(SessionBegan(NO_KEY, session))
+            case Gap() as gap:
+                return marker_row(GapMarker(NO_KEY, gap))
+        return None
 
     def remarks(self) -> Sequence[StyledLine]:
         """Describe details that do not fit into the line."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from nri_scope.events import Event, Gap, Problem, Session, Status
+from nri_scope.events import Container, Event, Gap, Pod, Problem, Session, Status
 from nri_scope.oci import label
 from nri_scope.recording import display
 from nri_scope.recording.records import deadline_ms
@@ -44,8 +44,8 @@ class RowKind(StrEnum):
     """An event, or everything after this row, cannot be read."""
     GONE = "gone"
     """An event that has been removed, for example by a ring."""
-    PLUGIN = "plugin"
-    """A place in the chain of plugins; only the detail pane shows it."""
+    LINE = "line"
+    """A line of another view without an event; only the detail pane shows it."""
 
 
 class RowStyle(StrEnum):
@@ -116,7 +116,9 @@ class Row:
     slowest: str = ""
     """Time and name of the slowest plugin of that operation; "" if no time was observed."""
     summary: Callable[[Recording, int], Iterable[StyledLine]] | None = None
-    """Reads the lines of the Summary tab, laid out for a width; only for `RowKind.PLUGIN`."""
+    """Reads the lines of the Summary tab, laid out for a width; only for places in the chain."""
+    subject: Pod | Container | None = None
+    """The pod or container of a line of the tree or the timeline."""
 
     @property
     def event_id(self) -> int | None:
@@ -265,6 +267,8 @@ def path_in_short(path: str) -> str:
 
 
 _NO_CELLS = ("",) * len(COLUMNS)
+NO_KEY = Key(0, 0)
+"""Key of rows that only the detail pane shows."""
 
 
 def _by(owners: tuple[str, ...]) -> str:
@@ -339,10 +343,15 @@ def _words(text: str) -> str:
     return _cut(text, _WORDS_WIDTH)
 
 
-def plugin_row(title: str, summary: Callable[[Recording, int], Iterable[StyledLine]]) -> Row:
-    """Return the row of a place in the chain, for the detail pane."""
-    key = Key(0, 0)
-    return Row(RowKind.PLUGIN, key, _NO_CELLS, _words(title), RowStyle.PLAIN, summary=summary)
+def line_row(
+    title: str,
+    *,
+    summary: Callable[[Recording, int], Iterable[StyledLine]] | None = None,
+    subject: Pod | Container | None = None,
+) -> Row:
+    """Return the row of a line without an event, for the detail pane."""
+    row = Row(RowKind.LINE, NO_KEY, _NO_CELLS, _words(title), RowStyle.PLAIN)
+    return replace(row, summary=summary, subject=subject)
 
 
 def _cut(text: str, width: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Self
 
@@ -22,6 +23,7 @@ from nri_scope.events import Container, Event, Pod
 
 from ..actions import Keymap, Scope, bindings
 from ..store.context import Context
+from ..store.rows import Row
 from ..store.store import Store
 from ..text.styled_line import Style, StyledLine, cut, line
 from ..textual_workarounds import begin
@@ -131,7 +133,7 @@ class Board(Widget, can_focus=False):
         self._working: Worker[None] | None = None
         self._progress = ""
         self._is_reading_visible = False
-        self._reported_event: int | None = None
+        self._reported: tuple[int | None, Row | None] | None = None, None
         self.has_content = False
         """Whether lines have been read, or reading has shown that there are none."""
         self._is_read = False
@@ -184,6 +186,11 @@ class Board(Widget, can_focus=False):
     @property
     def selected_event_id(self) -> int | None:
         """The event of the line under the cursor."""
+        return None
+
+    @property
+    def row_without_event(self) -> Row | None:
+        """The row of the line under the cursor for the detail pane if there is no event."""
         return None
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
@@ -347,7 +354,7 @@ class Board(Widget, can_focus=False):
 
     def on_descendant_focus(self) -> None:
         """Report the row under the cursor again, for the detail pane."""
-        self._reported_event = -1
+        self._reported = None
         self.report_row()
 
     def _resize(self) -> None:
@@ -373,17 +380,17 @@ class Board(Widget, can_focus=False):
 
     def report_row(self) -> None:
         """Report the row for the detail pane if this view is shown."""
-        number = self.selected_event_id
-        if self.display and number != self._reported_event:
-            self._reported_event = number
-            self.begin("row", partial(self._report_row, number))
+        chosen = self.selected_event_id, self.row_without_event
+        if self.display and chosen != self._reported:
+            self._reported = chosen
+            self.begin("row", partial(self._report_row, *chosen))
 
-    async def _report_row(self, number: int | None) -> None:
-        row = None
+    async def _report_row(self, number: int | None, row: Row | None) -> None:
         if number is not None:
             view = self.store.all
             rows = await self.store.rows(view, view.position_of(number), 1)
-            row = rows[0] if rows and rows[0].event_id == number else None
+            if rows and rows[0].event_id == number:
+                row = replace(rows[0], subject=row.subject if row else None)
         if self.display:
             # Another view may have been shown, and have reported its own row, since then.
             self.post_message(RowChosen(row))

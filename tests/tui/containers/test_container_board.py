@@ -57,6 +57,16 @@ async def test_enter_narrows_to_a_container_and_opens_an_event() -> None:
         assert chosen is not None and chosen.event_id == 5
 
 
+async def test_every_line_has_details() -> None:
+    async with showing(RECORDING, ContainerBoard) as shown:
+        for name in names(shown.screen):
+            row = shown.last(RowChosen).row
+            assert row is not None and row.subject == shown.board.selected
+            assert row.subject is not None
+            assert row.subject.name == name.split("/")[-1].strip("▸▾ ")
+            await shown.press("down")
+
+
 async def test_right_unfolds_and_left_folds() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         before = names(shown.screen)

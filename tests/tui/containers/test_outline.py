@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.summary import summarise
 from nri_scope.survey.survey import survey
 from nri_scope.tui.containers.census import Census, Life
 from nri_scope.tui.containers.census_board import SubjectFilter
@@ -187,6 +189,21 @@ def test_census_begins_anew_after_changes_were_attached(tmp_path: Path) -> None:
     assert census.beginnings == 1
     assert [one._replace(changed=0) for one in after] == before
     assert any(one.changed for one in after)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "recordings").glob("*.nriscope.*")), ids=lambda one: one.name
+)
+def test_events_of_pods_are_counted_as_in_stats(path: Path) -> None:
+    with Recording.open(path) as recording:
+        counts = Counter[tuple[str, str]]()
+        census = Census()
+        while census.step(recording):
+            pass
+        for pod in recording.pods():
+            counts[pod.namespace, pod.name] += census.pods[pod.key].events
+        stats = summarise(recording).stats
+    assert +counts == {(one.namespace, one.pod): one.count for one in stats.by_pod}
 
 
 def test_census_collects_counts_and_times(tmp_path: Path) -> None:

@@ -11,12 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.events import Event, Gap, Session
+from nri_scope.differ import blame
+from nri_scope.differ.recording_differ import blame as history_of
+from nri_scope.events import Container, Event, Gap, Pod, Session
+from nri_scope.recording.documents import document
+from nri_scope.recording.lookup import containers_of, events_about
 from nri_scope.recording.reader import Recording
+from nri_scope.text.styled_text import spans_of
+from nri_scope.text.yaml_text import to_yaml
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.reader_thread import CancelFlag
-from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle
+from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle, line_row
 from nri_scope.tui.text.styled_line import StyledLine, text_of
 from nri_scope.tui.text.wrapping import shown
 from tests.recording.made import a_gap, a_session
@@ -56,6 +62,10 @@ def _event(recording: Recording, name: str, container: str = "") -> Event:
 def _lines(recording: Recording, row: Row, tab: Tab, **more: object) -> list[str]:
     request = TabRequest(row, tab, 80, **more)  # type: ignore[arg-type]
     return [text_of(one) for one in detail(recording, request, CancelFlag())]
+
+
+def _pods_and_containers(recording: Recording) -> list[Pod | Container]:
+    return [*recording.pods(), *recording.containers()]
 
 
 class TestEventSummary:
@@ -206,6 +216,53 @@ class TestGapsAndSessions:
     def test_gap_has_only_a_summary(self, recording: Recording, tab: Tab) -> None:
         lines = _lines(recording, a_row(gap=a_gap(1, 0, 1)), tab)
         assert lines == ["This tab is only available for events."]
+
+
+class TestPodsAndContainers:
+    """Rows without an event show what the commands `show` and `blame` show."""
+
+    def test_newest_message_is_that_of_show(self, recording: Recording) -> None:
+        for about in _pods_and_containers(recording):
+            expected = document(recording, about)
+            first, *lines = _lines(recording, line_row("", subject=about), Tab.CONTAINER)
+            assert first == f"As of event {expected['told_by_event']}:"
+            assert lines == to_yaml(expected["message"]).splitlines()
+
+    def test_blame_is_that_of_the_command(self, recording: Recording) -> None:
+        for one in recording.containers():
+            found = blame.lines(history_of(recording, one))
+            body, _ = blame.body(blame.view(found, "usual"), 80)
+            expected = [text_of(spans_of(each)) for each in body]
+            lines = _lines(recording, line_row("", subject=one), Tab.BLAME)
+            assert "as of the recording's end" in "".join(lines[:2]) and expected
+            assert lines[-len(expected) :] == expected
+
+    def test_blame_of_a_pod_is_that_of_its_only_container(self, recording: Recording) -> None:
+        for pod in recording.pods():
+            row = line_row("", subject=pod)
+            found = [_lines(recording, row, Tab.BLAME)]
+            last = _event(recording, "RemovePodSandbox")
+            if last.pod_id == pod.id:
+                # The newest event of a pod is its row, and has no container.
+                found.append(_lines(recording, replace(a_row(last), subject=pod), Tab.BLAME))
+            containers = containers_of(recording, pod)
+            for lines in found:
+                if len(containers) > 1:
+                    assert lines == ["This pod has 2 containers: select one of them."]
+                else:
+                    row = line_row("", subject=containers[0])
+                    assert lines[1:] == _lines(recording, row, Tab.BLAME)[1:]
+
+    def test_summary_names_it_and_says_if_it_has_no_events(self, recording: Recording) -> None:
+        for about in _pods_and_containers(recording):
+            lines = _lines(recording, line_row("", subject=about), Tab.SUMMARY)
+            assert ("events      none" in lines) is (not events_about(recording, about))
+            assert any(about.id in one for one in lines)
+
+    @pytest.mark.parametrize("tab", [Tab.CHANGES, Tab.RAW])
+    def test_other_tabs_need_an_event(self, recording: Recording, tab: Tab) -> None:
+        row = line_row("", subject=recording.pods()[0])
+        assert _lines(recording, row, tab) == ["This tab is only available for events."]
 
 
 def test_removed_event_is_reported(recording: Recording) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.sessions.session_board import SessionBoard
+from nri_scope.tui.sessions.session_board import Connection, Runtime, SessionBoard
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.widgets.messages import Failed, OpenEvent, StatusText
+from nri_scope.tui.widgets.messages import Failed, OpenEvent, RowChosen, StatusText
 from tests.replay.recordings import RECORDING, START_NS
 from tests.tui.boards import growing, showing
 from tests.tui.hostile import assert_harmless, hostile_recording
@@ -82,6 +82,23 @@ async def test_enter_opens_the_first_event_of_a_session_or_after_a_gap(path: Pat
         assert shown.last(OpenEvent).event_id == 3
         await shown.press("end", "enter")
         assert shown.last(StatusText).text == "this session has no events"
+
+
+async def test_every_line_has_details(path: Path) -> None:
+    async with showing(path, SessionBoard) as shown:
+        board = shown.board
+        assert isinstance(board, SessionBoard)
+        for entry in board.entries:
+            row = shown.last(RowChosen).row
+            assert row is not None
+            match entry:
+                case Runtime(text, _):
+                    assert row.text.startswith(text)
+                case Connection(session, counts, _):
+                    assert row.session == session or row.event_id == counts.first_event
+                case gap:
+                    assert row.gap == gap
+            await shown.press("down")
 
 
 async def test_counts_and_opens_only_shown_events(path: Path) -> None:

@@ -96,6 +96,14 @@ async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
         assert isinstance(selected, Container) and selected.name == "app"
 
 
+async def test_every_lane_has_details() -> None:
+    async with showing(RECORDING, TimelineBoard, size=(120, 30)) as shown:
+        for _ in names(shown):
+            row = shown.last(RowChosen).row
+            assert row is not None and row.subject == shown.board.selected is not None
+            await shown.press("down")
+
+
 async def test_o_moves_between_events_of_a_lane() -> None:
     async with showing(RECORDING, TimelineBoard) as shown:
         await shown.press("down", "down", "down", "o")
