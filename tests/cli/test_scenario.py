@@ -41,6 +41,13 @@ spec:
       image: nginx
       env: [{name: A, value: '1'}]
 """
+CONFIG_MAP = """\
+kind: ConfigMap
+data:
+  quoted: |
+    {"scenario": 1}
+---
+"""
 PRINTS = """\
     def create_container(self, pod, container):
         print(pod.name, container.name, *[one for one in container.env if one < "B"], flush=True)
@@ -59,6 +66,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     Path("web.yaml").write_text(SCENARIO)
     Path("pod.yaml").write_text(MANIFEST)
+    Path("config.yaml").write_text(CONFIG_MAP + MANIFEST)
     plugin_file(Path("plugin"), PRINTS)
 
 
@@ -209,7 +217,7 @@ def test_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 # -- in place of a recording ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", ["web.yaml", "pod.yaml"])
+@pytest.mark.parametrize("file", ["web.yaml", "pod.yaml", "config.yaml"])
 def test_replay_plays_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["replay", file, "--", "./plugin"]) == 0
     told = capsys.readouterr()
@@ -360,7 +368,9 @@ def test_a_bad_file_is_one_line(
         ("scenario compile web.yaml -o x.zip", "a recording must not be named *.zip"),
         ("scenario compile web.yaml", "Missing option '-o'"),
         ("scenario from-recording web.yaml", "web.yaml: "),
-        ("scenario from-pod web.yaml", "web.yaml:"),
+        ("scenario from-pod web.yaml", "web.yaml: a scenario already, not a manifest; `replay`"),
+        (f"scenario from-pod {RECORDING}", ": a recording, not text; `scenario from-recording`"),
+        (f"scenario compile {RECORDING} -o x.db", ": a recording, not text; `scenario from-rec"),
         ("scenario from-pod pod.yaml --node-memory much", "'much' is not a size"),
         ("scenario from-pod pod.yaml --profile new", "there is no profile 'new'"),
         ("scenario compil web.yaml", "No such command 'compil'. Did you mean 'compile'?"),
