@@ -115,6 +115,7 @@ class Debugger(DebugListener):
     def sending(self, pending: PendingEvent) -> None:
         """Remember the event, on which the plugin works now."""
         self.newest = pending
+        self.on_change()
 
     def event_sent(self, pending: PendingEvent, played: PlayedEvent) -> None:
         """Store the request of an event that was sent."""
