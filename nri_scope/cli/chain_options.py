@@ -59,6 +59,8 @@ class ChainOptions(TypedDict):
     no_effects: bool
     faults: tuple[str, ...]
     changes: tuple[str, ...]
+    notes: list[str]
+    """Remarks on FILE, set by `played`."""
 
 
 class PlayOptions(ChainOptions):

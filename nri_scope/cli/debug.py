@@ -20,7 +20,7 @@ from .chain_options import (
     timeout_option,
     watch_options,
 )
-from .params import WHERE
+from .params import WHERE, say
 from .played import played
 from .tui import respect_no_color, tui_obstacle
 
@@ -97,6 +97,8 @@ def _debug(options: Options, title: str) -> None:
         colors=color_system(),
         watch=watch_of(options["watched"], options["build"]),
     )
+    for note in job.notes:
+        say(note)
     respect_no_color()
     asyncio.run(app.run_async())
     if app.return_code:

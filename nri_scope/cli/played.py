@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .params import say
-
 if TYPE_CHECKING:
     from .chain_options import ChainOptions
 
@@ -17,23 +15,24 @@ if TYPE_CHECKING:
 def played(options: ChainOptions, *, quiet: bool = False) -> Iterator[None]:
     """Replace FILE by a recording of it, with the changes of ``--set``, inside the block.
 
-    Unless ``quiet``, print remarks on a manifest. Stop signals raise KeyboardInterrupt in the
-    block, unless handled otherwise, as that recording must be removed. Raises UsageError and
-    RecordingError.
+    Remarks on a manifest, unless ``quiet``, become the job's notes, which are printed only when the
+    replay begins: errors of options are found inside the block. Stop signals raise
+    KeyboardInterrupt in the block, unless handled otherwise, as that recording must be removed.
+    Raises UsageError and RecordingError.
     """
     from nri_scope.process.signals import interrupted_by_signals
     from nri_scope.scenario.playable import is_text, playable
 
     given = options["file"]
     changes, session, profile = options["changes"], options["session"], options["profile"]
-    on_note = (lambda _: None) if quiet else say
+    notes: list[str] = []
     with (
         interrupted_by_signals(),
         playable(
-            given, changes=changes, session=session, profile=profile, on_note=on_note
+            given, changes=changes, session=session, profile=profile, on_note=notes.append
         ) as recording,
     ):
-        options["file"] = recording
+        options["file"], options["notes"] = recording, [] if quiet else notes
         if recording != given and not is_text(given):
             # The only session was made from the chosen one.
             options["session"] = None

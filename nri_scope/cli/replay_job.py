@@ -96,7 +96,7 @@ def _perform(
 ) -> bool:
     text, audience = printing(output, job, options.events)
     if options.json:
-        audience = Notices()
+        audience = Notices(job.notes)
     how = stepped if options.steps else replay
     replayed = run_interruptibly(lambda: how(job, audience))
     if replayed is None:
@@ -126,6 +126,14 @@ def own_index_error(swap: str, reason: str) -> UsageError:
 class Notices(ReplayListener):
     """Printer of messages for the user, on stderr."""
 
+    def __init__(self, notes: Iterable[str]) -> None:
+        """Print the job's ``notes`` when the replay begins."""
+        self._notes = notes
+
+    def began(self, replayed: Replayed) -> None:
+        for note in self._notes:
+            say(note)
+
     def notice(self, text: str) -> None:
         say(text)
 
@@ -141,22 +149,29 @@ def printing(
     # Names of external plugins are unknown until they connect.
     names = [*plugins, *["??-external"] * job.plugin_set.expect]
     text = Report(chain=len(names) > 1, plugins=names, width=output.width)
-    return text, _Printing(output, text, _recipients(job, plugins), events)
+    return text, _Printing(output, text, _recipients(job, plugins), events, job.notes)
 
 
 class _Printing(Notices):
     """Prints events and output as they arrive."""
 
     def __init__(
-        self, output: Output, text: Report, recipients: str, events: PrintedEvents
+        self,
+        output: Output,
+        text: Report,
+        recipients: str,
+        events: PrintedEvents,
+        notes: Iterable[str],
     ) -> None:
         """Print to `output`. ``recipients``: the plugins of the replay, as text."""
+        super().__init__(notes)
         self._output = output
         self._text = text
         self._recipients = recipients
         self._events = events
 
     def began(self, replayed: Replayed) -> None:
+        super().began(replayed)
         text = f"{replayed.source}, {self._recipients}, as {replayed.title}"
         blank = [] if self._events is PrintedEvents.PROBLEMS else [""]
         self._print([safe(text, self._output.width), *blank])

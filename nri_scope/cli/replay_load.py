@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from nri_scope.errors import UsageError
@@ -37,6 +37,10 @@ _EXCLUDED = {
 class _Observer(Notices, LoadObserver):
     """Measures, and prints messages."""
 
+    def __init__(self, notes: Iterable[str]) -> None:
+        Notices.__init__(self, notes)
+        LoadObserver.__init__(self)
+
 
 def perform(options: Options, given: Collection[str]) -> bool:
     """Play the load and print the measurements; return whether the exit status is 0."""
@@ -50,7 +54,7 @@ def perform(options: Options, given: Collection[str]) -> bool:
     shape = parse_load(options["load"])
     budgets = [parse_budget(text) for text in options["budgets"]]
     job, _ = parse_options(options)
-    observer = _Observer()
+    observer = _Observer(job.notes)
     job = replace(job, load=shape, keep=False, playback=replace(job.playback, wait=shape.wait))
     with Output() as output:
         replayed = play(job, observer)

@@ -75,6 +75,7 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
         playback=PlaybackOptions(faults=faults, effects=not options["no_effects"]),
         profile=options["profile"],
         ideal=options["ideal"],
+        notes=options["notes"],
     )
 
 

@@ -22,7 +22,7 @@ from nri_scope.tap.wrapper import check_unwrapped
 from nri_scope.text.escape import safe
 
 from .output import Output
-from .params import environment_of
+from .params import environment_of, say
 from .share_messages import resolved_where
 from .time_arguments import places_of
 
@@ -59,6 +59,8 @@ def perform(options: Options, given: dict[str, str]) -> bool:
     is_well = False
     with Output() as output, Recording.open(options["file"]) as recording:
         for call in v01.requests(recording, selection, conf):
+            for note in options["notes"] if not calls else ():
+                say(note)
             one = v01.invoke(command, environment, call)
             calls += 1
             failed += bool(one.problem)

@@ -162,13 +162,19 @@ def from_pod_command(
     runtime would tell plugins about the pods when they start. What only a cluster knows, such as
     ids and addresses, is derived from the manifest.
     """
-    from nri_scope.scenario.from_manifest import scenario_of_manifest
+    from nri_scope.scenario.from_manifest import is_scenario, scenario_of_manifest
     from nri_scope.scenario.model import DEFAULT_PROFILE, RuntimeChoice
     from nri_scope.scenario.reader import read_text, source_name
 
     driver: CgroupDriver = "cgroupfs" if cgroup_driver == "cgroupfs" else "systemd"
+    text = read_text(file)
+    if is_scenario(text):
+        raise UsageError(
+            f"{source_name(file)}: a scenario already, not a manifest",
+            "`replay` plays it, and `scenario compile` makes it a recording",
+        )
     scenario, notes = scenario_of_manifest(
-        read_text(file),
+        text,
         source_name(file),
         RuntimeChoice(profile or DEFAULT_PROFILE),
         cgroup_driver=driver,

@@ -93,7 +93,7 @@ def _perform(output: Output, shrink_job: ShrinkJob, to: Destination) -> bool:
     progress = _ProgressLine()
     shrinking = Shrinking(shrink_job, play)
     failure = shrinking.confirm()
-    for notice in shrinking.notices:
+    for notice in (*shrink_job.job.notes, *shrinking.notices):
         say(notice)
     place = None if to.folder is None else Place.of(to.folder, failure.check, force=to.force)
     _report_failure(failure, shrink_job.check)

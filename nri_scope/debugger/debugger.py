@@ -93,6 +93,7 @@ class Debugger(DebugListener):
         """Called at each stop, and after a failure."""
         self._job = job
         self._until = until
+        """Number of the event before which to stop first; 0 for none, -1 after the first stop."""
         self._before: list[Reply] = []
         """Replies of the run before."""
         self._has_restarted = False
@@ -115,6 +116,7 @@ class Debugger(DebugListener):
     def sending(self, pending: PendingEvent) -> None:
         """Remember the event, on which the plugin works now."""
         self.newest = pending
+        self.on_change()
 
     def event_sent(self, pending: PendingEvent, played: PlayedEvent) -> None:
         """Store the request of an event that was sent."""
@@ -143,8 +145,7 @@ class Debugger(DebugListener):
 
     def _starts_later(self, pending: PendingEvent) -> bool:
         """Go on to the first breakpoint or to `_until` at the start; return whether it does."""
-        is_start = not self._has_restarted and self.session.position == 0
-        if not is_start or self._until < 0:
+        if self._until < 0:
             return False
         until, self._until = self._until, -1
         if until and until > pending.event_id:
@@ -168,7 +169,8 @@ class Debugger(DebugListener):
         """Keep the replies for a comparison, and begin anew."""
         if not self._has_restarted:
             self._before = [reply for one in self.sent for reply in one.played.replies]
-        self._has_restarted = True
+        # A run without a stop is nothing to compare with.
+        self._has_restarted = self._until < 0
         self.pending, self.is_at_end, self.failure = None, False, ""
         self.newest, self.processes = None, ()
         self.sent.clear()

@@ -33,7 +33,7 @@ KEYS = (
     DebuggerKey("again", ("a",), "again", "send the last event again"),
     DebuggerKey("skip", ("s",), "skip", "let the event take effect without sending it"),
     DebuggerKey("run_to", ("r",), "run to", "send events up to a number"),
-    DebuggerKey("restart", ("R",), "restart", "start the plugin anew and replay to this event"),
+    DebuggerKey("restart", ("R",), "restart", "start the plugin anew, and stop before this event"),
     DebuggerKey("back_by", ("P",), "", "go a number of events back"),
     DebuggerKey("clear_breakpoints", ("B",), "", "remove all breakpoints"),
     DebuggerKey("differences", ("d",), "", "show what differed after the last restart or build"),

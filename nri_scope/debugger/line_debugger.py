@@ -51,7 +51,7 @@ COMMANDS = (
         "one, in $EDITOR",
     ),
     LineCommand(("back", "p"), "[N]", "go N events back, 1 if omitted: the plugin is started anew"),
-    LineCommand(("restart", "R"), "", "start the plugin anew and replay to this event"),
+    LineCommand(("restart", "R"), "", "start the plugin anew, and stop before this event"),
     LineCommand(("q", "quit"), "", "end the replay"),
     LineCommand(("help", "h", "?"), "", "print this list"),
 )

@@ -50,8 +50,8 @@ class RuntimeHandle:
 
         For the plugin's own tasks. Handlers return their updates instead: the runtime accepts no
         request while it waits for a handler, so the two would wait for each other until the runtime
-        disconnects the plugin. In a handler it raises `UsageError`. Also raises `ConnectionClosed`,
-        `RpcError` and `DeadlineExceeded`.
+        disconnects the plugin. Awaited in a handler, it raises `UsageError`. Also raises
+        `ConnectionClosed`, `RpcError` and `DeadlineExceeded`.
         """
         request = unanswered()
         if request is not None:

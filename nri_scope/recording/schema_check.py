@@ -27,6 +27,8 @@ GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
 MAKE_A_RECORDING = (
     "open a scenario or manifest with `tui`, or make it a recording with `scenario compile`"
 )
+FIRST_BYTES = (b"SQLite format 3\0", b"PK\3\4")
+"""First bytes of recordings and bundles."""
 SCENARIO_SUFFIXES = (".yaml", ".yml", ".json")
 """Suffixes of the names of scenarios and manifests."""
 

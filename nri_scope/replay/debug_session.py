@@ -65,6 +65,8 @@ class DebugSession:
         self._wanted = asyncio.Event()
         """Set by commands that begin or end a replay."""
         self._is_at_end = False
+        self._is_sending = False
+        """Whether the last decision made is being carried out."""
         self._is_over = False
         self.is_catching_up = False
         """Whether events before the position of the last command are being replayed."""
@@ -89,7 +91,7 @@ class DebugSession:
     async def run(self) -> None:
         """Replay until `quit`."""
         while not self._is_over:
-            self._next, self._wanted = 0, asyncio.Event()
+            self._next, self._wanted, self._is_sending = 0, asyncio.Event(), False
             playback = replace(self._job.playback, control=self)
             self._replay = asyncio.create_task(
                 replay(replace(self._job, playback=playback), self._listener)
@@ -128,9 +130,14 @@ class DebugSession:
         self._begin()
 
     def restart(self, job: Job | None = None) -> None:
-        """Replay from the start to where it is, to a new process of the plugin."""
+        """Replay from the start to where it is, to a new process of the plugin.
+
+        An event whose reply is missing is not sent again: it may be where the plugin hangs.
+        """
         if job is not None:
             self._job = job
+        if self._is_sending and not self.is_catching_up:
+            self._history.pop()
         self._begin()
 
     def pause(self) -> None:
@@ -171,6 +178,7 @@ class DebugSession:
         if self._next == len(self._history):
             self._history.append(decision)
         self._next += 1
+        self._is_sending = True
         if pending is not None and not decision.again:
             self._listener.sending(pending)
         return decision
@@ -184,6 +192,7 @@ class DebugSession:
         # At the end, decisions about events that no longer exist are void.
         del self._history[self._next :]
         self._until, self.is_catching_up, self._is_at_end = None, False, pending is None
+        self._is_sending = False
         while True:
             self._decision = asyncio.get_running_loop().create_future()
             self._listener.stopped(pending, self.position)

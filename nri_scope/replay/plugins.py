@@ -261,7 +261,8 @@ class ReplayPlugins:
     def _in_order(self) -> list[Command | InProcess]:
         return sorted(self._plugin_set.plugins, key=lambda one: one.index)
 
-    async def _launch(self, runtime: Runtime, plugin: Command) -> None:
+    async def _launch(self, runtime: Runtime, plugin: Command) -> str:
+        """Start a plugin; return the index and name that it has registered."""
         if plugin in self._plugin_set.own_index:
             plugin = replace(plugin, external=True)
         name = plugin.title
@@ -289,12 +290,12 @@ class ReplayPlugins:
         except ConnectionClosed as error:
             ended = runtime.former[-1] if runtime.former else None
             if ended is not None and ended.id in self._failed_setups:
-                return
+                return ended.id
             process = ended.process if ended is not None else None
             if process is None or plugin.external or not registers_itself(process):
                 raise _start_error(plugin.title, error) from error
         else:
-            return
+            return name
         # Forget this attempt.
         self._ended.pop(process, None)
         self._started.discard(plugin.id)
@@ -304,7 +305,10 @@ class ReplayPlugins:
             f"{', without a configuration' if config else ''}"
         )
         self._plugin_set.own_index.add(plugin)
-        await self._launch(runtime, plugin)
+        registered = await self._launch(runtime, plugin)
+        if registered != plugin.id:
+            self._on_notice(f"{plugin.id} registered as {registered}")
+        return registered
 
     async def _start_external(self, runtime: Runtime, one: ExternalPlugin, title: str) -> Plugin:
         def remind() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,8 @@ class Job:
     keep: bool = True
     """Whether the result contains all events and containers. Otherwise, to save memory, it omits
     events, and containers that were removed without changes by plugins."""
+    notes: Sequence[str] = ()
+    """Remarks on the recording, for the caller to print when the replay begins."""
     ideal: bool = False
     """Whether launched plugins get Synchronize from any runtime; see `Profile`."""
 

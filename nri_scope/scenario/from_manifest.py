@@ -22,12 +22,17 @@ from .model import (
 CgroupDriver = Literal["cgroupfs", "systemd"]
 
 _MANIFEST = re.compile(r'^(?:apiVersion|kind)\s*:|^\s*[{"].*"(?:apiVersion|kind)"', re.M | re.S)
-_SCENARIO = re.compile(r'^scenario\s*:|^\s*\{\s*"scenario"', re.M)
+_SCENARIO = re.compile(r'^scenario\s*:|\A(?:\s|#.*$)*\{\s*"scenario"', re.M)
+
+
+def is_scenario(text: str) -> bool:
+    """Return whether a text has the first key of a scenario."""
+    return bool(_SCENARIO.search(text))
 
 
 def is_manifest(text: str) -> bool:
     """Return whether a text looks like a manifest of Kubernetes instead of a scenario."""
-    return not _SCENARIO.search(text) and bool(_MANIFEST.search(text))
+    return not is_scenario(text) and bool(_MANIFEST.search(text))
 
 
 def scenario_of_manifest(

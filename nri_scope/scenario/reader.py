@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.schema_check import FIRST_BYTES
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
 
@@ -39,6 +40,10 @@ def read_text(path: Path) -> str:
     except (OSError, ValueError) as error:
         words = error_words(error) if isinstance(error, OSError) else str(error)
         raise UsageError(f"{name}: cannot be read: {words}", "name a readable file") from None
+    if content.startswith(FIRST_BYTES):
+        raise UsageError(
+            f"{name}: a recording, not text", "`scenario from-recording` makes a scenario of it"
+        )
     if len(content) > MAX_BYTES:
         raise UsageError(
             f"{name}: larger than {MAX_BYTES >> 20} MiB", "a scenario can have copies of a pod"

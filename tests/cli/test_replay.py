@@ -413,6 +413,7 @@ def test_a_plugin_that_sets_its_own_index_is_started_again(
     captured = capsys.readouterr()
     assert captured.err == (
         "10-start sets its own index, so it is started again as an external plugin\n"
+        "10-start registered as 42-mine\n"
     )
     if options:
         (plugin,) = json.loads(captured.out)["plugins"]

@@ -41,6 +41,13 @@ spec:
       image: nginx
       env: [{name: A, value: '1'}]
 """
+CONFIG_MAP = """\
+kind: ConfigMap
+data:
+  quoted: |
+    {"scenario": 1}
+---
+"""
 PRINTS = """\
     def create_container(self, pod, container):
         print(pod.name, container.name, *[one for one in container.env if one < "B"], flush=True)
@@ -59,6 +66,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     Path("web.yaml").write_text(SCENARIO)
     Path("pod.yaml").write_text(MANIFEST)
+    Path("config.yaml").write_text(CONFIG_MAP + MANIFEST)
     plugin_file(Path("plugin"), PRINTS)
 
 
@@ -209,7 +217,7 @@ def test_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 # -- in place of a recording ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", ["web.yaml", "pod.yaml"])
+@pytest.mark.parametrize("file", ["web.yaml", "pod.yaml", "config.yaml"])
 def test_replay_plays_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["replay", file, "--", "./plugin"]) == 0
     told = capsys.readouterr()
@@ -346,11 +354,23 @@ def test_a_bad_file_is_one_line(
         ("replay web.yaml --set x -- ./plugin", "--set 'x': not a change; write it as"),
         ("replay web.yaml --set a/b:pid=1 -- ./plugin", "there is no pod or container 'a/b'"),
         ("replay web.yaml --session 2 -- ./plugin", "web.yaml: contains no session 2"),
+        ("replay pod.yaml --session 2 -- ./plugin", "pod.yaml: contains no session 2"),
+        ("replay pod.yaml --only x/y -- ./plugin", "pod.yaml: session 1 has no event"),
+        ("replay pod.yaml --max-idle 1s -- ./plugin", "--max-idle needs --speed"),
+        ("replay pod.yaml --golden none -- ./plugin", "none: "),
+        ("replay pod.yaml --format json --from 99 -- ./plugin", "no event of session 1 is"),
+        ("replay pod.yaml --load pods -- ./plugin", "pods"),
+        ("replay pod.yaml --v01 -- ./plugin", "add --on-this-host"),
+        ("replay pod.yaml", "no plugin was given"),
+        ("shrink pod.yaml -o s.nriscope.db --fault x -- ./plugin", "x"),
+        ("shrink pod.yaml -- ./plugin", "no result was requested"),
         ("replay pod.yaml --profile containerd -- ./plugin", "there is no profile 'containerd'"),
         ("scenario compile web.yaml -o x.zip", "a recording must not be named *.zip"),
         ("scenario compile web.yaml", "Missing option '-o'"),
         ("scenario from-recording web.yaml", "web.yaml: "),
-        ("scenario from-pod web.yaml", "web.yaml:"),
+        ("scenario from-pod web.yaml", "web.yaml: a scenario already, not a manifest; `replay`"),
+        (f"scenario from-pod {RECORDING}", ": a recording, not text; `scenario from-recording`"),
+        (f"scenario compile {RECORDING} -o x.db", ": a recording, not text; `scenario from-rec"),
         ("scenario from-pod pod.yaml --node-memory much", "'much' is not a size"),
         ("scenario from-pod pod.yaml --profile new", "there is no profile 'new'"),
         ("scenario compil web.yaml", "No such command 'compil'. Did you mean 'compile'?"),

@@ -215,3 +215,22 @@ async def test_a_plugin_that_fails_to_start_can_be_started_again(tmp_path: Path)
             debugger.step()
         await driver.after(debugger.restart)
         assert debugger.failure
+
+
+@pytest.mark.parametrize(("breaks", "until"), [(["event:StopContainer"], 0), ([], 8)])
+async def test_a_plugin_started_again_runs_to_the_first_breakpoint(
+    tmp_path: Path, breaks: list[str], until: int
+) -> None:
+    working = job(tmp_path, Adjuster())
+    async with debugged(replace(working, profile="containerd-0.0"), *breaks, until=until) as driver:
+        debugger = driver.debugger
+        await driver.stop()
+        assert debugger.failure
+        at = await driver.after(lambda: debugger.session.restart(working))
+        assert at == "StopContainer shop/web/app"
+        assert not await debugger.differences()
+        assert await driver.after(debugger.restart) == at
+        assert await debugger.differences() == [
+            "10-plugin shop/web/app CreateContainer",
+            "  ~ /adjust/env/CALL '1' → '2'",
+        ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.replay.debug_session import DebugListener, DebugSession
 from nri_scope.replay.result import PlayedEvent
 from nri_scope.replay.step_control import PendingEvent, StepDecision
@@ -61,6 +62,26 @@ def debugged(path: Path, plugin: object, *commands: Callable[[DebugSession], Non
     driver.session = DebugSession(job_of(path, {"10-plugin": plugin}), driver)
     run(driver.session.run())
     return driver
+
+
+def _step_and_restart(session: DebugSession) -> None:
+    session.step()
+    session.restart()
+    # A second restart during the first one neither.
+    session.restart()
+
+
+class Hanging(Recorder):
+    """Plugin that calls a function in place of one reply."""
+
+    on_call: Callable[[], None] | None = None
+
+    async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        if self.on_call is not None:
+            on_call, self.on_call = self.on_call, None
+            on_call()
+            await asyncio.Event().wait()
+        return await super().create_container(pod, container)
 
 
 def _to(event: str) -> Callable[[DebugSession], None]:
@@ -121,6 +142,24 @@ def test_sending_again_belongs_to_the_event_before(one_life: Path) -> None:
     )
     assert driver.stops[-1] == (1, "CreateContainer")
     assert plugin.calls == ["CreateContainer"] * 2
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_restart_stops_before_the_event_that_hangs(one_life: Path, again: bool) -> None:
+    plugin = Hanging()
+    decision = StepDecision(again=again)
+
+    def hang(session: DebugSession) -> None:
+        plugin.on_call = session.restart
+        session.step(decision)
+
+    steps = [DebugSession.step] if again else []
+    driver = debugged(one_life, plugin, _to("CreateContainer"), *steps, hang)
+    stop = (2, "PostCreateContainer") if again else (1, "CreateContainer")
+    assert driver.stops[-2:] == [stop, stop]
+    # A command that was not carried out yet loses no event.
+    restarted = debugged(one_life, Recorder(), _to("StopContainer"), _step_and_restart)
+    assert restarted.stops[-2:] == [restarted.stops[1]] * 2
 
 
 def test_a_plugin_that_does_not_start_is_reported_and_can_be_replaced(one_life: Path) -> None:

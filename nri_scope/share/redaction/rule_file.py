@@ -15,14 +15,13 @@ import re2
 
 from nri_scope.errors import UsageError
 from nri_scope.recording.regular_files import read_regular
+from nri_scope.recording.schema_check import FIRST_BYTES
 
 from .builtin import DEFAULT_RULES, RULE_NAMES
 from .rules import Action, Rule, Rules
 
 MAX_SIZE = 1 << 20
 """Maximum size of the file in bytes."""
-_RECORDING_MAGIC = (b"SQLite format 3\0", b"PK\3\4")
-"""First bytes of recordings and bundles."""
 _MAX_RULES = 1_000
 _TABLES = ("switches", "allow", "names", "rule")
 _ALLOW_KEYS = ("env", "keys", "hosts", "registries", "values")
@@ -49,7 +48,7 @@ def read_rules(path: Path) -> Rules:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: {reason}", "name a rule file") from error
-    if content.startswith(_RECORDING_MAGIC):
+    if content.startswith(FIRST_BYTES):
         # In ``--redact FILE``, the recording was parsed as the option's value.
         raise UsageError(f"{path}: a recording, not a file of rules", "name the recording first")
     if len(content) > MAX_SIZE:
