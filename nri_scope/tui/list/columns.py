@@ -218,7 +218,7 @@ def no_event(row: Row) -> str:
         case RowKind.GONE:
             return "this event was removed from the recording"
         case RowKind.LINE:
-            return "this row is a plugin, not an event"
+            return "this row is not an event"
 
 
 def no_filter(row: Row, column: str) -> str:
