@@ -6,9 +6,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nri_scope.events import CapturedCall, SessionStart
-from nri_scope.recording.creation_outcomes import Outcome
+
+if TYPE_CHECKING:
+    # Not imported: processes that answer a runtime do not read recordings.
+    from nri_scope.recording.creation_outcomes import Outcome
 
 ITEM_BYTES = 600
 """Approximate memory of a queued item in addition to its payloads."""

@@ -93,8 +93,8 @@ def test_every_line_of_the_spec_has_an_owner(
     record = Result(capsys, captures[name], what, "--format", "json").json
     assert len(record["lines"]) > 50
     for line in record["lines"]:
-        assert line["owner"] if line["changed"] else line["owner"] == "Pod spec/CRI"
-        assert line["event"] or not line["changed"]
+        assert line["owner"] if line["changed"] else line["owner"] in ("Pod spec/CRI", "runtime")
+        assert line["event"] or (not line["changed"] and line["owner"] != "runtime")
 
 
 def test_the_full_view_is_the_spec_as_yaml(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

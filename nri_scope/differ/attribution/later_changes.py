@@ -43,7 +43,7 @@ ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "no request for it was seen: unsolicited, or in a reply to another event"
 NOT_SHOWN = "changes by plugins here are not shown to any connection of the chain"
 NAMESAKES = "members with the same key, which cannot be told apart"
-MERGED = "adjusting variables, the runtime keeps only the last value of each name"
+MERGED = "when plugins change variables, the runtime keeps only the last value of each name"
 
 _REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
 """Paths at which NRI drops the removal of the runtime's own value."""
