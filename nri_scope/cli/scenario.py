@@ -57,8 +57,8 @@ def compile_command(file: Path, output: Path, changes: tuple[str, ...], force: b
     """
     from nri_scope.scenario.changes import apply_changes
     from nri_scope.scenario.compile import compile_scenario
-    from nri_scope.scenario.playable import read_scenario
-    from nri_scope.scenario.reader import source_name
+    from nri_scope.scenario.source import source_name
+    from nri_scope.scenario.temporary_recording import read_scenario
     from nri_scope.share.output_files import Outputs
 
     scenario, notes = read_scenario(file)
@@ -164,7 +164,8 @@ def from_pod_command(
     """
     from nri_scope.scenario.from_manifest import is_scenario, scenario_of_manifest
     from nri_scope.scenario.model import DEFAULT_PROFILE, RuntimeChoice
-    from nri_scope.scenario.reader import read_text, source_name
+    from nri_scope.scenario.reader import read_text
+    from nri_scope.scenario.source import source_name
 
     driver: CgroupDriver = "cgroupfs" if cgroup_driver == "cgroupfs" else "systemd"
     text = read_text(file)

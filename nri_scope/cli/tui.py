@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.logger.run import RecordOptions
     from nri_scope.tui.app import ScopeApp
-    from nri_scope.tui.commands.copy import Source
     from nri_scope.tui.config import Config
     from nri_scope.tui.polling import RecorderStatus
+    from nri_scope.tui.source import Source
     from nri_scope.tui.store.store import Store
 
 MIN_COLUMNS, MIN_LINES = 40, 10
@@ -155,7 +155,7 @@ def _browse(
     followed: Followed | None = None,
 ) -> None:
     from nri_scope.scenario.playable import playable
-    from nri_scope.tui.commands.copy import Source
+    from nri_scope.tui.source import Source
 
     if followed is not None:
         source = Source(followed.title, followed.command)
@@ -222,6 +222,7 @@ def _run(
 ) -> None:
     """Show a recording. ``live``: whether this program records it, by default if ``recorder``."""
     import asyncio
+    from importlib import import_module
 
     from nri_scope.transport.loop import collect_rarely
     from nri_scope.tui.store.store import Store
@@ -232,8 +233,12 @@ def _run(
         live = recorder is not None
 
     async def show() -> ScopeApp:
+        # A thread opens the file, while this one imports the interface.
+        opening = asyncio.create_task(Store.open(file, live=live))
+        await asyncio.sleep(0)
+        import_module("nri_scope.tui.app")
         # Errors in the file are reported before the interface takes over the screen.
-        store = await Store.open(file, live=live)
+        store = await opening
         app = make_app(
             file,
             config,

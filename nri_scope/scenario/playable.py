@@ -3,27 +3,11 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recording.schema_check import SCENARIO_SUFFIXES
-from nri_scope.recording.temporary_files import temporary_folder
-from nri_scope.runtime import RECORDED
-
-from .changes import apply_changes
-from .compile import compile_scenario
-from .from_manifest import is_manifest, scenario_of_manifest
-from .from_recording import read_recording
-from .model import DEFAULT_PROFILE, RuntimeChoice, Scenario
-from .reader import STANDARD_INPUT, parse_scenario, read_text, source_name
-
-_NOTES_MAX = 2
-"""Maximum number of remarks that are passed on one by one."""
-_NAME_MAX = 60
-"""Maximum length of the name of a temporary recording."""
+from .source import is_text
 
 
 @contextmanager
@@ -32,7 +16,7 @@ def playable(
     *,
     changes: Sequence[str] = (),
     session: int | None = None,
-    profile: str = RECORDED,
+    profile: str | None = None,
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Iterator[Path]:
     """Yield the path of a recording of what is in a file.
@@ -40,68 +24,14 @@ def playable(
     That is ``path`` itself if it is a recording without ``changes``, in the form of
     `changes.apply_changes`. Otherwise, it is a temporary recording with a single session, made from
     the scenario or the manifest, or from ``session`` of the recording; it is removed at the end of
-    the block. A manifest's pods run on the runtime ``profile``, or `DEFAULT_PROFILE`. ``on_note``
-    gets remarks on what is not as in the file. Raises UsageError and RecordingError.
+    the block. A manifest's pods run on the runtime ``profile``, or `model.DEFAULT_PROFILE`.
+    ``on_note`` gets remarks on what is not as in the file. Raises UsageError and RecordingError.
     """
     if not is_text(path) and not changes:
         yield path
         return
-    if is_text(path):
-        scenario, notes = read_scenario(path, profile)
-    else:
-        scenario, notes = read_recording(path, session)
-    apply_changes(scenario, changes)
-    if len(notes) > _NOTES_MAX:
-        command = f"nri-scope scenario {'from-pod' if is_text(path) else 'from-recording'}"
-        rest = f"{len(notes) - 1} more values are unknown or assumed; `{command}` lists them"
-        notes = [notes[0], rest]
-    for note in notes:
-        on_note(f"{source_name(path)}: {note}")
-    with compiled(scenario) as recording:
+    # It imports the runtime and the recorder, which commands that show a recording do not need.
+    from .temporary_recording import temporary_recording
+
+    with temporary_recording(path, changes, session, profile, on_note) as recording:
         yield recording
-
-
-def is_text(path: Path) -> bool:
-    """Return whether a path is that of a scenario or a manifest, by its name or as a pipe."""
-    if path == STANDARD_INPUT or path.suffix.lower() in SCENARIO_SUFFIXES:
-        return True
-    try:
-        return stat.S_ISFIFO(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
-
-
-def read_scenario(path: Path, profile: str = RECORDED) -> tuple[Scenario, list[str]]:
-    """Return the scenario in a file, or that of the manifest in it, with remarks on the latter."""
-    text, source = read_text(path), source_name(path)
-    if not is_manifest(text):
-        return parse_scenario(text, source), []
-    runtime = RuntimeChoice(DEFAULT_PROFILE if profile == RECORDED else profile)
-    return scenario_of_manifest(text, source, runtime)
-
-
-@contextmanager
-def compiled(scenario: Scenario) -> Iterator[Path]:
-    """Yield a temporary recording of a scenario. Raises UsageError."""
-    with temporary_folder() as folder:
-        # A view shows the name; a recording's own is not repeated.
-        stem = Path(scenario.source).name.split(".")[0].replace(" ", "-")[:_NAME_MAX]
-        path = folder / f"{stem or 'scenario'}.nriscope.db"
-        compile_scenario(scenario, path)
-        with _named(path, scenario.source):
-            yield path
-
-
-@contextmanager
-def _named(path: Path, source: str) -> Iterator[None]:
-    """Name the scenario in the errors of a block that knows only the temporary recording."""
-    try:
-        yield
-    except RecordingError as error:
-        if error.path != str(path):
-            raise
-        raise RecordingError(source, error.problem, error.hint) from error
-    except UsageError as error:
-        if str(path) not in error.problem or type(error) is not UsageError:
-            raise
-        raise UsageError(error.problem.replace(str(path), source), error.hint) from error

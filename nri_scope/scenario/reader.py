@@ -9,15 +9,12 @@ from pathlib import Path
 from nri_scope.errors import UsageError
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.schema_check import FIRST_BYTES
-from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
 
 from .document import read_document
 from .model import Scenario
 from .place import Place
-
-STANDARD_INPUT = Path("-")
-"""The path that stands for standard input."""
+from .source import STANDARD_INPUT, source_name
 
 
 def read_text(path: Path) -> str:
@@ -53,11 +50,6 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{name}:{line}: not UTF-8", "save it as UTF-8") from None
-
-
-def source_name(path: Path) -> str:
-    """Return how errors name a file."""
-    return "standard input" if path == STANDARD_INPUT else safe(str(path))
 
 
 def parse_document(text: str, source: str) -> Node:

@@ -24,7 +24,7 @@ from nri_scope.text.escape import safe
 
 from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
 from .commands.choose import Chooser
-from .commands.copy import Copier, Source
+from .commands.copy import Copier
 from .commands.filter import FILTER_GROUP, Narrower
 from .commands.find import Finder
 from .commands.job import Jobs
@@ -41,6 +41,7 @@ from .key_order import KeyOrderApp
 from .list.event_list import EventList
 from .palette import PaletteActions
 from .polling import Poller, RecorderStatus
+from .source import Source
 from .store.context import Context
 from .store.rows import Row
 from .store.store import Store

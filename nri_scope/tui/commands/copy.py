@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from textual.app import App
 
@@ -18,6 +18,7 @@ from nri_scope.text.escape import safe
 
 from ..actions import Keymap
 from ..frame import Frame
+from ..source import Source
 from ..store.context import Context
 from ..store.store import Store
 from ..textual_workarounds import begin
@@ -29,15 +30,6 @@ from .save import as_yaml, chosen_numbers, chosen_words
 _PLAIN = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./@%+=:,-]*")
 CLIPBOARD_MAX = 48 << 10
 """Maximum bytes of text. Some terminals silently drop more than 74,994 bytes of base64."""
-
-
-class Source(NamedTuple):
-    """What a temporary recording was made from."""
-
-    name: str
-    """As the title shows it."""
-    command: tuple[str, ...]
-    """Words of the command that shows it again."""
 
 
 @dataclass
