@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 from textual.widget import Widget
 
-from nri_scope.tui.textual_workarounds import do_bound
+from nri_scope.tui.textual_workarounds import SizedView, do_bound
 from nri_scope.tui.widgets.filter_bar import TextLine
 from tests.tui.widgets.drawn import text_on
 
@@ -55,3 +59,53 @@ async def test_text_line_displays_its_value_escaped() -> None:
         line = app.query_one(TextLine)
         assert line.value == "a\x1b[31mb\u202ec"
         assert "a·[31mb·c" in text_on(line)
+
+
+class _Rows(SizedView):
+    DEFAULT_CSS = "_Rows { height: 1fr; scrollbar-size-vertical: 1; }"
+
+    def resized(self) -> None:
+        self.virtual_size = Size(1, 300)
+
+    def render_line(self, y: int) -> Strip:
+        return Strip.blank(self.size.width, self.rich_style)
+
+
+class _Scrolling(App[None]):
+    def compose(self) -> ComposeResult:
+        yield _Rows()
+
+
+@pytest.mark.parametrize("height", [3, 24])
+@pytest.mark.parametrize("position", [0, 1, 37, 150, 262, 299])
+@pytest.mark.parametrize("is_pointed_at", [False, True])
+async def test_the_scroll_bar_looks_like_that_of_textual(
+    height: int, position: int, is_pointed_at: bool
+) -> None:
+    app = _Scrolling()
+    async with app.run_test(size=(20, height)) as pilot:
+        await pilot.pause()
+        bar = app.query_one(_Rows).vertical_scrollbar
+        bar.position = position
+        bar.mouse_over = is_pointed_at
+        await pilot.pause()
+        assert bar.size.height == height
+        expected = Widget.render_lines(bar, bar.size.region)
+        assert [list(strip) for strip in bar.render_lines(bar.size.region)] == [
+            list(strip) for strip in expected
+        ]
+        assert [list(strip) for strip in bar.render_lines(Region(0, 1, 1, 2))] == [
+            list(strip) for strip in expected[1:3]
+        ]
+
+
+async def test_the_style_of_a_draw_is_that_of_the_widget() -> None:
+    app = _Scrolling()
+    async with app.run_test() as pilot:
+        for theme in ("textual-dark", "textual-light"):
+            app.theme = theme
+            await pilot.pause()
+            rows = app.query_one(_Rows)
+            [line] = rows.render_lines(Region(0, 0, 5, 1))
+            style = ScrollView.rich_style.fget(rows)  # type: ignore[attr-defined]
+            assert {segment.style for segment in line} == {style}

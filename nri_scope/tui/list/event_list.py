@@ -102,6 +102,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._placed_for = ""
         """`View.noun` for which the columns were placed."""
         self._delayed_draw: Timer | None = None
+        self._reads_after_draw = False
+        """Whether to read the rows around the screen once it has been drawn."""
 
     # -- for other widgets --------------------------------------------------------------------
 
@@ -198,6 +200,14 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     # -- drawing ------------------------------------------------------------------------------
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw rows of the screen, and then read those around it."""
+        strips = super().render_lines(crop)
+        if self._reads_after_draw:
+            self._reads_after_draw = False
+            self.call_later(self._read_missing)
+        return strips
+
     def render_line(self, y: int) -> Strip:
         """Draw row ``y`` of the screen."""
         width = self.scrollable_content_region.width
@@ -232,12 +242,15 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         top = self.listing.top
         bottom = min(top + self.listing.height, self.view.length)
         on_screen = {self.view.key_at(position) for position in range(top, bottom)}
-        if any(row.key in on_screen for row in rows):
+        drawn = any(row.key in on_screen for row in rows)
+        if drawn:
             self._draw()
         self._report_row()
-        if rows or view is not self.view:
-            # After drawing: the reading thread would compete with it.
-            self.call_after_refresh(self._read_missing)
+        if drawn:
+            # The reading thread would compete with drawing.
+            self._reads_after_draw = True
+        elif rows or view is not self.view:
+            self._read_missing()
 
     def _drop_strips(self, rows: Sequence[Row]) -> None:
         widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
@@ -278,12 +291,12 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         top, width = self.listing.top, self.scrollable_content_region.width
         if self._rows.missing(self.view, top, top + self.listing.height) is None:
             self._draw(*(Region(0, each - top, width, 1) for each in positions))
+            self.post_message(self.Moved())
         elif self._delayed_draw is None:
-            # Rows usually arrive earlier, so that the list is drawn only once, without flicker.
+            # Rows usually arrive earlier, so that the screen is drawn only once, without flicker.
             self._delayed_draw = self.set_timer(_DRAW_DELAY_S, self._draw)
         self._read_missing()
         self._report_row()
-        self.post_message(self.Moved())
 
     def listing_moved(self) -> None:
         """Update after scrolling by mouse."""
@@ -294,6 +307,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         if self._delayed_draw is not None:
             self._delayed_draw.stop()
             self._delayed_draw, regions = None, ()
+            self.post_message(self.Moved())
+        self.draw_bar()
         self.refresh(*regions)
 
     def _report_row(self) -> None:

@@ -11,6 +11,8 @@ from rich.style import Style as RichStyle
 from textual.strip import Strip
 from textual.widget import Widget
 
+from nri_scope.text.escape import columns
+
 from ..store.rows import Row
 from ..text.styled_line import fitted
 from ..text.wrapping import match_spans, split_by_spans
@@ -59,25 +61,45 @@ class RowPainter:
         mark_style = self._style("mark") + cursor_style
         yield Segment(">" if at_cursor else " ", row_style)
         yield Segment("*" if row.marked else " ", mark_style)
+        for text, style in self._runs(row, at_cursor, width, row_style, cursor_style):
+            spans = match_spans(text, self.search_text)
+            match_style = style + self._style("match", partial=True) if spans else style
+            for begin, end, is_match in split_by_spans(0, len(text), spans):
+                yield Segment(text[begin:end], match_style if is_match else style)
+
+    def _runs(
+        self,
+        row: Row,
+        at_cursor: bool,
+        width: int,
+        row_style: RichStyle,
+        cursor_style: RichStyle,
+    ) -> Iterator[tuple[str, RichStyle]]:
+        """Yield the cells and the blanks after them, neighbours of one style together.
+
+        Cells of a search are separate, as no match is in two of them, and so are cells with wide
+        characters, on whose width terminals disagree.
+        """
         if row.event is None:
-            yield from self._highlighted(fitted(row.text, width - GUTTER), row_style)
+            yield fitted(row.text, width - GUTTER), row_style
             return
         dim_style = self._style("dim") + cursor_style
-        field_style = self._style("field", partial=True)
+        run, run_style = "", row_style
         for placed in self.placed:
             text = cell(row, placed)
             is_dim = placed.column.name in _DIM_COLUMNS or row.cells[placed.at] == "ok"
             style = dim_style if is_dim else row_style
-            if at_cursor and placed.column.name == self.field:
-                style += field_style
-            yield from self._highlighted(text, style)
-            yield Segment(" ", row_style)
-
-    def _highlighted(self, text: str, style: RichStyle) -> Iterator[Segment]:
-        spans = match_spans(text, self.search_text)
-        match_style = style + self._style("match", partial=True) if spans else style
-        for begin, end, is_match in split_by_spans(0, len(text), spans):
-            yield Segment(text[begin:end], match_style if is_match else style)
+            is_field = at_cursor and placed.column.name == self.field
+            is_separate = is_field or self.search_text or columns(text) != len(text)
+            if style is not run_style or is_separate:
+                yield run, run_style
+                run, run_style = "", style
+            if is_separate:
+                field_style = self._style("field", partial=True)
+                yield text, style + field_style if is_field else style
+                text = ""
+            run += text + " "
+        yield run, run_style
 
 
 class EventHeader(Widget):

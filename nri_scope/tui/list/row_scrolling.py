@@ -8,7 +8,7 @@ from abc import abstractmethod
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
-from textual.scrollbar import ScrollTo
+from textual.scrollbar import ScrollBar, ScrollTo
 from textual.widget import Widget
 
 from ..textual_workarounds import SizedView
@@ -25,19 +25,27 @@ class RowWindow(SizedView, inherit_bindings=False):
     """
 
     listing: ScrollState
+    _bar_moved = False
 
     @abstractmethod
     def listing_moved(self) -> None:
         """Redraw after the listing has moved."""
 
     def follow_listing(self) -> None:
-        """Update virtual size and scroll bar from the listing."""
+        """Update virtual size and scroll bar from the listing; `draw_bar` draws the latter."""
         self._fit()
         if round(self.scroll_y) != self.listing.top:
             # Without validation, which would use the height of the previous layout.
             self.set_reactive(Widget.scroll_y, float(self.listing.top))
-            if self.show_vertical_scrollbar:
-                self.vertical_scrollbar.position = self.listing.top
+            # Textual would draw it immediately, and the rows only in the next frame.
+            self.vertical_scrollbar.set_reactive(ScrollBar.position, float(self.listing.top))
+            self._bar_moved = True
+
+    def draw_bar(self) -> None:
+        """Draw the scroll bar, if it has moved."""
+        if self._bar_moved:
+            self._bar_moved = False
+            self.vertical_scrollbar.refresh()
 
     def _fit(self) -> None:
         region, before = self.scrollable_content_region, self.virtual_size

@@ -136,3 +136,21 @@ async def test_no_color_leaves_only_default_colours(monkeypatch: pytest.MonkeyPa
         colors = [color for style in styles for color in (style.color, style.bgcolor) if color]
         assert all(color.is_default for color in colors)
         assert any(style.reverse for style in styles)
+
+
+async def test_a_match_is_not_highlighted_across_two_columns() -> None:
+    async with showing(size=(100, 24)) as screen:
+        await _wait_until_read(screen)
+        # A number, and the start of a time.
+        assert "2 22:" in screen.text()
+        events = screen.app.views.events
+        for text, expected in (("22:", {"22:"}), ("2 22:", set[str]())):
+            events.search_text = text
+            await wait_until_still(screen, 0.3)
+            highlighted = {
+                segment.text
+                for strip in strips_of(screen.app)
+                for segment in strip
+                if segment.style is not None and segment.style.reverse
+            }
+            assert {each for each in highlighted if each.isascii() and each.strip()} == expected
