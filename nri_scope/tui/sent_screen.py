@@ -17,6 +17,8 @@ from rich.color import ColorSystem
 from rich.style import Style as RichStyle
 from textual.strip import Strip
 
+from nri_scope.text.escape import is_narrow
+
 _UNKNOWN = "\0"
 """Text of a cell whose content is unknown; differs from any text."""
 _BRIDGE = 5
@@ -143,7 +145,7 @@ def _cells(strip: Strip, colors: ColorSystem) -> tuple[list[str], list[_Sgr]]:
     texts: list[str] = []
     styles: list[_Sgr] = []
     for text, style, _ in strip:
-        if text.isascii() or _is_single(text):
+        if text.isascii() or is_narrow(text) or _is_single(text):
             texts += text
             width = len(text)
         elif width := cell_len(text):

@@ -26,6 +26,7 @@ from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
@@ -186,6 +187,23 @@ class SizedView(ScrollView, inherit_bindings=False):
             bar.display = False
             self.app._start_widget(self, bar)
         return self._vertical_scrollbar
+
+    def resize_content(self, size: Size) -> None:
+        """Change the virtual size; lay out the screen only if a scroll bar appears or disappears.
+
+        A layout takes longer than drawing, and the content changes often while events arrive. Only
+        a layout also draws the content.
+        """
+        before, room = self.virtual_size, self.scrollable_content_region.size
+        had_bars = before.width > room.width, before.height > room.height
+        if not room or had_bars != (size.width > room.width, size.height > room.height):
+            self.virtual_size = size
+        elif size != before:
+            self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
+            if self.show_vertical_scrollbar:
+                self.vertical_scrollbar.window_virtual_size = size.height
+            if self.show_horizontal_scrollbar:
+                self.horizontal_scrollbar.window_virtual_size = size.width
 
     @abstractmethod
     def resized(self) -> None:

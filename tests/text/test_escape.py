@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from nri_scope.text.escape import MAX_MARKS, columns, safe
+from nri_scope.text.escape import MAX_MARKS, columns, is_narrow, safe
 
 ANYTHING = st.text(st.characters(), max_size=20)
 """Any text, including surrogates, which stand for bytes that are not UTF-8."""
@@ -97,3 +99,11 @@ def test_combining_marks_are_limited() -> None:
 )
 def test_long_text_is_cut_visibly(text: str, width: int, shown: str) -> None:
     assert safe(text, width) == shown
+
+
+def test_narrow_characters_are_one_column_wide() -> None:
+    narrow = [char for char in map(chr, range(sys.maxunicode + 1)) if is_narrow(char)]
+    assert {*" ~µ…▸"} <= {*narrow}
+    assert {unicodedata.east_asian_width(char) for char in narrow} <= {"Na", "N", "A"}
+    assert {unicodedata.combining(char) for char in narrow} == {0}
+    assert {cell_len(char) for char in narrow} == {1}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import ClassVar
 
 import pytest
@@ -62,10 +63,10 @@ async def test_text_line_displays_its_value_escaped() -> None:
 
 
 class _Rows(SizedView):
-    DEFAULT_CSS = "_Rows { height: 1fr; scrollbar-size-vertical: 1; }"
+    DEFAULT_CSS = "_Rows { height: 1fr; scrollbar-size: 1 1; }"
 
     def resized(self) -> None:
-        self.virtual_size = Size(1, 300)
+        self.resize_content(Size(1, 300))
 
     def render_line(self, y: int) -> Strip:
         return Strip.blank(self.size.width, self.rich_style)
@@ -74,6 +75,19 @@ class _Rows(SizedView):
 class _Scrolling(App[None]):
     def compose(self) -> ComposeResult:
         yield _Rows()
+
+
+class _Content(_Rows):
+    DEFAULT_CSS = "_Content { height: 1fr; scrollbar-size: 1 1; }"
+
+    def resized(self) -> None:
+        pass
+
+
+class _Two(App[None]):
+    def compose(self) -> ComposeResult:
+        yield _Content()
+        yield _Content()
 
 
 @pytest.mark.parametrize("height", [3, 24])
@@ -109,3 +123,29 @@ async def test_the_style_of_a_draw_is_that_of_the_widget() -> None:
             [line] = rows.render_lines(Region(0, 0, 5, 1))
             style = ScrollView.rich_style.fget(rows)  # type: ignore[attr-defined]
             assert {segment.style for segment in line} == {style}
+
+
+def _bars(rows: _Rows) -> list[tuple[float, ...] | None]:
+    bars = rows.vertical_scrollbar, rows.horizontal_scrollbar
+    are_shown = rows.show_vertical_scrollbar, rows.show_horizontal_scrollbar
+    return [
+        (bar.window_virtual_size, bar.window_size) if is_shown else None
+        for bar, is_shown in zip(bars, are_shown, strict=True)
+    ]
+
+
+async def test_a_change_of_the_content_leaves_the_bars_that_a_layout_would() -> None:
+    chance = Random(1)
+    app = _Two()
+    async with app.run_test(size=(20, 24)) as pilot:
+        await pilot.pause()
+        quick, laid_out = app.query(_Content)
+        seen = set()
+        for _ in range(150):
+            size = Size(chance.choice([0, 5, 18, 19, 20, 21, 40]), chance.randrange(30))
+            quick.resize_content(size)
+            laid_out.virtual_size = size
+            await pilot.pause()
+            assert _bars(quick) == _bars(laid_out), size
+            seen.add(tuple(each is not None for each in _bars(quick)))
+        assert len(seen) == 4

@@ -33,7 +33,7 @@ class RowWindow(SizedView, inherit_bindings=False):
 
     def follow_listing(self) -> None:
         """Update virtual size and scroll bar from the listing; `draw_bar` draws the latter."""
-        self._fit()
+        self.resize_content(Size(self.scrollable_content_region.width, self.listing.length))
         if round(self.scroll_y) != self.listing.top:
             # Without validation, which would use the height of the previous layout.
             self.set_reactive(Widget.scroll_y, float(self.listing.top))
@@ -46,20 +46,6 @@ class RowWindow(SizedView, inherit_bindings=False):
         if self._bar_moved:
             self._bar_moved = False
             self.vertical_scrollbar.refresh()
-
-    def _fit(self) -> None:
-        region, before = self.scrollable_content_region, self.virtual_size
-        size = Size(region.width, self.listing.length)
-        if size == before:
-            return
-        has_bar = self.show_vertical_scrollbar and before.width == size.width
-        if has_bar and min(before.height, size.height) > region.height:
-            # The layout is unchanged. Computing it anew would take most of the time available for
-            # polling and drawing while many events arrive.
-            self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
-            self.vertical_scrollbar.window_virtual_size = size.height
-        else:
-            self.virtual_size = size
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down; the cursor moves only if it would leave the screen."""

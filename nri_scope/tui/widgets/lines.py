@@ -326,7 +326,11 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
             widths = (width(self._source[index] or _PLACEHOLDER) for index in first)
             self._widest = max(self._widest, max(widths, default=0))
         self._rows = self._starts[-1] if self._starts else count
-        self.virtual_size = Size(0 if self._starts else self._widest, self._rows)
+        self.resize_content(Size(0 if self._starts else self._widest, self._rows))
+        # As a layout would do.
+        self.refresh()
+        self.scroll_x = self.validate_scroll_x(self.scroll_x)
+        self.scroll_y = self.validate_scroll_y(self.scroll_y)
 
     def _wrapped(self, source: Source) -> list[int]:
         """Return the first row of each line, followed by the total number of rows."""
