@@ -175,3 +175,15 @@ async def test_a_survey_that_ended_early_is_said(monkeypatch: pytest.MonkeyPatch
         await screen.shows("! not all analysed")
         await screen.pilot.press("6")
         await screen.shows("not all events were analysed", "killed by SIGKILL")
+
+
+async def test_many_events_that_are_not_analysed_yet_are_said() -> None:
+    async with showing(SLOW, WIDE, surveyed=True) as screen:
+        await screen.hides("analysing")
+        surveyor, store = screen.app.surveyor, screen.app.store
+        surveyor._until = store.all.looked_at - 1_234
+        surveyor._show_behind()
+        await screen.shows("1 warning, analysing 1,234 more events")
+        surveyor._until = store.all.looked_at - 999
+        surveyor._show_behind()
+        await screen.hides("analysing")

@@ -114,8 +114,8 @@ class Jumper:
                 break
             number = found[-1]
         where = "later" if forwards else "earlier"
-        analysis = self.store.analysis
-        more = "" if analysis.passes or analysis.share is None else f"; {analysis.words}"
+        missing = self.store.analysis.missing
+        more = missing and f"; {missing}"
         self.frame.say(f"no {where} {_NAMES[column]} in this list{more}")
 
 

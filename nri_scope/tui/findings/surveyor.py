@@ -24,8 +24,9 @@ and filters then read the recording again."""
 PAUSE_FACTOR = 10
 """Minimum time until the whole recording is analysed again, as a multiple of the time that it took.
 """
-_GROWTH_FACTOR = 3
-"""Minimum pause before new events are analysed, as a multiple of the time that the last ones took.
+_GROWTH_FACTOR = 9
+"""Minimum pause before new events are analysed, as a multiple of the time that the last ones took:
+a tenth of a processor spares the node, like `polling.SHARE`.
 """
 _LEAST_PAUSE_S = 1.0
 _RETRY_S = 5.0
@@ -104,6 +105,7 @@ class Surveyor:
         ):
             await asyncio.sleep(_LEAST_PAUSE_S)
             waited_s += _LEAST_PAUSE_S
+            self._show_behind()
             await self._count()
         return True
 
@@ -137,6 +139,7 @@ class Surveyor:
         """Show the results for events."""
         assert state.file is not None
         before, self._until = self._until, state.until
+        self._show_behind()
         if state.file != self._file or not self.store.analysis.passes:
             await self._attach(state.file)
             self.on_events(None, state.is_over)
@@ -154,6 +157,11 @@ class Surveyor:
         self._file, self._counted_until = file, self._until
         self._next_count_s = monotonic() + max(SHOW_S, _COUNT_S * self.store.all.looked_at)
         await self.store.attach(file)
+
+    def _show_behind(self) -> None:
+        behind = max(0, self.store.all.looked_at - self._until)
+        if behind != self.store.analysis.behind:
+            self._show(behind=behind)
 
     def _show(self, **changes: Any) -> None:
         self.store.analysis = replace(self.store.analysis, **changes)

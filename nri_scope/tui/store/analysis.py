@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from nri_scope.recording.display import many
 from nri_scope.report.finding import Finding, Level
 
+_MANY_BEHIND = 1_000
+"""Minimum number of events to be reported as missing: of some seconds with many events."""
+
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
@@ -19,19 +22,28 @@ class Analysis:
     """The findings of the last complete pass, the worst first."""
     passes: int = 0
     """Number of complete passes."""
+    behind: int = 0
+    """Number of the newest events that later passes will read."""
     problem: str = ""
     """Why some or all events were not analysed; "" if they were."""
 
     @property
     def words(self) -> str:
-        """``1 problem, 2 warnings``, or the progress of the first pass; "" without findings."""
-        if self.share is None:
-            return ""
-        if not self.passes and not self.problem:
-            return f"analysing {self.share:.0%}"
+        """``1 problem, 2 warnings``, and what is `missing`; "" without both."""
         levels = [one.level for one in self.findings]
         parts = [many(levels.count(each), each) for each in Level if each in levels]
-        return ", ".join([*parts, *(["! not all analysed"] if self.problem else [])])
+        return ", ".join(filter(None, [*parts, self.missing]))
+
+    @property
+    def missing(self) -> str:
+        """``analysing 40%``, ``analysing 5,000 more events`` or ``! not all analysed``; "" if at
+        most few events are missing.
+        """
+        if self.problem:
+            return "! not all analysed"
+        if self.share is not None and not self.passes:
+            return f"analysing {self.share:.0%}"
+        return f"analysing {self.behind:,} more events" if self.behind >= _MANY_BEHIND else ""
 
     def titles(self, *events: int | None) -> tuple[str, ...]:
         """Return the titles of the findings that show one of these among their first events."""
