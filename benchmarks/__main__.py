@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import compileall
 import json
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import nri_scope
 from benchmarks import (
     blame,
     cluster,
@@ -264,6 +266,9 @@ def main() -> int:
     except Unavailable as error:
         print(f"benchmarks: the Go reference cannot be built: {error}", file=sys.stderr)
         return 2
+    # As in an installed package. Otherwise, with PYTHONDONTWRITEBYTECODE, each start would compile
+    # hundreds of modules.
+    compileall.compile_dir(Path(nri_scope.__file__).parent, quiet=1)
     # Keep the path short: socket paths are limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="nri-", dir=options.folder) as folder:
         scale = SHORT if options.short else FULL
