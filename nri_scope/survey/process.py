@@ -44,6 +44,8 @@ class SurveyState(NamedTuple):
     """Id of the event up to which ``file`` is complete."""
     is_over: bool = False
     """Whether all events so far were read."""
+    has_more: bool = False
+    """Whether ``is_over`` because the time for the pass was over."""
     findings: tuple[Finding, ...] = ()
     """The findings; empty until ``is_over``."""
     problem: str = ""
@@ -73,14 +75,14 @@ class SurveyProcess:
         """Process id."""
         self._channel = LoopChannel(self._child.socket, self._receive, self._ended)
 
-    def run(self, *, may_restart: bool = True) -> None:
-        """Read the events since the last call.
+    def run(self, *, may_restart: bool = True, most_s: float | None = None) -> None:
+        """Read the events since the last call; see `SurveyRun.go_on` for ``most_s``.
 
         If earlier results are no longer valid, all events are read again into another file; the
         former one stays valid until the end. Without ``may_restart``, the former results are kept.
         """
         self._state = SurveyState()
-        self._channel.send(_RUN, b"1" if may_restart else b"")
+        _send(self._channel, _RUN, may_restart=may_restart, most_s=most_s)
         if self._exit and not self._state.is_over:
             self._show_exit()
 
@@ -104,7 +106,9 @@ class SurveyProcess:
         )
         if kind == _RESULT:
             found = tuple(map(_finding, values["findings"]))
-            state = state._replace(is_over=True, findings=found, problem=values["cut"])
+            state = state._replace(
+                is_over=True, has_more=values["has_more"], findings=found, problem=values["cut"]
+            )
         self._show(state)
 
     def _ended(self) -> None:
@@ -145,7 +149,7 @@ def main(descriptor: int, path: str) -> int:
             surveys = _Surveys(Path(path), folder, channel)
             while (request := channel.receive()) is not None:
                 try:
-                    surveys.go_on(may_restart=bool(request[1]))
+                    surveys.go_on(**json.loads(request[1]))
                 except NriScopeError as error:
                     _send_text(channel, str(error))
     except (KeyboardInterrupt, NriScopeError) as error:
@@ -167,11 +171,11 @@ class _Surveys:
         # Never closed before the process ends: that would drop SQLite's locks.
         self._probe = RecorderLockProbe(path.resolve())
 
-    def go_on(self, *, may_restart: bool) -> None:
+    def go_on(self, *, may_restart: bool, most_s: float | None) -> None:
         """Read the new events, and send the result. Raises NriScopeError."""
         former = self._file
         try:
-            found = None if self._run is None else self._run.go_on(self._report)
+            found = None if self._run is None else self._run.go_on(self._report, most_s=most_s)
             if found is None and not may_restart:
                 found = self._newest
             while found is None:
@@ -186,6 +190,7 @@ class _Surveys:
             file=str(self._file),
             until=found.until,
             cut=found.cut,
+            has_more=found.has_more,
             findings=[asdict(one) for one in found.findings],
         )
         if former not in (None, self._file):
@@ -218,7 +223,7 @@ class _Surveys:
         _send(self._channel, _PROGRESS, file=str(self._file), share=share, until=until)
 
 
-def _send(channel: ThreadChannel, kind: int, **values: object) -> None:
+def _send(channel: LoopChannel | ThreadChannel, kind: int, **values: object) -> None:
     channel.send(kind, json.dumps(values).encode())
 
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, process_time
 from typing import NamedTuple
 
 from nri_scope.differ import excerpt
@@ -43,6 +42,8 @@ class Survey(NamedTuple):
     """Id of the last event that was read; 0 for none."""
     cut: str
     """Why later events were not read; "" if all were."""
+    has_more: bool
+    """Whether the time for the pass was over before all events were read."""
 
 
 def survey(
@@ -91,10 +92,14 @@ class SurveyRun:
             self._assumptions = Assumptions(self._recording, self._finder.gaps)
             self._files = stack.pop_all()
 
-    def go_on(self, on_progress: Callable[[float, int], None]) -> Survey | None:
+    def go_on(
+        self, on_progress: Callable[[float, int], None], *, most_s: float | None = None
+    ) -> Survey | None:
         """Read the new events; return the result for all events so far.
 
-        None, from then on, if earlier results are no longer valid. See `survey`.
+        ``most_s``: processor time in seconds after which the rest is left to the next call, while a
+        recorder is writing. None, from then on, if earlier results are no longer valid. See
+        `survey`.
         """
         # In this order: an event that is added in between is read in the next call.
         waits = self._is_recorded is not None and self._is_recorded()
@@ -107,14 +112,28 @@ class SurveyRun:
                 is_valid = is_valid and self._result.until == newest
             self._is_valid = self._is_valid and is_valid
         if self._is_valid and not self._is_concluded:
-            self._read(first, newest, on_progress, waits=waits and not self._recording.is_copy)
+            waits = waits and not self._recording.is_copy
+            self._read(first, newest, on_progress, waits=waits, most_s=most_s if waits else None)
         return self._result if self._is_valid else None
 
     def _read(
-        self, first: int, newest: int, on_progress: Callable[[float, int], None], *, waits: bool
+        self,
+        first: int,
+        newest: int,
+        on_progress: Callable[[float, int], None],
+        *,
+        waits: bool,
+        most_s: float | None,
     ) -> None:
         """Read the new events up to ``newest``. ``waits``: whether more events may follow."""
         finder, recording, assumed = self._finder, self._recording, self._assumptions
+        before, end_s = finder.newest, None if most_s is None else process_time() + most_s
+        has_more = False
+
+        def may_read(event: Event) -> bool:
+            nonlocal has_more
+            has_more = end_s is not None and process_time() > end_s and finder.newest > before
+            return not has_more and assumed.may_read(event, waits=waits)
 
         def progress(share: float) -> None:
             self._writer.commit()
@@ -124,7 +143,7 @@ class SurveyRun:
             warnings.simplefilter("always")
             self._writer.file.remove(first)
             finder.learn(assumed.sessions)
-            finder.read(progress, until=newest, may_read=partial(assumed.may_read, waits=waits))
+            finder.read(progress, until=newest, may_read=may_read)
             if self._is_recorded is not None and not assumed.are_outcomes_true():
                 self._is_valid = False
                 return
@@ -138,7 +157,7 @@ class SurveyRun:
             self._writer.until = finder.complete_until if waits else newest
         self._writer.commit(now=True)
         on_progress(1.0, self._writer.until)
-        self._result = Survey(finder.diagnosed().findings, self._writer.until, cut)
+        self._result = Survey(finder.diagnosed().findings, self._writer.until, cut, has_more)
         self._is_concluded = bool(cut) or not waits
 
     def close(self) -> None:

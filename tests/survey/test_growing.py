@@ -34,6 +34,7 @@ class Growth:
         self.runs = 0
         """Number of survey runs so far."""
         self._run: SurveyRun | None = None
+        self._random = random
 
     @property
     def file(self) -> Path:
@@ -44,8 +45,13 @@ class Growth:
         """Add events, and survey them."""
         self.copy.grow(until)
         self.is_recorded = until < self.copy.last
+        most_s = self._random.choice((None, 0.0))
         while True:
-            found = None if self._run is None else self._run.go_on(lambda share, until: None)
+            found = None
+            if self._run is not None:
+                found = self._run.go_on(lambda share, until: None, most_s=most_s)
+            if found is not None and found.has_more:
+                continue
             if found is not None:
                 return found
             self.close()
@@ -131,6 +137,27 @@ def test_events_are_read_once(tmp_path: Path) -> None:
         assert growth.runs == 1
     assert read == sorted(read)
     assert read[-1] == last
+
+
+def test_a_pass_whose_time_is_over_leaves_the_rest_to_the_next(tmp_path: Path) -> None:
+    is_recorded = True
+    passes: list[Survey | None] = []
+    with (
+        closing(GrowingCopy(NORMAL, tmp_path / "growing.nriscope.db", Random(1))) as copy,
+        closing(SurveyRun(copy.path, tmp_path / "run.db", lambda: is_recorded)) as run,
+    ):
+        copy.grow(copy.last)
+        for _ in range(10):
+            passes.append(run.go_on(lambda share, until: None, most_s=0.0))
+        is_recorded = False
+        whole = run.go_on(lambda share, until: None, most_s=0.0)
+        last = copy.last
+    assert all(one is not None and one.has_more for one in passes)
+    read = [one.until for one in passes if one is not None]
+    assert read == sorted(read)
+    assert 0 < read[-1] < last
+    assert whole is not None
+    assert (whole.until, whole.has_more) == (last, False)
 
 
 def test_an_open_round_is_completed_by_later_events(tmp_path: Path) -> None:

@@ -24,9 +24,12 @@ and filters then read the recording again."""
 PAUSE_FACTOR = 10
 """Minimum time until the whole recording is analysed again, as a multiple of the time that it took.
 """
-_GROWTH_FACTOR = 9
-"""Minimum pause before new events are analysed, as a multiple of the time that the last ones took:
-a tenth of a processor spares the node, like `polling.SHARE`.
+_MOST_S = 0.25
+"""Maximum processor time of a pass while new events arrive."""
+_GROWTH_FACTOR = 13
+"""Minimum pause before new events are analysed, as a multiple of the time that the last ones took,
+at most `_MOST_S`: the share of a processor is limited to spare the node, like `polling.SHARE`. The
+rest is analysed when the recording stops growing.
 """
 _LEAST_PAUSE_S = 1.0
 _RETRY_S = 5.0
@@ -58,6 +61,8 @@ class Surveyor:
     """Event up to which the results were counted."""
     _next_count_s: float = 0.0
     _next_restart_s: float = 0.0
+    _grows: bool = False
+    """Whether the recording has grown recently."""
 
     def begin(self) -> None:
         """Start the survey in the background."""
@@ -90,12 +95,13 @@ class Surveyor:
         """Analyse all new events, and wait for more; return False if not all could be read."""
         assert self._process is not None
         file, known, began = self._file, self._extent, monotonic()
-        self._process.run(may_restart=began >= self._next_restart_s)
+        most_s = _MOST_S if self._grows and self.store.analysis.passes else None
+        self._process.run(may_restart=began >= self._next_restart_s, most_s=most_s)
         if not await self._follow_pass():
             return False
         now, pause_s = monotonic(), 0.0
         if file == self._file:
-            pause_s = _GROWTH_FACTOR * (now - began)
+            pause_s = _GROWTH_FACTOR * min(now - began, _MOST_S)
         elif file is not None:
             self._next_restart_s = now + PAUSE_FACTOR * (now - began)
         waited_s = 0.0
@@ -103,10 +109,14 @@ class Surveyor:
             self._extent == known
             and (self.store.all.looked_at <= self._until or waited_s < _RETRY_S)
         ):
+            before = self._extent
             await asyncio.sleep(_LEAST_PAUSE_S)
             waited_s += _LEAST_PAUSE_S
+            self._grows = self._extent != before
             self._show_behind()
             await self._count()
+            if self._state.has_more and not self._grows:
+                break
         return True
 
     @property
