@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -83,8 +85,9 @@ def command(
     or a manifest of Kubernetes. ? shows the keys, q quits.
     Keys can be changed in ~/.config/nri-scope/keys.toml.
     """
-    from nri_scope.tui.config import config_path, load
-    from nri_scope.tui.theme import NAMES
+    with _without_collections():
+        from nri_scope.tui.config import config_path, load
+        from nri_scope.tui.theme import NAMES
 
     config = load(config_path(), NAMES)
     if keys:
@@ -101,6 +104,16 @@ def command(
         _fall_back(context, reason, file, where)
         return
     _record_and_show(record.record_options(recording), where, config, theme)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Disable the garbage collector: imports have no garbage, and it visits all their objects."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _check(context: click.Context, file: Path | None, *, live: bool) -> None:
@@ -236,7 +249,8 @@ def _run(
         # A thread opens the file, while this one imports the interface.
         opening = asyncio.create_task(Store.open(file, live=live))
         await asyncio.sleep(0)
-        import_module("nri_scope.tui.app")
+        with _without_collections():
+            import_module("nri_scope.tui.app")
         # Errors in the file are reported before the interface takes over the screen.
         store = await opening
         app = make_app(
