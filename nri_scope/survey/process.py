@@ -10,6 +10,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,13 +65,17 @@ class SurveyProcess:
         self._state = SurveyState()
         self._exit = ""
         """How the process ended by itself; "" while it runs."""
-        self._files: set[Path] = set()
-        self._child = spawn(
-            __name__,
-            str(path),
-            failure="the recording cannot be analysed in the background",
-            on_parents_death=signal.SIGTERM,
-        )
+        with ExitStack() as cleanup:
+            # A process that is killed cannot remove its files.
+            folder = cleanup.enter_context(temporary_folder())
+            self._child = spawn(
+                __name__,
+                str(path),
+                str(folder),
+                failure="the recording cannot be analysed in the background",
+                on_parents_death=signal.SIGTERM,
+            )
+            self._cleanup = cleanup.pop_all()
         self.pid = self._child.pid
         """Process id."""
         self._channel = LoopChannel(self._child.socket, self._receive, self._ended)
@@ -90,19 +95,15 @@ class SurveyProcess:
         """End the process, and remove its files. Blocks for some milliseconds."""
         self._channel.close()
         self._child.stop(_STOP_S)
-        for folder in {file.parent for file in self._files}:
-            # The process removes it, too, unless it was killed.
-            shutil.rmtree(folder, ignore_errors=True)
+        self._cleanup.close()
 
     def _receive(self, kind: int, payload: bytes) -> None:
         values = json.loads(payload)
         if kind == _FAILURE:
             self._show(self._state._replace(is_over=True, problem=values))
             return
-        file = Path(values["file"])
-        self._files.add(file)
         state = self._state._replace(
-            file=file, until=values["until"], share=values.get("share", 1.0)
+            file=Path(values["file"]), until=values["until"], share=values.get("share", 1.0)
         )
         if kind == _RESULT:
             found = tuple(map(_finding, values["findings"]))
@@ -140,13 +141,17 @@ def _finding(values: dict[str, object]) -> Finding:
 # -- in the process -------------------------------------------------------------------------
 
 
-def main(descriptor: int, path: str) -> int:
-    """Survey a recording for each request of the viewer, until it ends."""
+def main(descriptor: int, path: str, folder: str) -> int:
+    """Survey a recording for each request of the viewer, until it ends.
+
+    ``folder``: for temporary files; removed at the end, in case the viewer was killed.
+    """
     os.nice(_NICER)
     channel = ThreadChannel(socket.socket(fileno=descriptor))
     try:
-        with interrupted_by_signals(), temporary_folder() as folder:
-            surveys = _Surveys(Path(path), folder, channel)
+        with interrupted_by_signals(), ExitStack() as cleanup:
+            cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            surveys = _Surveys(Path(path), Path(folder), channel)
             while (request := channel.receive()) is not None:
                 try:
                     surveys.go_on(**json.loads(request[1]))

@@ -8,6 +8,8 @@ import json
 import os
 import signal
 import sqlite3
+import tempfile
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -204,6 +206,12 @@ def test_a_full_file_leaves_later_events_as_recorded(
 # -- the process ----------------------------------------------------------------------------
 
 
+def use_as_temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process and its children create temporary files in a folder."""
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
 @asynccontextmanager
 async def surveying(path: Path) -> AsyncIterator[tuple[SurveyProcess, list[SurveyState]]]:
     states: list[SurveyState] = []
@@ -221,7 +229,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_process_removes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    use_as_temporary(tmp_path, monkeypatch)
     async with surveying(SLOW) as (process, states):
         for _ in range(2):
             states.clear()
@@ -230,7 +238,7 @@ async def test_a_process_removes_its_files(tmp_path: Path, monkeypatch: pytest.M
             assert [one.kind for one in states[-1].findings] == ["deadline", "disconnected"]
             assert (states[-1].until, states[-1].share, states[-1].problem) == (70, 1.0, "")
             assert states[-1].file is not None
-            assert states[-1].file.exists()
+            assert [*tmp_path.glob("*/*.db")] == [states[-1].file]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -290,10 +298,11 @@ def newest_event(path: Path) -> int:
 async def test_a_killed_process_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, while_it_reads: bool
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    use_as_temporary(tmp_path, monkeypatch)
     async with surveying(SLOW) as (process, states):
         process.run()
         await until(lambda: bool(states) and states[-1].is_over)
+        assert [*tmp_path.iterdir()]
         if while_it_reads:
             # Stopped, so that it cannot end its work before it is killed.
             os.kill(process.pid, signal.SIGSTOP)
@@ -306,6 +315,24 @@ async def test_a_killed_process_is_reported(
             process.run()
         await until(lambda: "killed by SIGKILL" in states[-1].problem)
         assert states[-1].is_over
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_files_of_a_process_killed_before_its_first_result_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_as_temporary(tmp_path, monkeypatch)
+    # A bundle would be unpacked into another folder.
+    path = next(one for one in RECORDINGS if one.suffix == ".db")
+    async with surveying(path) as (process, states):
+        process.run()
+        # Without a turn of the event loop, no result is received.
+        end_s = time.monotonic() + TIMEOUT_S
+        while not [*tmp_path.glob("*/*.db")] and time.monotonic() < end_s:
+            time.sleep(0.001)
+        assert [*tmp_path.glob("*/*.db")]
+        os.kill(process.pid, signal.SIGKILL)
+        assert states == []
     assert list(tmp_path.iterdir()) == []
 
 
