@@ -37,9 +37,9 @@ progress, then the number of findings of `report --diagnose`, which the view *Fi
 whatever the filter. The same pass finds changes and problems that only several events show: the
 changes between two probes, the time that plugins between two connections took, and failed
 operations. When it is complete, all views, filters and searches include them, but not before. While
-a recording grows, it continues with the new events, with less than a tenth of a processor: if more
-than 1,000 of them are not analysed yet, the first line says so, and they are analysed when the
-recording stops growing.
+a recording grows, it continues with the new events, with less than a tenth of a processor: if 1,000
+of them or more are not analysed yet, the first line says so. They are analysed when no more events
+arrive, without this limit.
 
 {heads}
 With several connections, such as probes or taps, each event is recorded several times. So the list

@@ -108,7 +108,7 @@ def command(
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Disable the garbage collector: imports have no garbage, and it visits all their objects."""
+    """Disable the garbage collector: imports leave little, and it visits all their objects."""
     gc.disable()
     try:
         yield

@@ -44,9 +44,9 @@ class SurveyState(NamedTuple):
     until: int = 0
     """Id of the event up to which ``file`` is complete."""
     is_over: bool = False
-    """Whether all events so far were read."""
+    """Whether the pass is over."""
     has_more: bool = False
-    """Whether ``is_over`` because the time for the pass was over."""
+    """Whether the pass is over because its time was, before all events were read."""
     findings: tuple[Finding, ...] = ()
     """The findings; empty until ``is_over``."""
     problem: str = ""
@@ -181,8 +181,8 @@ class _Surveys:
         former = self._file
         try:
             found = None if self._run is None else self._run.go_on(self._report, most_s=most_s)
-            if found is None and not may_restart:
-                found = self._newest
+            if found is None and not may_restart and self._newest is not None:
+                found = self._newest._replace(has_more=False)
             while found is None:
                 found = self._begin().go_on(self._report)
         except NriScopeError:

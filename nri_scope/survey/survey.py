@@ -95,11 +95,11 @@ class SurveyRun:
     def go_on(
         self, on_progress: Callable[[float, int], None], *, most_s: float | None = None
     ) -> Survey | None:
-        """Read the new events; return the result for all events so far.
+        """Read the new events; return the result for all events that were read so far.
 
-        ``most_s``: processor time in seconds after which the rest is left to the next call, while a
-        recorder is writing. None, from then on, if earlier results are no longer valid. See
-        `survey`.
+        ``most_s``: processor time in seconds for the events, after which the rest is left to the
+        next call, while a recorder is writing. None, from then on, if earlier results are no longer
+        valid. See `survey`.
         """
         # In this order: an event that is added in between is read in the next call.
         waits = self._is_recorded is not None and self._is_recorded()

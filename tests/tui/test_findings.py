@@ -14,6 +14,8 @@ import pytest
 
 from nri_scope.recorder.writer import Recorder
 from nri_scope.survey.process import SurveyProcess
+from nri_scope.tui.findings import surveyor
+from nri_scope.tui.store.analysis import Analysis
 from tests.recording.recordings import PLUGIN, a_start, captured
 from tests.survey.growing import GrowingCopy
 
@@ -178,12 +180,31 @@ async def test_a_survey_that_ended_early_is_said(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_many_events_that_are_not_analysed_yet_are_said() -> None:
-    async with showing(SLOW, WIDE, surveyed=True) as screen:
-        await screen.hides("analysing")
-        surveyor, store = screen.app.surveyor, screen.app.store
-        surveyor._until = store.all.looked_at - 1_234
-        surveyor._show_behind()
-        await screen.shows("1 warning, analysing 1,234 more events")
-        surveyor._until = store.all.looked_at - 999
-        surveyor._show_behind()
-        await screen.hides("analysing")
+    async with showing(SLOW, WIDE) as screen:
+        await screen.shows("68 events")
+        for behind, words in ((1_000, "no findings so far; analysing 1,000"), (999, "so far")):
+            screen.app.store.analysis = Analysis(share=1.0, passes=1, behind=behind)
+            await screen.pilot.press("1", "6")
+            await screen.shows(words)
+            missing = "analysing 1,000 more events" if behind == 1_000 else ""
+            assert screen.app.store.analysis.words == missing
+
+
+async def test_what_was_left_over_is_analysed_at_once_when_no_more_events_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each pass reads one event.
+    monkeypatch.setattr(surveyor, "_MOST_S", 0.0)
+    monkeypatch.setattr(surveyor, "_MOST_WHILE_QUIET_S", 0.0)
+    monkeypatch.setattr(surveyor, "_GROWTH_FACTOR", 1_000)
+    copy = GrowingCopy(SLOW, tmp_path / "r.nriscope.db", Random(1))
+    copy.grow(12)
+    with closing(copy), copy.path.open("rb") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        async with showing(copy.path, WIDE, surveyed=True) as screen:
+            await screen.until(lambda: screen.app.store.analysis.passes)
+            file = screen.app.surveyor._file
+            copy.grow(40)
+            await screen.until(lambda: screen.app.store.analysis.passes > 20)
+            await screen.until(lambda: not screen.app.store.analysis.behind)
+            assert screen.app.surveyor._file == file

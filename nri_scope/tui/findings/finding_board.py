@@ -76,7 +76,7 @@ class FindingBoard(TableBoard[Finding]):
             return "the recording is not analysed"
         if not analysis.passes:
             return f"analysing the recording: {analysis.share:.0%}"
-        if self.store.facts.growing:
+        if analysis.behind or self.store.facts.growing:
             return f"no findings so far{analysis.missing and f'; {analysis.missing}'}"
         return "no findings in the whole recording"
 

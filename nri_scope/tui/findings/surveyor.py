@@ -25,11 +25,14 @@ PAUSE_FACTOR = 10
 """Minimum time until the whole recording is analysed again, as a multiple of the time that it took.
 """
 _MOST_S = 0.25
-"""Maximum processor time of a pass while new events arrive."""
+"""Processor time for the events of a pass after the first one, while new events arrive."""
+_MOST_WHILE_QUIET_S = 1.0
+"""Processor time for the events of a pass while none arrive."""
+_QUIET_S = 1.0
+"""Seconds without growth after which the rest of the recording is analysed without pauses."""
 _GROWTH_FACTOR = 13
-"""Minimum pause before new events are analysed, as a multiple of the time that the last ones took,
-at most `_MOST_S`: the share of a processor is limited to spare the node, like `polling.SHARE`. The
-rest is analysed when the recording stops growing.
+"""Minimum pause before new events are analysed, as a multiple of the time that the last ones took:
+with `_MOST_S`, this limits the share of a processor to spare the node, like `polling.SHARE`.
 """
 _LEAST_PAUSE_S = 1.0
 _RETRY_S = 5.0
@@ -61,8 +64,9 @@ class Surveyor:
     """Event up to which the results were counted."""
     _next_count_s: float = 0.0
     _next_restart_s: float = 0.0
-    _grows: bool = False
-    """Whether the recording has grown recently."""
+    _grown: tuple[int, bool] = (0, False)
+    _grown_s: float = 0.0
+    """When the recording was last seen to grow, to the extent `_grown`."""
 
     def begin(self) -> None:
         """Start the survey in the background."""
@@ -92,16 +96,18 @@ class Surveyor:
             self._show(problem=str(error))
 
     async def _survey(self) -> bool:
-        """Analyse all new events, and wait for more; return False if not all could be read."""
+        """Analyse new events, and wait for more; return False if some cannot be read."""
         assert self._process is not None
         file, known, began = self._file, self._extent, monotonic()
-        most_s = _MOST_S if self._grows and self.store.analysis.passes else None
+        most_s: float | None = _MOST_WHILE_QUIET_S if self._is_quiet() else _MOST_S
+        if not self.store.analysis.passes:
+            most_s = None
         self._process.run(may_restart=began >= self._next_restart_s, most_s=most_s)
         if not await self._follow_pass():
             return False
         now, pause_s = monotonic(), 0.0
         if file == self._file:
-            pause_s = _GROWTH_FACTOR * min(now - began, _MOST_S)
+            pause_s = _GROWTH_FACTOR * (now - began)
         elif file is not None:
             self._next_restart_s = now + PAUSE_FACTOR * (now - began)
         waited_s = 0.0
@@ -109,22 +115,26 @@ class Surveyor:
             self._extent == known
             and (self.store.all.looked_at <= self._until or waited_s < _RETRY_S)
         ):
-            before = self._extent
+            if self._state.has_more and self._is_quiet():
+                break
             await asyncio.sleep(_LEAST_PAUSE_S)
             waited_s += _LEAST_PAUSE_S
-            self._grows = self._extent != before
             self._show_behind()
             await self._count()
-            if self._state.has_more and not self._grows:
-                break
         return True
+
+    def _is_quiet(self) -> bool:
+        """Return whether the recording has not grown for some time."""
+        if self._extent != self._grown:
+            self._grown, self._grown_s = self._extent, monotonic()
+        return monotonic() - self._grown_s >= _QUIET_S
 
     @property
     def _extent(self) -> tuple[int, bool]:
         return self.store.all.looked_at, self.store.facts.growing
 
     async def _follow_pass(self) -> bool:
-        """Show the results for the new events; return False if not all could be read."""
+        """Show the results for the new events; return False if some cannot be read."""
         wait_s, shown_s = SHOW_S, monotonic()
         while True:
             await self._news.wait()
@@ -169,7 +179,8 @@ class Surveyor:
         await self.store.attach(file)
 
     def _show_behind(self) -> None:
-        behind = max(0, self.store.all.looked_at - self._until)
+        # A ring may have removed events before they were analysed.
+        behind = min(max(0, self.store.all.looked_at - self._until), self.store.all.events)
         if behind != self.store.analysis.behind:
             self._show(behind=behind)
 

@@ -290,8 +290,9 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self.follow_listing()
         top, width = self.listing.top, self.scrollable_content_region.width
         if self._rows.missing(self.view, top, top + self.listing.height) is None:
+            if self._delayed_draw is None:
+                self.post_message(self.Moved())
             self._draw(*(Region(0, each - top, width, 1) for each in positions))
-            self.post_message(self.Moved())
         elif self._delayed_draw is None:
             # Rows usually arrive earlier, so that the screen is drawn only once, without flicker.
             self._delayed_draw = self.set_timer(_DRAW_DELAY_S, self._draw)

@@ -23,7 +23,7 @@ class Analysis:
     passes: int = 0
     """Number of complete passes."""
     behind: int = 0
-    """Number of the newest events that later passes will read."""
+    """Number of the newest events that were not analysed yet, at most: numbers may be missing."""
     problem: str = ""
     """Why some or all events were not analysed; "" if they were."""
 
