@@ -169,7 +169,8 @@ def test_json_of_findings(tmp_path: Path) -> None:
     done = report(problem_recordings.conflict(tmp_path), "--diagnose", "--format", "json")
     assert done.exit_code == 1
     document = json.loads(done.stdout)
-    (finding,) = document.pop("findings")
+    # On a busy machine, a reply may also be slow.
+    [finding] = [one for one in document.pop("findings") if one["kind"] == "conflict"]
     assert document == {
         "schema_version": 1,
         "about": "",
@@ -179,7 +180,6 @@ def test_json_of_findings(tmp_path: Path) -> None:
         "gaps": 0,
         "left_out": 0,
     }
-    assert finding["kind"] == "conflict"
     assert finding["level"] == "problem"
     assert finding["events"] == [5, 6, 7, 8]
     assert finding["event_count"] == 4
