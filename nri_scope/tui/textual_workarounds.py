@@ -125,7 +125,6 @@ class _VerticalBar(ScrollBar):
     Textual draws each cell like a line of text: half of the time that the whole list takes.
     """
 
-    DEFAULT_CLASSES = "-textual-system"
     _drawn: tuple[object, list[Strip]] = (None, [])
 
     def render_lines(self, crop: Region) -> list[Strip]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from random import Random
 
@@ -19,7 +20,7 @@ from nri_scope.tui.store.analysis import Analysis
 from tests.recording.recordings import PLUGIN, a_start, captured
 from tests.survey.growing import GrowingCopy
 
-from .screen import showing
+from .screen import Shown, showing
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 SLOW = RECORDINGS / "containerd-2.1-slow-plugin.nriscope.zip"
@@ -153,22 +154,29 @@ async def test_a_growing_recording_is_surveyed_again(tmp_path: Path) -> None:
         recorder.close()
 
 
-async def test_new_events_are_added_to_a_filter_on_what_several_events_show(
-    tmp_path: Path,
-) -> None:
-    copy = GrowingCopy(SLOW, tmp_path / "r.nriscope.db", Random(1))
+@asynccontextmanager
+async def showing_growing(folder: Path) -> AsyncIterator[tuple[Shown, GrowingCopy]]:
+    """Show a recording that grows, after the survey of its first events."""
+    copy = GrowingCopy(SLOW, folder / "r.nriscope.db", Random(1))
     copy.grow(12)
     # A recorder holds this lock, so that the survey goes on.
     with closing(copy), copy.path.open("rb") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         async with showing(copy.path, WIDE, surveyed=True) as screen:
             await screen.until(lambda: screen.app.store.analysis.passes)
-            await screen.pilot.press("s")
-            await screen.shows("0 matches")
-            file = screen.app.surveyor._file
-            copy.grow(40)
-            await screen.shows("13", "slow", "1 match")
-            assert screen.app.surveyor._file == file
+            yield screen, copy
+
+
+async def test_new_events_are_added_to_a_filter_on_what_several_events_show(
+    tmp_path: Path,
+) -> None:
+    async with showing_growing(tmp_path) as (screen, copy):
+        await screen.pilot.press("s")
+        await screen.shows("0 matches")
+        file = screen.app.surveyor._file
+        copy.grow(40)
+        await screen.shows("13", "slow", "1 match")
+        assert screen.app.surveyor._file == file
 
 
 async def test_a_survey_that_ended_early_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,14 +205,9 @@ async def test_what_was_left_over_is_analysed_at_once_when_no_more_events_arrive
     monkeypatch.setattr(surveyor, "_MOST_S", 0.0)
     monkeypatch.setattr(surveyor, "_MOST_WHILE_QUIET_S", 0.0)
     monkeypatch.setattr(surveyor, "_GROWTH_FACTOR", 1_000)
-    copy = GrowingCopy(SLOW, tmp_path / "r.nriscope.db", Random(1))
-    copy.grow(12)
-    with closing(copy), copy.path.open("rb") as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        async with showing(copy.path, WIDE, surveyed=True) as screen:
-            await screen.until(lambda: screen.app.store.analysis.passes)
-            file = screen.app.surveyor._file
-            copy.grow(40)
-            await screen.until(lambda: screen.app.store.analysis.passes > 20)
-            await screen.until(lambda: not screen.app.store.analysis.behind)
-            assert screen.app.surveyor._file == file
+    async with showing_growing(tmp_path) as (screen, copy):
+        file = screen.app.surveyor._file
+        copy.grow(40)
+        await screen.until(lambda: screen.app.store.analysis.passes > 20)
+        await screen.until(lambda: not screen.app.store.analysis.behind)
+        assert screen.app.surveyor._file == file

@@ -114,7 +114,7 @@ class Jumper:
                 break
             number = found[-1]
         where = "later" if forwards else "earlier"
-        missing = self.store.analysis.missing.removeprefix("! ")
+        missing = self.store.analysis.missing
         more = missing and f"; {missing}"
         self.frame.say(f"no {where} {_NAMES[column]} in this list{more}")
 

@@ -32,15 +32,16 @@ class Analysis:
         """``1 problem, 2 warnings``, and what is `missing`; "" without both."""
         levels = [one.level for one in self.findings]
         parts = [many(levels.count(each), each) for each in Level if each in levels]
-        return ", ".join(filter(None, [*parts, self.missing]))
+        missing = f"! {self.missing}" if self.problem else self.missing
+        return ", ".join(filter(None, [*parts, missing]))
 
     @property
     def missing(self) -> str:
-        """``analysing 40%``, ``analysing 5,000 more events`` or ``! not all analysed``; "" if at
-        most few events are missing.
+        """``analysing 40%``, ``analysing 5,000 more events`` or ``not all analysed``; "" if at most
+        few events are missing.
         """
         if self.problem:
-            return "! not all analysed"
+            return "not all analysed"
         if self.share is not None and not self.passes:
             return f"analysing {self.share:.0%}"
         return f"analysing {self.behind:,} more events" if self.behind >= _MANY_BEHIND else ""

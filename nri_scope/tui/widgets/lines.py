@@ -297,6 +297,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
     def resized(self) -> None:
         """Lay out lines for the new width."""
         self._fit()
+        self.refresh()
 
     # -- rows and lines ---------------------------------------------------------------------
 
@@ -328,7 +329,6 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         self._rows = self._starts[-1] if self._starts else count
         self.resize_content(Size(0 if self._starts else self._widest, self._rows))
         # As a layout would do.
-        self.refresh()
         self.scroll_x = self.validate_scroll_x(self.scroll_x)
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
 
