@@ -195,13 +195,18 @@ def _fall_back(
         instead = " ".join(followed.command).replace(" tui ", " log ", 1)
     # Which events are recorded must not depend on the terminal.
     left_out = ", without --where" if where is not None and file is None else ""
-    say(f"tui: {reason}; running `{instead}` instead{left_out}")
+    notice = f"tui: {reason}; running `{instead}` instead{left_out}"
     if file is not None:
+        from nri_scope.recording.reader import Recording
         from nri_scope.scenario.playable import playable
 
         with playable(file, on_note=say) as recording:
+            # A file that cannot be read is one error, without the notice.
+            Recording.open(recording).close()
+            say(notice)
             context.invoke(log.command, file=recording, where=where)
     else:
+        say(notice)
         options = {one.name: context.params[one.name] for one in RECORD_OPTIONS if one.name}
         context.invoke(record.command, **options, where=None, print_format="text")
 

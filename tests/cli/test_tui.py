@@ -35,6 +35,18 @@ def test_without_a_terminal_log_runs_with_a_notice(capfd: pytest.CaptureFixture[
     assert errors == f"tui: this is not a terminal; running `log {RECORDING}` instead\n"
 
 
+@pytest.mark.parametrize("name", ["folder", "missing.db", "text.md"])
+def test_without_a_terminal_a_file_that_cannot_be_read_is_one_error(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text.md").write_text("# No recording\n")
+    assert run(["tui", str(tmp_path / name)]) == 2
+    out, errors = capfd.readouterr()
+    assert not out and errors.startswith(f"nri-scope: {tmp_path / name}: ")
+    assert errors.count("\n") == 1
+
+
 def test_live_without_a_terminal_runs_record(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
