@@ -111,9 +111,9 @@ class RecorderProcess:
         if number and not self.ended:
             self.signal(number)
         self._listener.join(seconds)
-        end = self._child.stop(END_SECONDS if self.ended else 0)
-        if end.code not in (0, -self._stop_signal) and not self.failure:
-            self.failure = f"the recorder process has ended, {end.description}"
+        if not self.ended:
+            self._child.stop(0)
+            self._listener.join()
 
     def check(self) -> None:
         """Raise UsageError if the recorder failed."""
@@ -133,6 +133,9 @@ class RecorderProcess:
                 self._on_notice(text)
             self.latest = text
             self._has_message.set()
+        end = self._child.stop(END_SECONDS)
+        if end.code not in (0, -self._stop_signal) and not self.failure:
+            self.latest = self.failure = f"the recorder process has ended, {end.description}"
         self._has_message.set()
 
 

@@ -234,7 +234,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     def follows(self) -> bool:
         """Return whether the recording may still grow."""
-        return (self._live or self.store.facts.growing) and not self.frame.work.recorder_ended
+        return self.store.facts.growing
 
     async def on_unmount(self) -> None:
         """Stop background work, save marks, and close the recording."""

@@ -102,6 +102,8 @@ class Poller:
             if interruption != work.interruption:
                 self.frame.say(safe(interruption or "connected again"), problem=bool(interruption))
             state = (latest, ended, interruption)
+            if ended and not work.recorder_ended:
+                self.store.end_recording()
             if state != (work.recorder, work.recorder_ended, work.interruption):
                 self.frame.work_on(recorder=latest, recorder_ended=ended, interruption=interruption)
         try:

@@ -123,6 +123,10 @@ def test_a_stopped_recorder_ends_normally_and_a_killed_one_is_reported(
     recorder.begin(options)
     recorder.ready(PATIENCE)
     os.kill(recorder._child.pid, number)
+    if number == signal.SIGKILL:
+        recorder._listener.join(PATIENCE)
+        assert recorder.ended
+        assert words in recorder.latest
     recorder.stop(signal.SIGINT, seconds=PATIENCE)
     assert words in recorder.failure and bool(words) is bool(recorder.failure)
     assert words or recorder.latest == "nothing recorded: no connection to a runtime"

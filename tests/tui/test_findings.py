@@ -55,7 +55,7 @@ async def test_findings_are_of_the_whole_recording_whatever_the_filter() -> None
     async with showing(SLOW, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem, 1 warning")
         await screen.press("f", *"event:RunPodSandbox", "enter", "6")
-        await screen.shows("1 match", "Finding in the whole recording")
+        await screen.shows("1 match", "Finding (filters do not apply)")
         await screen.shows("took longer than one plugin's", "was probably disconnected")
 
 

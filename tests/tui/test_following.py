@@ -233,6 +233,26 @@ async def test_lost_runtime_is_shown_in_the_title(recording: LiveRecording) -> N
         await screen.shows("disconnected, waiting", "closed by the runtime")
 
 
+async def test_nothing_is_awaited_after_the_recorder_has_ended(recording: LiveRecording) -> None:
+    status = FixedStatus("the recorder process has ended, killed by SIGKILL")
+    async with showing(
+        recording.path, (100, 24), live=True, recorder=status, surveyed=True
+    ) as screen:
+        recording.record(1)
+        await screen.shows("live", "RunPodSandbox")
+        await screen.press("6")
+        await screen.shows("no findings so far")
+        status.ended = True
+        await screen.shows("no findings in the whole recording", "· recording ·", status.latest)
+        await screen.press("5")
+        # The session is open in the file, as its recorder was killed.
+        await screen.shows("its end was not recorded")
+        sessions = screen.app.views.boards["sessions"]
+        assert sessions.now_ns == screen.app.store.facts.last_ns
+        await screen.press("1")
+        await screen.hides("following")
+
+
 async def test_message_stays_while_events_arrive(recording: LiveRecording) -> None:
     recording.record(2)
     async with showing(recording.path) as screen:

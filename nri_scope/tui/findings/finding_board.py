@@ -20,7 +20,7 @@ from ..widgets.table_board import TableBoard
 
 FIELDS = (
     TableField("Level", 8),
-    TableField("Finding in the whole recording", 50, grows=True),
+    TableField("Finding (filters do not apply)", 50, grows=True),
     TableField("Events", 7, right=True, rank=1),
     TableField("First", 8, right=True, rank=3),
     TableField("Time", 8, rank=2),

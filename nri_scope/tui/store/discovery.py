@@ -93,8 +93,13 @@ class Growth:
         return bool(self.events) or self.removed or self.between or self.moved or self.regrouped
 
 
-def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live: bool) -> Facts:
-    """Return the known facts of a recording."""
+def facts_of(
+    path: Path, look: RecordingState, *, events: int, damage: str, recorder_runs: bool | None
+) -> Facts:
+    """Return the known facts of a recording.
+
+    ``recorder_runs``: whether this program's recorder runs; None if another program records.
+    """
     sessions = look.sessions
     # Events left out of an extract were not lost; they have rows of their own.
     gaps = [gap for gap in look.gaps if not gap.is_left_out]
@@ -105,7 +110,7 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
     runtime = runtime.removesuffix(display.OF_SCENARIO)
     return Facts(
         path=path,
-        kind="live" if live else _kind({session.role for session in sessions}),
+        kind="live" if recorder_runs else _kind({session.role for session in sessions}),
         runtime=safe(runtime[: 4 * _RUNTIME_COLUMNS], _RUNTIME_COLUMNS),
         sessions=len(sessions),
         connected=sum(session.ended_ns is None for session in sessions),
@@ -115,7 +120,7 @@ def facts_of(path: Path, look: RecordingState, *, events: int, damage: str, live
         gaps=len(gaps),
         lost=sum(gap.lost or 0 for gap in gaps),
         lost_unknown=any(gap.lost is None for gap in gaps),
-        growing=live or look.growing,
+        growing=look.growing if recorder_runs is None else recorder_runs,
         damage=damage,
         redacted=look.redacted,
     )

@@ -91,7 +91,8 @@ class Store:
         self.analysis = Analysis()
         """What a survey has found; replaced as a whole."""
         self._attribution: Path | None = None
-        self._live = live
+        self._recorder_runs = True if live else None
+        """Whether this program's recorder runs; None if another program records."""
         self._pages = pages
         self._others: ReaderThread | None = None
         self._closed = False
@@ -333,6 +334,11 @@ class Store:
 
     # -- growth -----------------------------------------------------------------------------
 
+    def end_recording(self) -> None:
+        """Note that this program's recorder has ended, so that the recording grows no longer."""
+        self._recorder_runs = False
+        self._settle_all()
+
     async def refresh(self) -> Growth:
         """Read new data and update all views. Cheap if there is none.
 
@@ -536,7 +542,11 @@ class Store:
             view.settle(self._between)
         damage = self._stopped.words if self._stopped is not None else ""
         self.facts = facts_of(
-            self.path, self._look, events=len(self._runs), damage=damage, live=self._live
+            self.path,
+            self._look,
+            events=len(self._runs),
+            damage=damage,
+            recorder_runs=self._recorder_runs,
         )
 
 
