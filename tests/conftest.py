@@ -45,6 +45,11 @@ def _stop_signals_as_before() -> Iterator[None]:
         signal.signal(each, handler)
 
 
+# A command called in this process would slow down all later tests and what they start, as a process
+# without privileges cannot take its niceness back: `diff --live` made one of three workers wait for
+# the others, until its tests timed out.
+os.nice = lambda _increment: 0
+
 # A user's commands buffer what they write.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
