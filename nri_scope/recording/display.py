@@ -10,6 +10,8 @@ from nri_scope.events import Event, Role, Session
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.text.escape import safe
 
+from .records import deadline_ms
+
 SHORT_ID = 12
 """Number of displayed characters of an id, as in container tools."""
 
@@ -34,6 +36,11 @@ def duration(ns: int) -> str:
         return f"{minutes}m{seconds:02d}s"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02d}h" if days else f"{hours}h{minutes:02d}m"
+
+
+def deadline(ns: int) -> str:
+    """Format a deadline to the nearest millisecond: runtimes send slightly less than configured."""
+    return duration((deadline_ms(ns) or 0) * 1_000_000)
 
 
 def response_time(took_ns: int) -> str:

@@ -18,8 +18,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nri_scope.differ.render.values import clipped
-from nri_scope.differ.render.wording import GLYPHS, deadline
-from nri_scope.recording.display import duration, many
+from nri_scope.differ.render.wording import GLYPHS
+from nri_scope.recording.display import deadline, duration, many
 from nri_scope.recording.records import rfc3339
 from nri_scope.text.escape import safe
 

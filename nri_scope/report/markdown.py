@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from nri_scope.differ.render.markdown_escape import code, folded, prose, squeezed
 from nri_scope.differ.render.values import clipped
-from nri_scope.differ.render.wording import GLYPHS, deadline
-from nri_scope.recording.display import duration, left_out_words, many
+from nri_scope.differ.render.wording import GLYPHS
+from nri_scope.recording.display import deadline, duration, left_out_words, many
 from nri_scope.recording.records import rfc3339
 from nri_scope.text.escape import safe
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from nri_scope.oci import Change, Json, label, split
-from nri_scope.recording.display import duration, many
-from nri_scope.recording.records import deadline_ms
+from nri_scope.recording.display import deadline, duration, many
 
 from ..attribution.attributed_changes import (
     EVICTION,
@@ -211,11 +210,6 @@ def slow_span(one: Span) -> str:
     if len(plugins) == 1:
         return f"{took}, over its deadline of {limit}: the runtime did not wait for the reply"
     return f"{took}, over the deadline of {limit} for one plugin"
-
-
-def deadline(ns: int) -> str:
-    """Return a deadline to the nearest millisecond: runtimes send slightly less than configured."""
-    return duration((deadline_ms(ns) or 0) * 1_000_000)
 
 
 def times(spans: Sequence[Span]) -> str:

@@ -12,7 +12,7 @@ from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recording.display import duration
+from nri_scope.recording.display import deadline, duration
 from nri_scope.wire.status import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -102,8 +102,8 @@ class Times(Detector):
         """Yield one finding for each plugin, or for the plugins between two connections."""
         for slow in self._found.values():
             count = slow.shown.count
-            took, deadline = duration(slow.worst_ns), wording.deadline(slow.deadline_ns)
-            times = f"{slow.worst_name} took {took} of {deadline}"
+            took, limit = duration(slow.worst_ns), deadline(slow.deadline_ns)
+            times = f"{slow.worst_name} took {took} of {limit}"
             if count > 1:
                 over = f", {slow.over:,} of them all of the deadline" if slow.over else ""
                 times = (

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.rounds import CREATE
-from nri_scope.differ.render import wording
 from nri_scope.events import Event, Session
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.recording.display import duration
+from nri_scope.recording.display import deadline, duration
 from nri_scope.wire.status import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -134,9 +133,9 @@ class Vanished(Detector):
                 who = "An unrecorded plugin"
             elif len(plugins) == 1:
                 who = plugins[0]
-            took, deadline = duration(span.ns), wording.deadline(span.deadline_ns)
+            took, limit = duration(span.ns), deadline(span.deadline_ns)
             why = (
-                f"probably did not reply in time: {diff.name} took {took} of {deadline} "
+                f"probably did not reply in time: {diff.name} took {took} of {limit} "
                 f"between {span.after} and {span.before}, and then continued"
             )
             number = diff.events[diff.seen_by.index(span.before)]

@@ -10,7 +10,16 @@ from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.oci import label
 from nri_scope.recording import lookup
-from nri_scope.recording.display import clock, day, duration, mark_words, runtime, size, subject
+from nri_scope.recording.display import (
+    clock,
+    day,
+    deadline,
+    duration,
+    mark_words,
+    runtime,
+    size,
+    subject,
+)
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import neighbours, pod_of_event
 from nri_scope.recording.tap_tables import printed_by, tapped
@@ -191,7 +200,7 @@ def _of_deadline(event: Event) -> str:
     part = event.took_ns / event.timeout_ns
     percent = f"{part:.0%}" if part >= 0.095 else f"{part * 100:.2g} %"
     slow = ": too late" if part > 1 else ": slow" if part >= _SLOW else ""
-    return f", {percent} of the {duration(event.timeout_ns)} deadline{slow}"
+    return f", {percent} of the {deadline(event.timeout_ns)} deadline{slow}"
 
 
 def _subject(recording: Recording, event: Event) -> Iterator[StyledLine]:

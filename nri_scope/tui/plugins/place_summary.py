@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from nri_scope.oci import label
 from nri_scope.recording.attribution_file import paths_changed_by
-from nri_scope.recording.display import duration, many, subject
+from nri_scope.recording.display import deadline, duration, many, subject
 from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.stats import TimeRange, distribution
 
 from ..detail.summary import INDENT, fact
@@ -68,9 +67,9 @@ class PlaceSummary:
             problems = f", {place.problems:,} not ok" if place.problems is not None else ""
             yield fact("calls", f"{place.calls:,}{problems}")
         if took is not None:
-            deadline = f"; deadline {_deadline(place.deadline_ns)}" if place.deadline_ns else ""
+            limit = f"; deadline {deadline(place.deadline_ns)}" if place.deadline_ns else ""
             times = f"p50 {duration(took.p50)}, p99 {duration(took.p99)}, max {duration(took.max)}"
-            yield fact("times", f"{times} of {many(measured_times, 'event')}{deadline}")
+            yield fact("times", f"{times} of {many(measured_times, 'event')}{limit}")
         else:
             words = "not known: its requests and replies were not recorded"
             if place.kind is ChainPlaceKind.SCENARIO:
@@ -128,7 +127,7 @@ def _slowest(recording: Recording, slowest: Sequence[tuple[int, int]]) -> Iterat
             continue
         share = ""
         if event.timeout_ns > 0:
-            share = f"{_share(ns / event.timeout_ns)} of {_deadline(event.timeout_ns)}"
+            share = f"{_share(ns / event.timeout_ns)} of {deadline(event.timeout_ns)}"
         is_slow = event.timeout_ns > 0 and 2 * ns > event.timeout_ns
         took = f"{duration(ns):>7} {share:>17}  "
         yield EventLine(
@@ -157,7 +156,7 @@ def _plot(ranges: Sequence[TimeRange], deadline_ns: int, width: int) -> Iterator
         has_deadline = one.from_ns <= deadline_ns < (one.to_ns or deadline_ns + 1) and deadline_ns
         is_late = deadline_ns and one.from_ns >= deadline_ns
         style = Style.BAD if is_late else Style.KEY
-        mark = f"  < deadline {_deadline(deadline_ns)}" if has_deadline else ""
+        mark = f"  < deadline {deadline(deadline_ns)}" if has_deadline else ""
         yield fact(
             key, f"{name:>{room}}  {one.times:>{figures},} ", (bar, style), (mark, Style.WARN)
         )
@@ -166,11 +165,6 @@ def _plot(ranges: Sequence[TimeRange], deadline_ns: int, width: int) -> Iterator
 
 def _share(part: float) -> str:
     return f"{part:.1%}".replace("%", " %") if part >= 0.001 else "<0.1 %"
-
-
-def _deadline(ns: int) -> str:
-    """Format a deadline as the table does: runtimes send slightly less than configured."""
-    return duration((deadline_ms(ns) or 0) * 1_000_000)
 
 
 def _bound(ns: int | None) -> str:

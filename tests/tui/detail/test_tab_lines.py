@@ -74,7 +74,7 @@ class TestEventSummary:
         text = "\n".join(_lines(recording, a_row(event), Tab.SUMMARY))
         for expected in ("StartContainer", "shop/web", "app", event.container_id, event.pod_id):
             assert expected in text
-        assert "reply       ok  in 176µs, 0.0088 % of the 1.99s deadline" in text
+        assert "reply       ok  in 176µs, 0.0088 % of the 2.00s deadline" in text
         assert "uid         shop-web-0" in text
         assert "runtime     containerd 2.1.9+unknown, NRI 0.8.0 (inferred)" in text
 
