@@ -26,6 +26,7 @@ from .store.context import Context
 from .store.store import Store
 from .timeline.timeline_board import TimelineBoard
 from .widgets.board import Board
+from .widgets.messages import StatusText
 
 EVENTS = "events"
 """The name of the first view."""
@@ -141,6 +142,11 @@ class Views(Container):
         if not self.events.go_to_event(number):
             return False
         self.show(EVENTS)
+        view = self.events.view
+        operation = view.number_of(number)
+        if operation != number and not view.is_open(operation):
+            words = f"event {number} is part of this operation; Enter shows its events"
+            self.post_message(StatusText(words))
         return True
 
     def goes_elsewhere(self, number: int) -> bool:

@@ -28,6 +28,18 @@ CONFLICT = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
 WIDE = (120, 30)
 
 
+async def test_an_event_inside_an_operation_is_named_when_its_row_is_reached() -> None:
+    async with showing(SLOW, WIDE, surveyed=True) as screen:
+        await screen.shows("1 problem")
+        await screen.pilot.press("6")
+        await screen.shows("until event 15 arrived")
+        await screen.pilot.press("enter")
+        await screen.shows("event 15 is part of this operation; Enter shows its events")
+        assert screen.selected == 13
+        await screen.pilot.press("enter", "colon", "1", "5", "enter")
+        await screen.until(lambda: screen.selected == 15)
+
+
 async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
     async with showing(SLOW, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem, 1 warning")

@@ -45,18 +45,30 @@ class _Slow:
     worst_ns: int = 0
     deadline_ns: int = 0
     worst_name: str = ""
+    worst_arrival: int = 0
+    """The event that arrived at the end of the longest time; 0 if that is the time of a reply."""
 
     @property
     def over(self) -> int:
         """Number of events that took all of the deadline."""
         return self.missed.count
 
-    def add(self, number: int, name: str, ns: int, deadline_ns: int, *, late: bool) -> None:
+    def add(
+        self,
+        number: int,
+        name: str,
+        ns: int,
+        deadline_ns: int,
+        *,
+        late: bool = False,
+        is_arrival: bool = False,
+    ) -> None:
         self.shown.add(number)
         if late or ns > deadline_ns:
             self.missed.add(number)
         if ns >= self.worst_ns:
             self.worst_ns, self.worst_name, self.deadline_ns = ns, name, deadline_ns
+            self.worst_arrival = number if is_arrival else 0
 
 
 class Times(Detector):
@@ -96,7 +108,7 @@ class Times(Detector):
                     (title, False), _Slow(title, own=False, several=len(span.owner.plugins) != 1)
                 )
                 number = diff.events[diff.seen_by.index(span.before)]
-                slow.add(number, diff.name, span.ns, span.deadline_ns, late=False)
+                slow.add(number, diff.name, span.ns, span.deadline_ns, is_arrival=True)
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, or for the plugins between two connections."""
@@ -104,6 +116,8 @@ class Times(Detector):
             count = slow.shown.count
             took, limit = duration(slow.worst_ns), deadline(slow.deadline_ns)
             times = f"{slow.worst_name} took {took} of {limit}"
+            if slow.worst_arrival:
+                times += f", until event {slow.worst_arrival} arrived"
             if count > 1:
                 over = f", {slow.over:,} of them all of the deadline" if slow.over else ""
                 times = (
