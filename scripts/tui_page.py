@@ -47,8 +47,9 @@ has one row per *operation*, which is an event on its way through the chain: wit
 changes, the time from the first request to the last reply, and the slowest plugin, where `↕` is the
 time between two connections. `▸` marks operations of several events, and Enter shows what each
 connection saw. `v` switches to a row for each event, and back. A filter, also a negated one, shows
-the operations of which it matches at least one event; counts, copies and exports are of whole
-operations, and so are those of marked events.
+the operations of which it matches at least one event: `took:` compares the time of each reply, not
+that of the chain. Counts, copies and exports are of whole operations, and so are those of marked
+events.
 
 The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab
 completes fields and values. Its times, and those after `:`, are written like those of `--since`:
@@ -110,7 +111,8 @@ HEADS = {
     "`↓failed`: the operation failed after this reply",
     "Plugin, Pl": "plugin that received the event; in a narrow column its index; of an operation, "
     "its slowest plugin",
-    "Took, Took/of": "time until the reply, and the deadline",
+    "Took, Took/of": "time until the reply, and the deadline; of an operation, the time in the "
+    "chain, of which the slowest plugin took a part",
     "Of": "the deadline: a plugin that takes longer is disconnected",
     "Calls": "requests to the plugin, and calls by it",
     "p50, p99, Max": "median, 99th percentile and maximum of the reply times",

@@ -23,6 +23,7 @@ from nri_scope.recording.records import event_record
 from nri_scope.recording.timeline import sessions_overlap
 
 from .attribution.attributed_changes import Span
+from .attribution.owner import plugin
 from .attribution.rounds import ASIDE, CREATE, VALIDATE, ConnectionPart, Round, Rounds
 from .attribution.spans import spans
 from .latency import chain_without_names
@@ -150,7 +151,7 @@ class Operation:
     events: tuple[Event, ...]
     """Its events, in the order in which they were recorded; at least one."""
     spans: tuple[Span, ...]
-    """The times of its plugins."""
+    """The times of its plugins, and of the replies of passive connections."""
 
     @classmethod
     def of(cls, events: Iterable[Event], sessions: Mapping[int, Session]) -> Operation:
@@ -164,7 +165,13 @@ class Operation:
                 if event.event == name and event.session in sessions
             )
             if parts:
-                times += spans(Round(parts), chain_without_names(parts[0]))
+                one = Round(parts)
+                times += spans(one, chain_without_names(parts[0]))
+                times += (
+                    Span(plugin(part.plugin), "", "", part.event.took_ns, part.event.timeout_ns)
+                    for part in one.stations
+                    if part.is_passive
+                )
         return cls(found, tuple(times))
 
     def replaced(self, events: Mapping[int, Event]) -> Operation:
@@ -185,8 +192,8 @@ class Operation:
 
     @property
     def slowest(self) -> Span | None:
-        """The longest time of a plugin, or of the plugins between two connections; None if no time
-        was observed.
+        """The longest time of a plugin, a passive connection of nri-scope, or the plugins between
+        two connections; None if no time was observed.
         """
         return max(self.spans, key=lambda span: span.ns, default=None)
 

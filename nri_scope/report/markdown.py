@@ -183,6 +183,8 @@ def _measured_rows(facts: Facts) -> list[list[str]]:
 def _chain(facts: Facts) -> Iterator[str]:
     rows = [["plugin", "known by", "events", "median", "99 %", "longest", "of the deadline"]]
     rows += [_link(link) for link in facts.chain]
+    yield "In call order. Configure and Synchronize are not counted."
+    yield ""
     yield from _table("places in the chain", rows)
 
 

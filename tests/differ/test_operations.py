@@ -81,3 +81,15 @@ def test_an_operation_has_the_result_of_all_its_events() -> None:
     assert operation.slowest is not None
     assert operation.slowest.ns == max(span.ns for span in operation.spans)
     assert operation.record()["events"] == numbers
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_no_reply_is_slower_than_the_slowest_time(path: Path) -> None:
+    with Recording.open(path) as recording:
+        sessions = {session.id: session for session in recording.sessions()}
+        for numbers in groups(recording).values():
+            operation = Operation.of(recording.events(among=numbers), sessions)
+            if len(numbers) > 1:
+                assert operation.slowest is not None
+                longest = max(event.took_ns for event in operation.events)
+                assert longest <= operation.slowest.ns <= operation.took_ns
