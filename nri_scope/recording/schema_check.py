@@ -23,7 +23,7 @@ _KNOWN_VIEWS = frozenset(
     for sql in (VIEWS[name], *sqls)
 )
 
-GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote"
+GIVE_A_RECORDING = "give a *.nriscope.db that `nri-scope record` wrote, or a *.nriscope.zip"
 MAKE_A_RECORDING = (
     "open a scenario or manifest with `tui`, or make it a recording with `scenario compile`"
 )

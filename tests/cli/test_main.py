@@ -85,7 +85,7 @@ def test_a_file_is_opened_as_by_tui(
         (["diff", "--json-spec", "", "b"], "an argument is empty; see `nri-scope diff --help`"),
         (["./" + "a" * 300], f"no such command or file './{'a' * 300}'; see `nri-scope --help`"),
         (["nosuch.nriscope.db"], "nosuch.nriscope.db: no such file; give a *.nriscope.db that "
-         "`nri-scope record` wrote"),
+         "`nri-scope record` wrote, or a *.nriscope.zip"),
         (["show"], "Missing argument 'FILE'; see `nri-scope show --help`"),
     ],
 )  # fmt: skip
