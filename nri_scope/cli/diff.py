@@ -120,7 +120,8 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     it is the name of an existing file, or ends in .nriscope.db or .nriscope.zip. A and B are
     containers like WHAT, events about one, or pods with one container, never files.
 
-    Events without a change, failure or delay are only counted, unless --all is given.
+    An operation is one event on its way through the chain, as all connections saw it. Those
+    without a change, failure or delay are only counted, unless --all is given.
 
     Each change is shown with its owner and the evidence for it. Without --redact, values are shown
     as recorded, secrets included; with --live --redact, secrets are not recorded either.

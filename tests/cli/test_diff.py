@@ -151,13 +151,13 @@ def test_status_is_0_without_changes(tmp_path: Path, capsys: pytest.CaptureFixtu
     file = recording(tmp_path / "calm.nriscope.db", [run_pod(), *life(a_container())])
     result = Result(capsys, file, "--all")
     assert result.status == 0
-    assert result.lines[-1] == "no change seen in 8 events"
+    assert result.lines[-1] == "no change seen in 8 operations"
     quiet = Result(capsys, file)
     assert quiet.status == 0
     assert "StartContainer" in result.out
     assert "StartContainer" not in quiet.out
-    left_out = "8 events without a change left out (--all shows them)"
-    assert quiet.lines[-1] == f"no change seen in 8 events; {left_out}"
+    left_out = "8 without a change left out (--all shows them)"
+    assert quiet.lines[-1] == f"no change seen in 8 operations; {left_out}"
     assert left_out in Result(capsys, file, "--format", "markdown").lines
     documents = [Result(capsys, file, "--format", "json", *more).json for more in ((), ("--all",))]
     assert [(len(one["events"]), one["left_out"]) for one in documents] == [(0, 8), (8, 0)]

@@ -82,12 +82,12 @@ class MarkdownRenderer:
         for container, lines in self._containers.items():
             yield from (self._names[container], "", *lines)
         if self._calm:
-            summary = f"{many(len(self._calm), 'event')} without observed changes"
+            summary = f"{many(len(self._calm), 'operation')} without observed changes"
             yield from folded(summary, self._calm)
         if not self._containers and not self._live:
             yield "No change seen."
         if self._left_out:
-            yield from ("", wording.left_out(self._left_out))
+            yield from ("", f"Operations: {wording.left_out(self._left_out)}.")
         explained = self._legend.lines()
         if explained:
             yield from ("", "Legend:", "")

@@ -70,7 +70,7 @@ class TextRenderer:
 
     def end(self) -> Iterator[str]:
         """Yield the totals, if any, and, unless ``live``, the legend."""
-        if not (self._tally.events or self._live):
+        if not (self._tally.operations or self._live):
             return
         if self._needs_blank:
             yield ""
@@ -158,10 +158,10 @@ class TextRenderer:
 
 
 class _Tally:
-    """Counter of events, changes and containers."""
+    """Counter of operations, changes and containers."""
 
     def __init__(self) -> None:
-        self.events = 0
+        self.operations = 0
         self._changing = 0
         self._steps = 0
         self._containers: set[str] = set()
@@ -169,19 +169,19 @@ class _Tally:
 
     def count(self, diff: RoundDiff) -> None:
         fresh = wording.fresh(diff, diff.steps)
-        self.events += 1
+        self.operations += 1
         self._changing += bool(fresh)
         self._steps += len(fresh)
         self._containers.update(step.container for step in fresh)
 
     def words(self) -> str:
-        if not self.events:
-            return "no event shown"
-        events = many(self.events, "event")
+        if not self.operations:
+            return "no operation shown"
+        operations = many(self.operations, "operation")
         hidden = f"; {left_out(self.left_out)}" if self.left_out else ""
         if not self._steps:
-            return f"no change seen in {events}{hidden}"
+            return f"no change seen in {operations}{hidden}"
         return (
             f"{many(self._steps, 'change')} to {many(len(self._containers), 'container')} "
-            f"in {self._changing} of {events}{hidden}"
+            f"in {self._changing} of {operations}{hidden}"
         )

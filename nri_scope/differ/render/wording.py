@@ -286,7 +286,7 @@ def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
 def left_out(count: int) -> str:
     """Describe the number of omitted rounds for which `calm` is true."""
     them = "it" if count == 1 else "them"
-    return f"{many(count, 'event')} without a change left out (--all shows {them})"
+    return f"{count:,} without a change left out (--all shows {them})"
 
 
 def calm(diff: RoundDiff) -> bool:

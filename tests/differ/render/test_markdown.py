@@ -76,7 +76,7 @@ def test_containers_have_headings_and_events_have_tables() -> None:
 
 def test_events_without_a_change_are_collapsed_or_omitted() -> None:
     lines = markdown(CREATION, CALM, CALM)
-    assert "<details><summary>2 events without observed changes</summary>" in lines
+    assert "<details><summary>2 operations without observed changes</summary>" in lines
     assert lines[lines.index("</details>") - 1] == ""
     assert not [x for x in markdown(CREATION, CALM, quiet=True) if "StartContainer" in x]
 

@@ -92,7 +92,7 @@ x.nriscope.db
   time: 1.40s in 01–29, 52µs in 30-env-injector; deadline 2.00s per plugin
     17 22:13:20.000 StartContainer  shop/web/app  no change seen
 
-9 changes to 2 containers in 1 of 2 events
+9 changes to 2 containers in 1 of 2 operations
 one of 01–29: a plugin between two observed connections; which one is unknown
 one of 30-env-injector, 60-cpu-policy: one or more of these plugins; which is
   unknown
@@ -125,12 +125,11 @@ def test_unchanged_rounds_are_one_line_or_omitted() -> None:
     lines = text(CALM, POD_EVENT)
     assert "    17 22:13:20.000 StartContainer  shop/web/app  no change seen" in lines
     assert "    18 22:13:20.000 StopPodSandbox  pod shop/web  no change seen" in lines
-    assert lines[-1] == "no change seen in 2 events"
+    assert lines[-1] == "no change seen in 2 operations"
     assert text(CALM, POD_EVENT, quiet=True) == [
         "x.nriscope.db",
         "",
-        "no change seen in 2 events; 2 events without a change left out (--all shows",
-        "  them)",
+        "no change seen in 2 operations; 2 without a change left out (--all shows them)",
     ]
 
 
@@ -146,7 +145,7 @@ def test_outcomes_of_earlier_changes_are_summarized() -> None:
     assert not [line for line in lines if "FOO" in line]
     assert "      ! NOT APPLIED: the runtime's spec does not have it" in lines
     assert "      ! APPLIED DIFFERENTLY: the runtime's spec has 1024" in lines
-    assert lines[-2] != "3 changes to 1 container in 1 of 1 event"
+    assert lines[-2] != "3 changes to 1 container in 1 of 1 operation"
     good = replace(JUDGED, steps=(STEPS[1],))
     assert text(good)[-3].endswith("the earlier change was applied")
     assert len(text(good, quiet=True)) == 3
