@@ -74,7 +74,9 @@ def test_left_out_events_are_neither_gaps_nor_losses_in_json(part: Recording) ->
 
 def test_statistics_count_left_out_events_separately(part: Recording) -> None:
     assert GapStats.of(part.gaps()) == GapStats(0, 0, 0, left_out=13)
-    facts = facts_of(part.path, look(part, SessionTables()), events=19, damage="", live=False)
+    facts = facts_of(
+        part.path, look(part, SessionTables()), events=19, damage="", recorder_runs=None
+    )
     assert (facts.gaps, facts.lost, facts.lost_unknown) == (0, 0, False)
 
 
