@@ -26,15 +26,18 @@ def command(file: Path, what: str, output_format: str) -> None:
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
     NAMESPACE/POD/CONTAINER, the beginning of a pod's or container's id, or a path of the spec, such
-    as `env FOO` or FOO, for the only container in which it changed. Pods and containers are
-    shown with the newest message about them and all their events.
+    as `env FOO` or FOO, for the only container in which it changed. Events are shown with the paths
+    that plugins changed, also if only several connections show this; pods and containers with the
+    newest message about them and all their events.
 
     The output contains everything that the runtime sent, environment variables included.
     """
+    from nri_scope.events import Event
     from nri_scope.recording.documents import document, message_bytes
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.recording.summary import is_redacted
+    from nri_scope.survey.foreground import attributed
     from nri_scope.text.yaml_text import to_yaml
 
     from .what_argument import find_subject
@@ -47,6 +50,8 @@ def command(file: Path, what: str, output_format: str) -> None:
         subject = find_subject(recording, what)
         if is_redacted(recording):
             say("this recording is redacted: tokens and made-up addresses replace values")
+        if isinstance(subject, Event) and output_format != "raw":
+            subject = attributed(recording, [subject]).get(subject.id, subject)
         match output_format:
             case "raw":
                 output.bytes(message_bytes(recording, subject))
