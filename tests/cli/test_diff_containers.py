@@ -85,7 +85,7 @@ def test_a_container_may_have_the_name_of_a_file(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("shop/web/app", "nosuch"), 'no event, pod or container "nosuch"'),
+        (("shop/web/app", "nosuch"), 'no event, pod, container or changed path "nosuch"'),
         (("shop/web/app", OTHER), "name both containers: FILE A B, or FILE A OTHER B"),
         (("shop/web", "shop/web/app"), "name one: shop/web/app or shop/web/sidecar"),
         (("shop/web/app", OTHER, "x", "y"), "expected at most four arguments, got 5"),

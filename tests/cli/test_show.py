@@ -72,7 +72,10 @@ def test_raw_to_a_terminal_is_rejected(path: Path) -> None:
     ("subject", "words"),
     [
         ("99", "event 99 is not in {}; it has 1 to 31"),
-        ("shop/webb", 'no event, pod or container "shop/webb" in {}; the nearest is shop/web'),
+        (
+            "shop/webb",
+            'no event, pod, container or changed path "shop/webb" in {}; the nearest is shop/web',
+        ),
     ],
 )
 def test_an_unknown_subject_gives_one_line_and_status_2(
