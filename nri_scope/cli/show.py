@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import RecordingError, UsageError
 
 from .output import Output
 from .params import ANY_PATH, format_option, say
+
+if TYPE_CHECKING:
+    from nri_scope.events import Event
+    from nri_scope.recording.reader import Recording
 
 
 @click.command()
@@ -37,7 +42,6 @@ def command(file: Path, what: str, output_format: str) -> None:
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.recording.summary import is_redacted
-    from nri_scope.survey.foreground import attributed
     from nri_scope.text.yaml_text import to_yaml
 
     from .what_argument import find_subject
@@ -51,7 +55,7 @@ def command(file: Path, what: str, output_format: str) -> None:
         if is_redacted(recording):
             say("this recording is redacted: tokens and made-up addresses replace values")
         if isinstance(subject, Event) and output_format != "raw":
-            subject = attributed(recording, [subject]).get(subject.id, subject)
+            subject = _with_changes(recording, subject)
         match output_format:
             case "raw":
                 output.bytes(message_bytes(recording, subject))
@@ -61,3 +65,16 @@ def command(file: Path, what: str, output_format: str) -> None:
                 )
             case _:
                 output.text(to_yaml(document(recording, subject)))
+
+
+def _with_changes(recording: Recording, event: Event) -> Event:
+    """Return the event with the changes that only several events show, if they can be read."""
+    from nri_scope.survey.foreground import attributed
+
+    try:
+        return attributed(recording, [event]).get(event.id, event)
+    except (RecordingError, UsageError) as error:
+        # Raises RecordingError if the event itself is damaged.
+        recording.request(event.id)
+        say(f"without the changes that only several events show: {error}")
+        return event
