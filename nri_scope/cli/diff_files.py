@@ -33,7 +33,7 @@ from .params import say
 from .redacted_view import RecordingView, open_view, open_views
 from .share_messages import resolved_where
 from .time_arguments import times_of
-from .what_argument import container_with_path, may_be_path
+from .what_argument import container_with_path, error_without_changes, may_be_path
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
@@ -109,8 +109,7 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
                     output.line(line)
         if not has_rounds:
             if meant is not None and what is not None:
-                # Explain that it is not the name of an event, pod or container either.
-                lookup.find(view.original, what)
+                raise error_without_changes(view.original, what)
             raise _no_events(file, what)
         if not is_any_shown:
             words = "no event in which plugins can make changes matches"
@@ -212,7 +211,7 @@ def _container(view: RecordingView, file: Path, what: str) -> Container:
 def two_specs(before: str, after: str, output_format: Format) -> bool:
     """Print the differences between two files with OCI specs; return whether there are any."""
     one, other = (oci.read_spec(_read(name), name) for name in (before, after))
-    found = oci.changes(one, other)
+    found = oci.differences(one, other)
     with Output() as output:
         for line in spec_diff(before, after, found, output_format, width=output.width):
             output.line(line)

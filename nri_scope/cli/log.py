@@ -68,6 +68,10 @@ def command(
     recorded plugin, that plugin if the recording has several, the event's name, and its pod or
     container. With --operations, the time is that in the whole chain of plugins. A ! marks errors,
     late replies, and gaps, which are intervals that were not observed.
+
+    A line has the changes that its event contains by itself, such as the reply of a tapped plugin.
+    Changes that only several connections show are included with --operations, or with a filter for
+    changes: --where 'changed:*'.
     """
     from nri_scope.differ.operations import Operation
     from nri_scope.events import Event

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import RecordingError, UsageError
 
 from .output import Output
 from .params import ANY_PATH, format_option, say
+
+if TYPE_CHECKING:
+    from nri_scope.events import Event
+    from nri_scope.recording.reader import Recording
 
 
 @click.command()
@@ -26,11 +31,13 @@ def command(file: Path, what: str, output_format: str) -> None:
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
     NAMESPACE/POD/CONTAINER, the beginning of a pod's or container's id, or a path of the spec, such
-    as `env FOO` or FOO, for the only container in which it changed. Pods and containers are
-    shown with the newest message about them and all their events.
+    as `env FOO` or FOO, for the only container in which it changed. Events are shown with the paths
+    that plugins changed, also if only several connections show this; pods and containers with the
+    newest message about them and all their events.
 
     The output contains everything that the runtime sent, environment variables included.
     """
+    from nri_scope.events import Event
     from nri_scope.recording.documents import document, message_bytes
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
@@ -47,6 +54,8 @@ def command(file: Path, what: str, output_format: str) -> None:
         subject = find_subject(recording, what)
         if is_redacted(recording):
             say("this recording is redacted: tokens and made-up addresses replace values")
+        if isinstance(subject, Event) and output_format != "raw":
+            subject = _with_changes(recording, subject)
         match output_format:
             case "raw":
                 output.bytes(message_bytes(recording, subject))
@@ -56,3 +65,16 @@ def command(file: Path, what: str, output_format: str) -> None:
                 )
             case _:
                 output.text(to_yaml(document(recording, subject)))
+
+
+def _with_changes(recording: Recording, event: Event) -> Event:
+    """Return the event with the changes that only several events show, if they can be read."""
+    from nri_scope.survey.foreground import attributed
+
+    try:
+        return attributed(recording, [event]).get(event.id, event)
+    except (RecordingError, UsageError) as error:
+        # Raises RecordingError if the event itself is damaged.
+        recording.request(event.id)
+        say(f"without the changes that only several events show: {error}")
+        return event

@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from shlex import quote
+from typing import TYPE_CHECKING
+
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod
 from nri_scope.oci import label, path_of
-from nri_scope.oci.path_labels import meaning
+from nri_scope.oci.path_labels import Meaning, meaning
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 
 from .params import say
+
+if TYPE_CHECKING:
+    from nri_scope.differ.attribution.history import History
 
 _LISTED = 5
 """Maximum number of containers or paths that an error lists."""
@@ -27,14 +34,19 @@ def find_subject(recording: Recording, what: str) -> lookup.Found:
 
 def find_with_path(recording: Recording, what: str) -> tuple[lookup.Found, str]:
     """Return the result of `find_subject`, and the changed path; "" if `what` is no path."""
+    is_path = may_be_path(what)
     try:
-        return lookup.find(recording, what, say), ""
-    except UsageError:
-        if not may_be_path(what):
+        return lookup.find(recording, what, say, or_path=is_path), ""
+    except UsageError as error:
+        if not is_path:
             raise
-        containers, paths = _changed(recording, what)
+        # Imported late, as loading it takes 0.1 s.
+        from nri_scope.differ.recording_differ import histories
+
+        known = histories(recording)
+        containers, paths = _changed(recording, what, known)
         if not containers:
-            raise
+            raise _unchanged(recording, what, known) or error from None
     if len(paths) > 1:
         raise UsageError(f'"{what}" matches {len(paths)} changed paths', f"use {_any_of(paths)}")
     (path,) = paths
@@ -95,16 +107,77 @@ def may_be_path(what: str) -> bool:
     return bool(what) and not what.isdigit() and (path_of(what) is not None or what.count("/") < 2)
 
 
-def _changed(recording: Recording, what: str) -> tuple[list[Container], list[str]]:
-    """Return the containers with changes at the path, and the labels of the paths."""
-    # Imported late, as loading it takes 0.1 s.
+def error_without_changes(recording: Recording, what: str) -> UsageError:
+    """Return the error for a path without changes, which is no event, pod or container either.
+
+    Raises RecordingError.
+    """
     from nri_scope.differ.recording_differ import histories
 
+    try:
+        lookup.find(recording, what, or_path=True)
+    except UsageError as error:
+        return _unchanged(recording, what, histories(recording)) or error
+    raise AssertionError("only called if there is none")
+
+
+def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) -> UsageError | None:
+    """Return the error for a path that containers have without a change of it; None if none has it.
+
+    A path may also be a part of a changed one, such as the source of an added mount.
+    """
+    named: list[Pod | Container] = [*recording.pods(), *recording.containers()]
+    if any(one.name == what for one in named):
+        return None
+    meant = meaning(what)
+    names: dict[str, None] = {}
+    paths: dict[str, None] = {}
+    changed: dict[str, None] = {}
+    for history in known.values():
+        found = _paths_of(history, meant)
+        names |= {history.name: None} if found else {}
+        paths |= dict.fromkeys(found)
+        steps = {step.change.path for step in history.steps}
+        changed |= {above: None for path in found for above in _above(path) if above in steps}
+    if not names:
+        return None
+    shown = label(next(iter(paths))) if len(paths) == 1 else f'"{what}"'
+    if changed:
+        return UsageError(
+            f"{shown} is only a part of changed paths", f"use {_any_of([*map(label, changed)])}"
+        )
+    first = next(iter(names))
+    owners = f"{first} has it" if len(names) == 1 else f"{len(names):,} containers have it"
+    path = label(next(iter(paths))) if len(paths) == 1 else what
+    return UsageError(
+        f"no event in {recording.path} shows a change of {shown}",
+        f"{owners}: `blame FILE {quote(first)} --history {quote(path)}`",
+    )
+
+
+def _paths_of(history: History, meant: Meaning) -> list[str]:
+    """Return the paths of a container's final spec that are meant, without the parts of them."""
+    from nri_scope.differ.attribution.final_spec import final_spec
+    from nri_scope.differ.blame.spec_lines import tree
+
+    found = {path for path in tree(final_spec(history)) if path and meant.includes(path)}
+    return sorted(path for path in found if found.isdisjoint(_above(path)))
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(2, len(parts))]
+
+
+def _changed(
+    recording: Recording, what: str, histories: Mapping[str, History]
+) -> tuple[list[Container], list[str]]:
+    """Return the containers with changes at the path, and the labels of the paths."""
     meant = meaning(what)
     known = {one.id: one for one in recording.containers()}
     containers: dict[str, Container] = {}
     paths: dict[str, None] = {}
-    for key, history in histories(recording).items():
+    for key, history in histories.items():
         found = [step.change.path for step in history.steps if meant.includes(step.change.path)]
         if found and key in known:
             containers[key] = known[key]

@@ -5,15 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from nri_scope.events import Container, Pod
-from nri_scope.oci import ABSENT, Absent, Change, changes, value_at
+from nri_scope.oci import (
+    ABSENT,
+    Absent,
+    Change,
+    differences,
+    labels_at,
+    sort_mounts,
+    split,
+    value_at,
+)
 from nri_scope.recording.reader import Recording
 
 from .attribution.attributed_changes import Applied, ChangeStep, Evidence
 from .attribution.final_spec import FinalOwners, final_spec
 from .attribution.history import History
-from .attribution.owner import Owner
+from .attribution.owner import RUNTIME, UNKNOWN, Owner
 from .generated_values import Generated
 from .recording_differ import blame, histories
 
@@ -25,7 +35,8 @@ class ComparedValue:
     present: bool
     """Whether the path has a value."""
     owner: Owner
-    """Owner of the value or of its removal; the owner of the first state if nothing changed it."""
+    """Owner of the value or of its removal; the owner of the first state if nothing changed it. For
+    a move, the owner of the member's place, which need not be the member's owner."""
     evidence: tuple[Evidence, ...]
     step: ChangeStep | None
     """The newest step at the path, a parent or a part of it; None for the first state."""
@@ -73,6 +84,8 @@ class Comparison:
     differ: tuple[Pair, ...]
     same: tuple[str, ...]
     """Names of the containers with the same outcome."""
+    of_pair: bool = False
+    """Whether two containers were compared, not two recordings."""
 
     @property
     def differs(self) -> bool:
@@ -94,7 +107,8 @@ def compare_containers(a: Recording, one: Container, b: Recording, other: Contai
     of_a, of_b = blame(a, one), blame(b, other)
     name = of_a.name if of_a.name == of_b.name else f"{of_a.name} → {of_b.name}"
     pair = _pair(name, of_a, of_b, one.pod, other.pod)
-    return Comparison((), (), (), (name,)) if pair is None else Comparison((), (), (pair,), ())
+    differ, same = ((), (name,)) if pair is None else ((pair,), ())
+    return Comparison((), (), differ, same, of_pair=True)
 
 
 def _pods(recording: Recording, known: Collection[str]) -> dict[str, Pod]:
@@ -158,11 +172,15 @@ def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | Non
         return Pair(name, a, b, (), real=False)
     real = a.real is not None and b.real is not None
     one, other = _Compared(a, made_a, real=real), _Compared(b, made_b, real=real)
-    differences = tuple(
+    found = tuple(
         Difference(change, one.side(change), other.side(change))
-        for change in changes(one.spec, other.spec)
+        for change in differences(one.spec, other.spec)
     )
-    return Pair(name, a, b, differences, real) if differences else None
+    return Pair(name, a, b, found, real) if found else None
+
+
+_Order: TypeAlias = "tuple[Owner, tuple[Evidence, ...], set[str]]"
+"""The owner of the order of some members of an array, the evidence, and the members' labels."""
 
 
 class _Compared:
@@ -174,18 +192,20 @@ class _Compared:
         self._owners = FinalOwners(history) if real else None
         self._own = final_spec(history) if real else history.spec
         self.spec = made.spec(self._own)
+        self._orders: dict[str, _Order] = {}
 
     def side(self, change: Change) -> ComparedValue:
         """Return the presence of a value at the path of a difference, and its origin."""
         present = value_at(self.spec, change.path) is not ABSENT
         path, history = self._made.original(change.path), self._history
-        moved = change.kind == "moved"
-        steps = [one for one in history.of(path) if (one.change.kind == "moved") is moved]
+        if change.kind == "moved":
+            return self._place(path)
+        steps = [one for one in history.of(path) if one.change.kind != "moved"]
         newest = steps[-1] if steps else None
         if self._owners is not None and newest is not None and newest.applied is Applied.NO:
             newest = None
         is_part = newest is not None and newest.change.path.startswith(f"{path}/")
-        if self._owners is None or moved or is_part:
+        if self._owners is None or is_part:
             if newest is not None:
                 return ComparedValue(present, newest.owner, newest.evidence, newest)
             return ComparedValue(present, *history.owner_of(path))
@@ -198,3 +218,28 @@ class _Compared:
         return ComparedValue(
             present, *self._owners.of(path, None if isinstance(value, Absent) else value, known)
         )
+
+    def _place(self, path: str) -> ComparedValue:
+        """Return the origin of the place of a member in its array: of the order, not the member."""
+        history = self._history
+        moves = [one for one in history.of(path) if one.change.kind == "moved"]
+        if moves and moves[-1].applied is not Applied.NO:
+            return ComparedValue(True, moves[-1].owner, moves[-1].evidence, moves[-1])
+        array = path.rpartition("/")[0]
+        if array not in self._orders:
+            self._orders[array] = self._order(array)
+        owner, evidence, labels = self._orders[array]
+        if split(path)[-1] not in labels:
+            return ComparedValue(True, UNKNOWN, (), None)
+        return ComparedValue(True, owner, evidence, None)
+
+    def _order(self, array: str) -> _Order:
+        """Return the owner of the order of members which no step moved, as far as it is known."""
+        first, final = labels_at(self._history.base, array), labels_at(self._own, array)
+        in_first, in_final = {*first}, {*final}
+        if [one for one in final if one in in_first] == [one for one in first if one in in_final]:
+            return self._history.base_owner, (), in_first
+        # A runtime sorts all mounts when it applies an adjustment of any.
+        if array == "/mounts" and labels_at(sort_mounts(self._own), array) == final:
+            return RUNTIME, () if self._owners is None else (Evidence.CRI,), in_final
+        return UNKNOWN, (), in_final

@@ -2,11 +2,11 @@
 """Convert NRI containers and adjustments to parts of an OCI runtime spec, and compare specs.
 
 In: NRI messages, and specs as JSON. Out: specs and their differences. `spec_of` converts a
-container, `adjust` and `update` apply requests as a runtime would, `changes` compares two specs and
-`apply` applies the result, `remarks` lists requests that a runtime drops, refuses or resolves.
-`value_at` looks up values by the paths of changes; `label` and `path_of` convert a path to text for
-people and back; `read_spec` parses a spec file. Functions are
-pure; this room never depends on recordings, connections or owners.
+container, `adjust` and `update` apply requests as a runtime would, `changes` compares two specs,
+`apply` applies the result and `differences` is its form for readers, `remarks` lists requests that
+a runtime drops, refuses or resolves. `value_at` looks up values by the paths of changes; `label`
+and `path_of` convert a path to text for people and back; `read_spec` parses a spec file. Functions
+are pure; this room never depends on recordings, connections or owners.
 """
 
 from .adjustment import adjust as adjust
@@ -18,6 +18,7 @@ from .container import without_state as without_state
 from .differences import Change as Change
 from .differences import ChangeKind as ChangeKind
 from .differences import changes as changes
+from .differences import differences as differences
 from .differences import same as same
 from .path_labels import WHOLE as WHOLE
 from .path_labels import label as label

@@ -8,6 +8,7 @@ from math import isnan
 from typing import Literal, NamedTuple, TypeAlias
 
 from .lists import KEYED, OPEN, Keyed, members
+from .path_lookup import value_at
 from .paths import pointer
 from .spec import ABSENT, Absent, Json, Spec
 
@@ -66,6 +67,18 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
         elif not same(old, new):
             found.append(_whole(path, old, new))
     return tuple(found)
+
+
+def differences(before: Spec, after: Spec) -> tuple[Change, ...]:
+    """Return `changes` for readers: without objects and arrays that are empty only because their
+    members were removed. `apply` needs these.
+    """
+    return tuple(change for change in changes(before, after) if not _is_emptied(change, before))
+
+
+def _is_emptied(change: Change, before: Spec) -> bool:
+    is_empty = change.kind == "added" and change.after in ({}, [])
+    return is_empty and value_at(before, change.path) is not ABSENT
 
 
 def same(left: _Value, right: _Value) -> bool:

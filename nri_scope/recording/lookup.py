@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,11 +30,19 @@ _NEAR = 0.6
 """Minimum similarity, as defined by difflib, of a suggested name."""
 _COMPARED = 5_000
 """Maximum number of names that are compared for a suggestion, each in about 20 µs."""
+_HEXADECIMAL = re.compile("[0-9a-f]+")
+"""Text that may be the beginning of an id."""
 _NEXT_MAX = 1_000
 """Maximum distance, in event ids, to the runtime's next event."""
 
 
-def find(recording: Recording, what: str, note: Callable[[str], None] | None = None) -> Found:
+def find(
+    recording: Recording,
+    what: str,
+    note: Callable[[str], None] | None = None,
+    *,
+    or_path: bool = False,
+) -> Found:
     """Return the event, pod or container for ``42``, ``ns/pod``, ``ns/pod/container`` or an id
     prefix.
 
@@ -41,6 +50,7 @@ def find(recording: Recording, what: str, note: Callable[[str], None] | None = N
     After ``ns/pod/``, both are also accepted for what concerns that pod. A name means the newest
     of several pods or containers; ``note`` is called with a line that says so and names the others.
     Raises UsageError, which lists the candidates or the nearest name, and RecordingError.
+    ``or_path``: whether ``what`` could also be a changed path, for the error.
     """
     if event := _event(recording, what):
         return event
@@ -63,7 +73,7 @@ def find(recording: Recording, what: str, note: Callable[[str], None] | None = N
         return found[0]
     if found:
         raise _ambiguous(recording, what, found)
-    raise _nothing(recording, what, pods, containers)
+    raise _nothing(recording, what, things, or_path=or_path)
 
 
 def newest_of(
@@ -169,19 +179,20 @@ def _no_event(recording: Recording, what: str) -> UsageError:
 
 
 def _nothing(
-    recording: Recording, what: str, pods: Sequence[Pod], containers: Sequence[Container]
+    recording: Recording, what: str, things: Sequence[Pod | Container], *, or_path: bool
 ) -> UsageError:
-    things: list[Pod | Container] = [*pods, *containers]
     shown = what if len(what) <= 80 else f"{what[:80]}…"
-    problem = f'no event, pod or container "{shown}" in {recording.path}'
+    kinds = "event, pod, container or changed path" if or_path else "event, pod or container"
+    problem = f'no {kinds} "{shown}" in {recording.path}'
     if not things:
         return UsageError(problem, "it has no pods and containers")
     near = _nearest(what, things)
     if near:
         return UsageError(problem, f"the nearest is {near}")
-    if what and "/" not in what and len(what) < _LEAST_PREFIX:
+    if len(what) < _LEAST_PREFIX and _HEXADECIMAL.fullmatch(what):
         return UsageError(problem, f"give at least {_LEAST_PREFIX} characters of an id")
-    return UsageError(problem, "`log` shows what it has")
+    shown_by = "`log` and `diff` show" if or_path else "`log` shows"
+    return UsageError(problem, f"{shown_by} what it has")
 
 
 def _nearest(what: str, things: Sequence[Pod | Container]) -> str:

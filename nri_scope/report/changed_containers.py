@@ -140,9 +140,7 @@ class Changes:
 def _row(step: ChangeStep) -> Row:
     change = step.change
     before, after = clipped_pair(*sides(change), VALUE_MAX)
-    if change.kind == "moved":
-        before, after = f"{before} place", f"{after} place"
-    elif change.at is not None:
+    if change.kind == "added" and change.at is not None:
         after = f"{after} (as the {place(change.at)})"
     trouble = [
         text.removeprefix("! ")

@@ -404,6 +404,15 @@ def test_two_specs_are_compared(
     ]
 
 
+def test_a_removed_member_is_one_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = spec(tmp_path, "X.json", '{"linux": {"resources": {"memory": {"limit": 1}}}}')
+    two = spec(tmp_path, "Y.json", '{"linux": {"resources": {"memory": {}}}}')
+    assert Result(capsys, "--json-spec", one, two).lines[1:] == ["  - memory.limit  was 1"]
+    assert Result(capsys, "--json-spec", two, one).lines[1:] == ["  + memory.limit  1"]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -58,7 +58,7 @@ def test_json_keeps_pointers(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_container_equals_itself(capsys: pytest.CaptureFixture[str]) -> None:
     status, lines = diff(capsys, CRI_O, "shop/web/app", CRI_O, "shop/web/app")
-    assert (status, lines[-1]) == (0, "containers: 1 the same")
+    assert (status, lines[-1]) == (0, "no differences")
 
 
 def test_a_container_may_have_the_name_of_a_file(
@@ -85,7 +85,7 @@ def test_a_container_may_have_the_name_of_a_file(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("shop/web/app", "nosuch"), 'no event, pod or container "nosuch"'),
+        (("shop/web/app", "nosuch"), 'no event, pod, container or changed path "nosuch"'),
         (("shop/web/app", OTHER), "name both containers: FILE A B, or FILE A OTHER B"),
         (("shop/web", "shop/web/app"), "name one: shop/web/app or shop/web/sidecar"),
         (("shop/web/app", OTHER, "x", "y"), "expected at most four arguments, got 5"),

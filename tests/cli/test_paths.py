@@ -80,7 +80,30 @@ def test_an_unknown_path_is_one_line(
     command: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = output(capsys, command, PROBED, what)
-    assert text.startswith(f'nri-scope: no event, pod or container "{what}" in ')
+    assert text.startswith(f'nri-scope: no event, pod, container or changed path "{what}" in ')
+    assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["diff", "blame", "show"])
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("DB_HOST", "shows a change of env DB_HOST; shop/web/app has it: {app} 'env DB_HOST'`"),
+        ("/process/env/DB_HOST", "a change of env DB_HOST; shop/web/app has it: {app} "),
+        ("PATH", "shows a change of env PATH; 3 containers have it: `blame FILE "),
+        ("/proc", "shows a change of mounts[/proc]; 3 containers have it: "),
+        ("mounts[/etc/limits].type", "is only a part of changed paths; use mounts[/etc/limits]"),
+        ("options", '"options" is only a part of changed paths; use mounts[/etc/limits]'),
+        ("app", "; the nearest is shop/web/app"),
+        ("BAR", "; `log` and `diff` show what it has"),
+    ],
+)
+def test_a_path_without_a_change_is_explained(
+    command: str, what: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = str(RECORDINGS / "containerd-2.1-normal-life.nriscope.zip")
+    text = output(capsys, command, recording, what)
+    assert words.format(app="`blame FILE shop/web/app --history") in text
     assert text.count("\n") == 1
 
 

@@ -235,8 +235,8 @@ def test_a_hostile_recording_is_harmless(form: str, tmp_path: Path) -> None:
         (("--diagnose", "--force"), "--diagnose writes no file"),
         (("--format", "json", "-o", "x.md"), "--format is only valid with --diagnose"),
         (("-o", "/nowhere/x.md"), "/nowhere/x.md: no such folder; make it, or name another one"),
-        (("nobody/knows", "-o", "x.md"), 'no event, pod or container "nobody/knows"'),
-        (("nobody/knows", "--diagnose"), 'no event, pod or container "nobody/knows"'),
+        (("nobody/knows", "-o", "x.md"), 'no event, pod, container or changed path "nobody/knows"'),
+        (("nobody/knows", "--diagnose"), 'no event, pod, container or changed path "nobody/knows"'),
     ],
 )
 def test_invalid_input_prints_one_line_with_status_2(

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -68,11 +70,36 @@ def test_raw_to_a_terminal_is_rejected(path: Path) -> None:
     )
 
 
+def test_an_event_is_shown_though_a_later_one_is_damaged(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "x.nriscope.db"
+    damaged.write_bytes(path.read_bytes())
+    with closing(sqlite3.connect(damaged)) as file, file:
+        (event,) = file.execute(
+            "SELECT max(id) FROM event WHERE container = (SELECT container FROM event WHERE id = 4)"
+        ).fetchone()
+        file.execute(
+            "UPDATE event SET container_object = (SELECT max(id) FROM object) + 1 WHERE id = ?",
+            [event],
+        )
+    assert run(["show", str(damaged), "4"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == show(path, "4").decode()
+    assert captured.err.startswith("without the changes that only several events show: ")
+    assert captured.err.count("\n") == 1
+    assert run(["show", str(damaged), str(event)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("subject", "words"),
     [
         ("99", "event 99 is not in {}; it has 1 to 31"),
-        ("shop/webb", 'no event, pod or container "shop/webb" in {}; the nearest is shop/web'),
+        (
+            "shop/webb",
+            'no event, pod, container or changed path "shop/webb" in {}; the nearest is shop/web',
+        ),
     ],
 )
 def test_an_unknown_subject_gives_one_line_and_status_2(

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import ExitStack
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,21 @@ import pytest
 from nri_scope.differ.attribution.applied_spec import judge_all
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.attribution.owner import RUNTIME, plugin
+from nri_scope.differ.attribution.owner import RUNTIME, SPEC, plugin
 from nri_scope.differ.comparison import Comparison, compare, compare_recordings
 from nri_scope.events import Pod
 from nri_scope.oci import Json, Spec, changes
 from nri_scope.recording.reader import Recording
 from tests.replay.recordings import of_capture
 
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+ORDERED = (
+    "containerd-2.1-normal-life.nriscope.zip",
+    "containerd-2.1-slow-plugin.nriscope.zip",
+    "containerd-2.4.nriscope.zip",
+    "cri-o-1.37.nriscope.zip",
+)
+"""Recordings with containers of the same names, with and without adjusted mounts."""
 CAPTURES = "containerd-1.7.24", "containerd-2.1.9", "cri-o-1.37"
 INJECTOR, OTHER = plugin("30-env-injector"), plugin("60-other")
 
@@ -57,6 +67,51 @@ def by_id(*found: History) -> dict[str, History]:
 def env(*variables: str) -> Spec:
     members: list[Json] = [*variables]
     return {"process": {"env": members}}
+
+
+def test_the_owner_of_a_member_is_not_the_owner_of_its_place() -> None:
+    def mounts(order: str) -> Spec:
+        members: list[Json] = [{"destination": f"/{each}"} for each in order]
+        return {"mounts": members}
+
+    def places(first: str, final: str) -> list[tuple[str, str]]:
+        one = history(1, mounts(first))
+        one.base_owner, one.spec = SPEC, mounts(final)
+        other = history(2, mounts("xcba"))
+        found = differences_of(compare(by_id(one), by_id(other)))
+        return [(path, owner) for _, path, owner, present, _, both in found if present and both]
+
+    # As the runtime left it, sorted by the runtime, and in an order that nothing explains.
+    assert {owner for _, owner in places("abc", "abc")} == {"Pod spec/CRI"}
+    assert {owner for _, owner in places("bac", "abcp")} == {"runtime"}
+    assert {owner for _, owner in places("abc", "bac")} == {"unknown"}
+
+
+@pytest.mark.parametrize("pair", [*combinations(ORDERED, 2)], ids=" ".join)
+def test_places_have_true_owners_in_recordings(pair: tuple[str, str]) -> None:
+    """Only containers with adjusted mounts have sorted ones, and not by their members' owner."""
+    with ExitStack() as stack:
+        a, b = (stack.enter_context(Recording.open(RECORDINGS / one)) for one in pair)
+        found = compare_recordings(a, b)
+    places = 0
+    for container in found.differ:
+        for one in container.differences:
+            if one.change.kind != "moved":
+                continue
+            places += 1
+            for of, side in ((container.a, one.a), (container.b, one.b)):
+                is_adjusted = any(step.change.path.startswith("/mounts/") for step in of.steps)
+                assert (side.owner == RUNTIME) is is_adjusted, (of.name, one.change.path)
+    assert places
+
+
+def test_an_emptied_object_is_no_difference_of_its_own() -> None:
+    limited: Spec = {"linux": {"resources": {"memory": {"limit": 1}, "cpu": {"shares": 2}}}}
+    emptied: Spec = {"linux": {"resources": {"memory": {}, "cpu": {}}}}
+    for one, other in ((limited, emptied), (emptied, limited)):
+        (pair,) = compare(by_id(history(1, one)), by_id(history(2, other))).differ
+        paths = [each.change.path for each in pair.differences]
+        assert paths == ["/linux/resources/memory/limit", "/linux/resources/cpu/shares"]
 
 
 def names(found: Iterable[object]) -> list[str]:

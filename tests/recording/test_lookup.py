@@ -145,7 +145,8 @@ def test_an_ambiguous_id_is_rejected_with_the_candidates(recording: Recording, w
         ("/", "`log` shows what it has"),
         ("x" * 5000, "…"),
         ("9" * 30, "`log` shows what it has"),
-        ("²", "give at least 4 characters of an id"),
+        ("²", "`log` shows what it has"),
+        ("BAR", "`log` shows what it has"),
     ],
 )
 def test_a_missing_object_s_error_names_the_nearest(

@@ -35,6 +35,19 @@ def test_log_finds_events_by_problem_and_shows_inferred_changes(
     assert "and 2 more by one of 01–29" in changed
 
 
+@pytest.mark.parametrize("name", ["normal-life", "slow-plugin", "conflict"])
+def test_show_says_the_same_as_the_survey(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = RECORDINGS / f"containerd-2.1-{name}.nriscope.zip"
+    with Recording.open(path) as recording, surveyed(recording, None, needed=True):
+        expected = {event.id: event for event in recording.events()}
+    changed = [event for event in expected.values() if event.changed]
+    assert changed
+    for event in (*changed, *(expected[one.id - 1] for one in changed)):
+        run(["show", str(path), str(event.id), "--format", "json"])
+        shown = json.loads(capsys.readouterr().out)["event"]
+        assert (shown["changed"], shown["owners"]) == ([*event.changed], [*event.owners])
+
+
 def test_other_commands_select_the_same_events(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

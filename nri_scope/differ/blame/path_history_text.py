@@ -15,7 +15,7 @@ from nri_scope.text.yaml_flow import fill
 from ..attribution.attributed_changes import ChangeStep
 from ..attribution.history import History
 from ..render import wording
-from ..render.values import place
+from ..render.values import move
 from .gutter import Gutter
 from .owned_lines import MARKS
 from .path_history import PathHistory
@@ -106,7 +106,7 @@ def _word(step: ChangeStep) -> str:
         case "removed":
             return "(removed)"
         case "moved":
-            return f"(moved from {place(change.before)} to {place(change.after)} place)"
+            return f"({move(change)})"
     return ""
 
 

@@ -8,7 +8,7 @@ from nri_scope.text.yaml_text import inline
 from ..attribution.attributed_changes import Applied, ChangeStep
 from ..attribution.steps_by_path import Newest
 from ..render import wording
-from ..render.values import place
+from ..render.values import move
 from .spec_lines import Node
 
 
@@ -32,9 +32,7 @@ class Remarks:
             if asked.note:
                 found.append(asked.note)
         if moved is not None:
-            found.append(
-                f"moved from {place(moved.change.before)} to {place(moved.change.after)} place"
-            )
+            found.append(move(moved.change))
             found += _fate(moved, there=True)
         return tuple(found)
 

@@ -9,7 +9,7 @@ from nri_scope.oci import Change, label
 from nri_scope.text.layout import Layout, LayoutPart
 from nri_scope.text.styled_text import Style, StyledText
 
-from .values import clipped_pair, place, sides
+from .values import clipped_pair, move, place, sides
 from .wording import GLYPHS
 
 CONTINUATION_INDENT = 4
@@ -43,10 +43,7 @@ def _values(layout: Layout, change: Change) -> Sequence[LayoutPart]:
         case "removed":
             return [LayoutPart(f"was {before}")]
         case "moved":
-            if before == after:
-                # Other members were added or removed, and its position did not change.
-                return [LayoutPart(f"moved relative to other members, still the {after}")]
-            return [LayoutPart(f"moved from {before} to {after} place")]
+            return [LayoutPart(move(change))]
     one_line = f"{before} → {after}"
     if width is None or len(one_line) <= width - 2 * CONTINUATION_INDENT:
         return [LayoutPart(one_line)]

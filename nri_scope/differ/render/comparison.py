@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.nri.plain import Plain
+from nri_scope.recording.display import many
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
 from nri_scope.text.layout import Layout
 from nri_scope.text.styled_text import Style
 
+from ..attribution.owner import OwnerKind
 from ..comparison import ComparedValue, Comparison, Difference, Named, Pair
 from ..json_records import by_record, change_record
 from . import wording
@@ -20,6 +22,7 @@ from .markdown_escape import code, folded, prose, squeezed, table
 from .renderer import Format
 
 _REAL = "the specs that the runtimes actually used"
+_SORTED = "mounts moved by the runtime: it sorts all of them if plugins adjust any"
 _UNFOLDED_MAX = 20
 """Maximum length of a Markdown list that is not folded."""
 
@@ -78,7 +81,12 @@ def _legend(found: Comparison) -> list[str]:
         for one in pair.differences:
             for side in (one.a, one.b):
                 legend.add(side.owner, side.evidence)
-    return legend.lines()
+    sorted_by_runtime = any(
+        one.change.kind == "moved" and OwnerKind.RUNTIME in (one.a.owner.who, one.b.owner.who)
+        for pair in found.differ
+        for one in pair.differences
+    )
+    return [*([_SORTED] if sorted_by_runtime else ()), *legend.lines()]
 
 
 def owners_of(one: Difference) -> str:
@@ -106,8 +114,15 @@ def _failures(pair: Pair) -> Iterator[str]:
 
 
 def _tally(found: Comparison) -> str:
+    if found.of_pair:
+        count = sum(len(pair.differences) for pair in found.differ)
+        if count:
+            return many(count, "difference")
+        return "the creations differ" if found.differs else "no differences"
     parts = [
-        f"{len(found.differ):,} differ" if found.differ else "",
+        f"{len(found.differ):,} {'differs' if len(found.differ) == 1 else 'differ'}"
+        if found.differ
+        else "",
         f"{len(found.only_a):,} only in A" if found.only_a else "",
         f"{len(found.only_b):,} only in B" if found.only_b else "",
         f"{len(found.same):,} the same" if found.same else "",

@@ -98,9 +98,7 @@ def change_cells(change: Change) -> tuple[str, str, str, str]:
     """Return glyph, path and the values before and after, as table cells."""
     before, after = sides(change)
     position = ""
-    if change.kind == "moved":
-        before, after = f"{before} place", f"{after} place"
-    elif change.at is not None:
+    if change.kind == "added" and change.at is not None:
         position = f" (as the {place(change.at)})"
     glyph = wording.GLYPHS[change.kind]
     return (

@@ -47,10 +47,20 @@ def shown(path: str, value: Json) -> str:
 def sides(change: Change) -> tuple[str, str]:
     """Return the values before and after a change, in one line each; "" for none."""
     if change.kind == "moved":
-        return place(change.before), place(change.after)
+        before, after = f"{place(change.before)} place", f"{place(change.after)} place"
+        return before, f"{after}, after other members" if after == before else after
     before = "" if change.kind == "added" else shown(change.path, change.before)
     after = "" if change.kind == "removed" else shown(change.path, change.after)
     return before, after
+
+
+def move(change: Change) -> str:
+    """Describe a move in words."""
+    before, after = place(change.before), place(change.after)
+    if before == after:
+        # Other members were added or removed, too.
+        return f"moved: the {after} in both orders, but after other members"
+    return f"moved from {before} to {after} place"
 
 
 def place(position: Json) -> str:

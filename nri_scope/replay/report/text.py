@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from nri_scope.errors import limit_words
 from nri_scope.nri.no_change import is_empty_reply
-from nri_scope.oci import Change, Json, Spec, changes, label, sort_mounts
+from nri_scope.oci import Change, Json, Spec, differences, label, sort_mounts
 from nri_scope.recording.display import duration
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, styled
@@ -262,13 +262,13 @@ def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Chang
         found = next((result for result in (one, two) if result is not None), None)
         if found is not None and found.existed:
             # A chain without it did not change it.
-            if differences := changes(_spec(one, found), _spec(two, found)):
-                yield name, list(differences)
+            if changes := differences(_spec(one, found), _spec(two, found)):
+                yield name, list(changes)
         elif one is None or two is None or one.created != two.created:
             by_other = two is not None and two.created
             yield name, [f"is created with {'the other' if by_other else 'this'} chain only"]
-        elif one.created and (differences := changes(_sorted(one), _sorted(two))):
-            yield name, list(differences)
+        elif one.created and (changes := differences(_sorted(one), _sorted(two))):
+            yield name, list(changes)
 
 
 def _spec(result: ContainerResult | None, other: ContainerResult) -> Spec:

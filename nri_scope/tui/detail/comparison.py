@@ -20,7 +20,7 @@ from nri_scope.differ.render.wording import GLYPHS
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.events import Container, Event
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.oci import Change, Spec, changes, label, spec_of
+from nri_scope.oci import Change, Spec, differences, label, spec_of
 from nri_scope.recording import lookup, message_parts
 from nri_scope.recording.display import clock, day, many, subject
 from nri_scope.recording.reader import Recording
@@ -131,16 +131,16 @@ def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Compa
         # No event but a creation contains all of a spec, so the last event would not do.
         with suppress(UsageError):
             found = compare_containers(recording, one.container, recording, other.container)
-            differences = found.differ[0].differences if found.differ else ()
-            owners = tuple(map(owners_of, differences))
-            return Comparison(one, other, tuple(each.change for each in differences), same, owners)
+            each = found.differ[0].differences if found.differ else ()
+            owners = tuple(map(owners_of, each))
+            return Comparison(one, other, tuple(it.change for it in each), same, owners)
     between: Sequence[Change] = ()
     if one.spec is not None and other.spec is not None:
         specs = [one.spec, other.spec]
         if not same:
             specs = [_without_generated(side, side.spec or {}) for side in (one, other)]
         stop.check()
-        between = changes(*specs)
+        between = differences(*specs)
     return Comparison(one, other, tuple(between), same)
 
 

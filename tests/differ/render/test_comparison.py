@@ -62,7 +62,7 @@ def test_text_names_the_owner_of_each_difference() -> None:
         '  - env A  was "1"  by the runtime → removed by 30-env-injector (tap)',
         "  + process.oomScoreAdj  5  by 60-cpu-policy (tap)",
         "",
-        "containers: 1 differ, 1 only in A, 1 only in B, 1 the same",
+        "containers: 1 differs, 1 only in A, 1 only in B, 1 the same",
         "evidence: tap: the plugin's own reply",
     ]
 
@@ -109,8 +109,9 @@ def test_an_element_that_kept_its_position_is_not_reported_as_moved() -> None:
         {"1": history("x", {"mounts": [_mount("/c"), _mount("/b"), _mount("/a")]})},
     )
     joined = "\n".join(lines(found, "text"))
-    assert "moved from 1st to 1st" not in joined
-    assert joined.count("moved") == 2
+    assert "> mounts[/b]  moved: the 2nd in both orders, but after other members" in joined
+    assert "> mounts[/c]  moved from 3rd to 1st place" in joined
+    assert joined.count("> mounts") == 2
 
 
 def _mount(destination: str) -> Spec:

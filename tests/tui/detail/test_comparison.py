@@ -22,6 +22,8 @@ from tests.replay.recordings import POD, RECORDING, container
 from tests.replay.recordings import recording as make
 from tests.tui.hostile import assert_harmless, hostile_recording
 
+RECORDINGS = Path(__file__).parents[3] / "recordings"
+
 
 @pytest.fixture(scope="module")
 def recording() -> Iterator[Recording]:
@@ -67,6 +69,16 @@ def test_generated_values_of_two_containers_are_not_compared(recording: Recordin
     # Swapping the events swaps the kinds of change.
     kinds = {change.path: change.kind for change in _compared(recording, b, a).changes}
     assert kinds["/process/env/FOO"] == "added"
+
+
+def test_the_owner_of_a_place_is_not_that_of_the_mount() -> None:
+    path = RECORDINGS / "containerd-2.1-normal-life.nriscope.zip"
+    with Recording.open(path) as recording:
+        a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+        lines = _lines(_compared(recording, a, b))
+    at = lines.index("> mounts[/dev/mqueue]  by the runtime → by Pod spec/CRI")
+    assert lines[at + 1].split("│")[0].strip() == "4th place"
+    assert lines[at + 1].split("│")[1].strip() == "4th place, after other members"
 
 
 def test_equal_containers_have_no_differences(recording: Recording) -> None:
