@@ -33,7 +33,6 @@ from .commands.mark import GROUP as MARKS_GROUP
 from .commands.mark import Marker
 from .commands.replay import Replayer
 from .commands.save import Saver
-from .detail.detail_pane import DetailPane
 from .detail.tab_lines import Tab
 from .findings.surveyor import Surveyor
 from .frame import Frame
@@ -299,10 +298,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         comment = self._marks.comment_of(row.event) if row is not None else ""
         self.views.detail.show(row, comment)
 
-    @on(DetailPane.Left)
-    def _detail_left(self) -> None:
-        self.views.focus_view()
-
     @on(messages.StatusText)
     def _status_text(self, event: messages.StatusText) -> None:
         self.frame.say(event.text, problem=event.problem)
@@ -348,7 +343,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     # -- the filter bar ------------------------------------------------------------------------
 
     def _open_bar(self, purpose: Purpose, text: str = "", note: str = "") -> None:
-        self._opened_in_detail = self.views.in_detail and purpose is not Purpose.FILTER
+        self._opened_in_detail = self.views.in_detail
         self.bar.open(purpose, text, note=note)
 
     def _ask(self, words: str, choices: Mapping[str, Choice]) -> None:
@@ -364,6 +359,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def _typed(self, purpose: Purpose, text: str) -> None:
         match purpose:
             case Purpose.FILTER:
+                # The user wants to see the list of matches.
+                self._opened_in_detail = False
                 self.narrower.filter_by(text)
             case Purpose.SEARCH:
                 self.finder.begin(text, in_detail=self._opened_in_detail)

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
 
@@ -78,9 +77,6 @@ class DetailPane(Widget):
 
     tabs: ClassVar[tuple[Tab, ...]] = tuple(Tab)
 
-    class Left(Message):
-        """The pane was left or hidden: the focus returns to the view."""
-
     def __init__(
         self,
         store: Store,
@@ -95,6 +91,9 @@ class DetailPane(Widget):
         self._tab_line = TabLine({tab: tab for tab in Tab}, padded=True)
         self._body = _Body(wrap=True)
         self._body.when_resized, self._body.action_full = self._fit, self._enter
+        self.left: Callable[[], None] = lambda: None
+        """Called when the pane is no longer maximised or shown: focuses the view at once, so that
+        the next key does not reach hidden lines."""
         self._row: Row | None = None
         self._comment = ""
         self._full = False
@@ -198,8 +197,8 @@ class DetailPane(Widget):
         if self.is_hidden:
             self._stop.set()
             self._shown = None
-            self.remove_class("-alone")
-            self.post_message(self.Left())
+            self.restore()
+            self.left()
         else:
             self._load()
 
@@ -209,9 +208,13 @@ class DetailPane(Widget):
             self.action_toggle_detail()
         self.toggle_class("-alone")
         if self.is_alone:
-            self._body.focus()
+            self.screen.set_focus(self._body)
         else:
-            self.post_message(self.Left())
+            self.left()
+
+    def restore(self) -> None:
+        """End maximising the pane."""
+        self.remove_class("-alone")
 
     def action_move_detail(self) -> None:
         """Move the pane from below to beside, or back."""
