@@ -144,11 +144,15 @@ class Views(Container):
         self.show(EVENTS)
         return True
 
-    def goes_elsewhere(self, number: int) -> bool:
-        """Go to an event's row; return False if it is not in the list, or already selected."""
+    def goes_on(self, number: int, *, forwards: bool) -> bool:
+        """Go to an event's row; return False if it is not in the list, or, in the list of events,
+        already selected or in the other direction, as a later event of an operation above is.
+        """
         events = self.events
-        if self.mode == EVENTS and number in events.selected_events:
-            return False
+        if self.mode == EVENTS:
+            by = events.view.position_of(number) - events.listing.cursor
+            if number in events.selected_events or not (by > 0 if forwards else by < 0):
+                return False
         return events.go_to_event(number)
 
     @property
