@@ -159,6 +159,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         await self.query_one("#body").mount(self.views)
         self._make_commands()
         self.views.switched = self._switched
+        self.views.detail.arranged = self._focus_moved
         self.watch(self.screen, "focused", self._focus_moved, init=False)
         self.views.focus_view()
         self.frame.show(self.store, self.views, lambda: len(self._marks))

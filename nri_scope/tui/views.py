@@ -209,4 +209,4 @@ class Views(Container):
         """Redraw the marks."""
         self.events.refresh_marks()
         for board in self.boards.values():
-            board.body.changed()
+            board.marks_changed()

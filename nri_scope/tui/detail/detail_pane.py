@@ -94,6 +94,8 @@ class DetailPane(Widget):
         self.left: Callable[[], None] = lambda: None
         """Called when the pane is no longer maximised or shown: focuses the view at once, so that
         the next key does not reach hidden lines."""
+        self.arranged: Callable[[], None] = lambda: None
+        """Called when another tab is shown, or the pane is shown, hidden, maximised or restored."""
         self._row: Row | None = None
         self._comment = ""
         self._full = False
@@ -135,6 +137,11 @@ class DetailPane(Widget):
         """Whether the pane is maximised."""
         return self.has_class("-alone")
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the Blame tab shows all lines."""
+        return self._full
+
     def show(self, row: Row | None, comment: str = "") -> None:
         """Show a row; ``comment``: the user's comment on it."""
         if (row, comment) == (self._row, self._comment):
@@ -148,6 +155,7 @@ class DetailPane(Widget):
         if tab is not self.tab:
             self._tab_line.show(tab, self._tab_line.words)
             self._load()
+            self.arranged()
 
     def recording_grown(self) -> None:
         """Schedule another read of the details, as later events may show changes."""
@@ -201,6 +209,7 @@ class DetailPane(Widget):
             self.left()
         else:
             self._load()
+        self.arranged()
 
     def action_maximise_detail(self) -> None:
         """Maximise the pane, or restore it."""
@@ -211,6 +220,7 @@ class DetailPane(Widget):
             self.screen.set_focus(self._body)
         else:
             self.left()
+        self.arranged()
 
     def restore(self) -> None:
         """End maximising the pane."""
@@ -247,6 +257,7 @@ class DetailPane(Widget):
         if self.tab is Tab.BLAME:
             self._full = not self._full
             self._load()
+            self.arranged()
             return
         request = self._current_request()
         if request is not None and request.row.summary is not None and request != self._read_last:

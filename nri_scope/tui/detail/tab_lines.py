@@ -80,7 +80,8 @@ def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> l
     if row.subject is not None and (of_subject := _OF_SUBJECT.get(tab_request.tab)) is not None:
         return list(of_subject(recording, row.subject, tab_request, stop))
     if tab_request.tab is not Tab.SUMMARY:
-        return _note("This tab is only available for events.")
+        also = ", pods and containers" if tab_request.tab in _OF_SUBJECT else ""
+        return _note(f"This tab is only available for events{also}.")
     if row.summary is not None:
         return list(row.summary(recording, tab_request.width))
     if row.gap is not None:

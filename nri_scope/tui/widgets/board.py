@@ -160,6 +160,10 @@ class Board(Widget, can_focus=False):
         """Adapt the layout to another width."""
         raise NotImplementedError
 
+    def marks_changed(self) -> None:
+        """Redraw after marks have changed."""
+        self.body.changed()
+
     async def read_missing(self) -> bool:
         """Read data missing in the visible lines; return False if nothing was missing.
 
