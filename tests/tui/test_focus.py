@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.tui.actions import DEFAULT
+from nri_scope.tui.widgets.board import Board
 from tests.tui.screen import Shown, copy_recording, showing
 
 _UNUSED = {"quit", "suspend", "replay_shown", "save_text", "save_recording", "export_bundle"}
@@ -66,6 +67,23 @@ async def test_tab_from_maximised_details_restores_the_list() -> None:
         await shown.press("tab", "down")
         await shown.shows("2 of 34", "> ", "Pod/container")
         assert shown.app.focused is shown.app.views.events
+
+
+async def test_details_below_a_view_leave_its_cursor_visible() -> None:
+    async with showing(size=(80, 16)) as shown:
+        for view in "23456":
+            await shown.press(view, "G")
+            board = shown.app.views.current
+            assert isinstance(board, Board)
+            await shown.until(lambda board=board: board.has_content)  # type: ignore[misc]
+            await shown.press("G", "p")
+            await shown.until(
+                lambda board=board: (
+                    not board.line_count  # type: ignore[misc]
+                    or board.body.cursor - board.body.top < board.body.size.height > 0
+                )
+            )
+            await shown.press("p")
 
 
 async def test_only_an_accepted_filter_leaves_the_details() -> None:

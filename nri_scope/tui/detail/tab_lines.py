@@ -222,7 +222,8 @@ def _as_of(history: History, row: Row) -> str:
     newest = max(event.id for event in (row.event, *row.events))
     later = sum(step.event > newest for step in history.steps)
     changes = many(later, "change") if later else "no change"
-    return f"as of the recording's end, {changes} later"
+    this = "operation" if row.events else "event"
+    return f"as of the recording's end, {changes} after this {this}"
 
 
 def _raw(
