@@ -106,9 +106,9 @@ def footer(now: Situation) -> Iterator[tuple[str, str]]:
 def _of_details(now: Situation) -> Iterator[tuple[str, str]]:
     yield from (("next_tab", "next tab"), ("focus_other", "back"))
     yield "maximise_detail", "restore" if now.is_maximised else "maximise"
+    yield from (("search", "search"), ("wrap", "wrap"))
     if now.is_blame:
         yield "full", "only changed lines" if now.is_full else "all lines"
-    yield from (("search", "search"), ("wrap", "wrap"))
 
 
 def _marking(now: Situation) -> Iterator[tuple[str, str]]:
