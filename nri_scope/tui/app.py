@@ -50,6 +50,7 @@ from .theme import DEFAULT as DEFAULT_THEME
 from .theme import next_theme, themes_of
 from .views import DETAIL_FROM, SCOPES, Views
 from .widgets import messages, screens
+from .widgets.board import Board
 from .widgets.filter_bar import Choice, Field, FilterBar, Purpose
 from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
@@ -424,6 +425,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         """Show the help."""
         here = Scope.DETAIL if self.views.in_detail else self.views.scope
         lines = help_lines(self.keymap, (here, Scope.APP, Scope.FILTER), self.available())
+        if isinstance(board := self.views.current, Board):
+            lines += board.legend()
         await self.push_screen(ReadingScreen("keys", lines, wrap=True))
 
     def action_clear_filter(self) -> None:

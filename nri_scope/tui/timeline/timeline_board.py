@@ -269,6 +269,10 @@ class TimelineBoard(CensusBoard):
             nearest = point_line(points, point, self.window, self.width)
         return (nearest, life_line(subject, life_of(self.census, node), self.now_ns), *legend())
 
+    def legend(self) -> Sequence[StyledLine]:
+        """Return the legend of signs and lines, which a narrow screen cuts below the lanes."""
+        return legend()
+
     # -- the cursor -----------------------------------------------------------------------
 
     @property

@@ -186,6 +186,10 @@ class Board(Widget, can_focus=False):
         """Return remarks on the line under the cursor."""
         return ()
 
+    def legend(self) -> Sequence[StyledLine]:
+        """Return the legend of this view's signs, for the help."""
+        return ()
+
     @property
     def selected(self) -> Pod | Container | None:
         """The pod or container of the line under the cursor, or of that line's event."""

@@ -21,6 +21,7 @@ from tests.replay.recordings import RECORDING, recording
 from tests.tui.boards import Shown, growing, showing
 from tests.tui.hostile import assert_harmless, hostile_recording
 from tests.tui.screen import RECORDINGS
+from tests.tui.screen import showing as showing_app
 
 FOOT = TimelineBoard.FOOT_LINES
 
@@ -295,6 +296,17 @@ async def test_the_legend_names_every_drawn_sign(path: Path) -> None:
         assert {"▼", "╵", "─", "━"} <= signs
         assert signs <= set("".join(shown.screen[-2:]))
         assert " shown " in shown.screen[0]
+
+
+async def test_the_help_has_the_legend_that_a_narrow_screen_cuts() -> None:
+    async with showing_app(RECORDING, (40, 12)) as screen:
+        await screen.press("3")
+        await screen.shows("events: +created")
+        await screen.press("?", "end")
+        await screen.shows("events: +created", "•other", "┈stopped", "╵time")
+        await screen.press("escape", "1", "?", "end")
+        await screen.shows("deadline set by")
+        assert "╵" not in screen.text()
 
 
 def test_the_legend_fits_and_names_all_signs_of_the_drawing() -> None:
