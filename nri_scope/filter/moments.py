@@ -170,13 +170,23 @@ def utc(at_ns: int, *, is_end: bool = False) -> str:
     """Return the shortest RFC 3339 form of a time, in UTC. ``is_end``: for the end of a range."""
     seconds, rest = divmod(at_ns, _SECOND)
     text = f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
-    return f"{text}{_fraction(rest, is_end=is_end)}Z"
+    if not rest:
+        return f"{text}Z"
+    # With fewer digits, an end would include the unit that it names.
+    digits = max(_digits(at_ns), _DISPLAYED_DIGITS + 1 if is_end else 0)
+    return f"{text}.{f'{rest:09d}'[:digits]}Z"
 
 
 def range_text(since_ns: int, until_ns: int, span: TimeSpan | None) -> str:
-    """Return a range as people type it: in local time, with the date only if it is needed."""
+    """Return a range as people type it: in local time, with the date only if it is needed.
+
+    Both times have equally many digits after the second.
+    """
+    digits = max(_digits(since_ns), _digits(until_ns))
+    if digits:
+        digits = max(digits, _DISPLAYED_DIGITS + 1)
     for form in ("%H:%M:%S", "%Y-%m-%dT%H:%M:%S"):
-        since, until = _local(since_ns, form), _local(until_ns, form, is_end=True)
+        since, until = _local(since_ns, form, digits), _local(until_ns, form, digits)
         with suppress(UsageError):
             if interval(since, until, span) == (since_ns, until_ns):
                 return f"{since}{RANGE}{until}"
@@ -184,17 +194,15 @@ def range_text(since_ns: int, until_ns: int, span: TimeSpan | None) -> str:
     return f"{utc(since_ns)}{RANGE}{utc(until_ns, is_end=True)}"
 
 
-def _local(at_ns: int, form: str, *, is_end: bool = False) -> str:
+def _local(at_ns: int, form: str, digits: int) -> str:
     seconds, rest = divmod(at_ns, _SECOND)
-    return f"{time.strftime(form, time.localtime(seconds))}{_fraction(rest, is_end=is_end)}"
+    text = time.strftime(form, time.localtime(seconds))
+    return f"{text}.{rest:09d}"[: len(text) + 1 + digits] if digits else text
 
 
-def _fraction(nanoseconds: int, *, is_end: bool) -> str:
-    if not nanoseconds:
-        return ""
-    digits = f"{nanoseconds:09d}".rstrip("0")
-    # With fewer digits, an end would include the unit that it names.
-    return f".{digits.ljust(_DISPLAYED_DIGITS + 1, '0') if is_end else digits}"
+def _digits(at_ns: int) -> int:
+    """Return the number of digits after the second that a time needs."""
+    return len(f"{at_ns % _SECOND:09d}".rstrip("0"))
 
 
 def _relative(text: str, span: TimeSpan, now: int) -> Moment | None:

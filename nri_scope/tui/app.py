@@ -33,7 +33,6 @@ from .commands.mark import GROUP as MARKS_GROUP
 from .commands.mark import Marker
 from .commands.replay import Replayer
 from .commands.save import Saver
-from .detail.detail_pane import DetailPane
 from .detail.tab_lines import Tab
 from .findings.surveyor import Surveyor
 from .frame import Frame
@@ -51,6 +50,7 @@ from .theme import DEFAULT as DEFAULT_THEME
 from .theme import next_theme, themes_of
 from .views import DETAIL_FROM, SCOPES, Views
 from .widgets import messages, screens
+from .widgets.board import Board
 from .widgets.filter_bar import Choice, Field, FilterBar, Purpose
 from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
@@ -160,6 +160,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         await self.query_one("#body").mount(self.views)
         self._make_commands()
         self.views.switched = self._switched
+        self.views.detail.arranged = self._focus_moved
         self.watch(self.screen, "focused", self._focus_moved, init=False)
         self.views.focus_view()
         self.frame.show(self.store, self.views, lambda: len(self._marks))
@@ -299,10 +300,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         comment = self._marks.comment_of(row.event) if row is not None else ""
         self.views.detail.show(row, comment)
 
-    @on(DetailPane.Left)
-    def _detail_left(self) -> None:
-        self.views.focus_view()
-
     @on(messages.StatusText)
     def _status_text(self, event: messages.StatusText) -> None:
         self.frame.say(event.text, problem=event.problem)
@@ -348,7 +345,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     # -- the filter bar ------------------------------------------------------------------------
 
     def _open_bar(self, purpose: Purpose, text: str = "", note: str = "") -> None:
-        self._opened_in_detail = self.views.in_detail and purpose is not Purpose.FILTER
+        self._opened_in_detail = self.views.in_detail
         self.bar.open(purpose, text, note=note)
 
     def _ask(self, words: str, choices: Mapping[str, Choice]) -> None:
@@ -364,6 +361,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def _typed(self, purpose: Purpose, text: str) -> None:
         match purpose:
             case Purpose.FILTER:
+                # The user wants to see the list of matches.
+                self._opened_in_detail = False
                 self.narrower.filter_by(text)
             case Purpose.SEARCH:
                 self.finder.begin(text, in_detail=self._opened_in_detail)
@@ -426,6 +425,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         """Show the help."""
         here = Scope.DETAIL if self.views.in_detail else self.views.scope
         lines = help_lines(self.keymap, (here, Scope.APP, Scope.FILTER), self.available())
+        if isinstance(board := self.views.current, Board):
+            lines += board.legend()
         await self.push_screen(ReadingScreen("keys", lines, wrap=True))
 
     def action_clear_filter(self) -> None:

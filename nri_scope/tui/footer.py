@@ -25,6 +25,12 @@ class Situation:
     """Whether the selected event has changes."""
     is_narrowed: bool = False
     """Whether a filter or a restriction hides events."""
+    is_blame: bool = False
+    """Whether the details show the Blame tab."""
+    is_full: bool = False
+    """Whether the Blame tab shows all lines."""
+    is_maximised: bool = False
+    """Whether the details are maximised."""
     grows: bool = False
     """Whether the recording may still grow."""
     is_busy: bool = False
@@ -43,14 +49,6 @@ _OF_PLACE: dict[Scope, tuple[tuple[str, str], ...]] = {
     Scope.PLUGINS: (("open", "slowest event"), *_SORT),
     Scope.SESSIONS: (("open", "first event"), *_SORT),
     Scope.FINDINGS: (("open", "go to event"), *_SORT),
-    Scope.DETAIL: (
-        ("next_tab", "next tab"),
-        ("focus_other", "back"),
-        ("maximise_detail", "maximise"),
-        ("search", "search"),
-        ("wrap", "wrap"),
-        ("full", "all lines"),
-    ),
 }
 _VIEWS = (
     ("next_problem", "next problem"),
@@ -84,13 +82,18 @@ def footer(now: Situation) -> Iterator[tuple[str, str]]:
         yield "clear_filter", "show all"
     if now.place is Scope.EVENTS and now.grows:
         yield from (("follow", "follow"), ("pause", "pause"))
-    if now.place is not Scope.EVENTS:
+    if now.place is Scope.DETAIL:
+        yield from _of_details(now)
+    elif now.place is not Scope.EVENTS:
         yield from _OF_PLACE[now.place]
+    if now.place in (Scope.CONTAINERS, Scope.TIMELINE):
+        yield from _marking(now)
     yield "command_palette", "actions"
-    if now.is_changed:
+    if now.is_changed and not now.is_blame:
         yield "blame", "blame"
     if now.place is Scope.EVENTS and now.is_event:
-        yield from (("open", "connections" if now.is_operation else "details"), ("mark", "mark"))
+        yield "open", "connections" if now.is_operation else "details"
+        yield from _marking(now)
     yield from (("filter", "filter"), ("search", "search"))
     if now.is_operation:
         yield "toggle_operations", "single events"
@@ -98,3 +101,19 @@ def footer(now: Situation) -> Iterator[tuple[str, str]]:
         yield "clear_marks", "unmark all"
     yield from _VIEWS
     yield from _LAST
+
+
+def _of_details(now: Situation) -> Iterator[tuple[str, str]]:
+    yield from (("next_tab", "next tab"), ("focus_other", "back"))
+    yield "maximise_detail", "restore" if now.is_maximised else "maximise"
+    yield from (("search", "search"), ("wrap", "wrap"))
+    if now.is_blame:
+        yield "full", "only changed lines" if now.is_full else "all lines"
+
+
+def _marking(now: Situation) -> Iterator[tuple[str, str]]:
+    if now.is_event:
+        yield "mark", "mark"
+        if now.marked == 1:
+            # With the selected event.
+            yield "compare", "compare"

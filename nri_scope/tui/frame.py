@@ -13,6 +13,7 @@ from nri_scope.recording.event_times import span_words
 from nri_scope.text.escape import safe
 
 from .actions import Keymap, Scope
+from .detail.tab_lines import Tab
 from .footer import Situation
 from .store.context import Context
 from .store.markers import GapMarker
@@ -231,16 +232,21 @@ class Frame:
         if self._shown is None:
             return
         _, views, marked = self._shown
-        row = views.events.selected_row if views.mode == EVENTS else None
+        in_list, detail = views.mode == EVENTS, views.detail
+        row = views.events.selected_row if in_list else None
         event = row.event if row is not None else None
+        has_event = event is not None if in_list else views.current.selected_event_id is not None
         work, place = self.work, Scope.DETAIL if views.in_detail else views.scope
         self.keys.show(
             Situation(
                 Scope.FILTER if in_input else place,
                 min(marked(), 3),
-                is_event=event is not None,
+                is_event=has_event,
                 is_operation=row is not None and bool(row.events),
                 is_changed=event is not None and bool(event.changed),
+                is_blame=not detail.is_hidden and detail.tab is Tab.BLAME,
+                is_full=detail.is_full,
+                is_maximised=detail.is_alone,
                 is_narrowed=bool(self._context.description()),
                 grows=views.events.grows(),
                 is_busy=bool(work.searching or work.busy) or work.filtered is not None,

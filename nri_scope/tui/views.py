@@ -94,6 +94,7 @@ class Views(Container):
             board.id = name
             board.is_marked = is_marked
         self.detail = DetailPane(store, hidden=hide_detail, keymap=keymap)
+        self.detail.left = self.focus_view
         self._switcher = ContentSwitcher(
             Vertical(header, self.events, self.nothing, id=EVENTS),
             *self.boards.values(),
@@ -126,15 +127,15 @@ class Views(Container):
     @property
     def in_detail(self) -> bool:
         """Whether the detail pane has the focus."""
-        return self.detail.body.has_focus
+        # `Widget.has_focus` changes only after the next key may have been handled.
+        screens = self.app.screen_stack
+        return bool(screens) and screens[0].focused is self.detail.body
 
     def show(self, name: str) -> None:
         """Show and focus a view."""
         if name != self.mode:
             self._switcher.current = name
             self.switched()
-        if self.detail.is_alone:
-            self.detail.action_maximise_detail()
         self.focus_view()
 
     def show_event(self, number: int) -> bool:
@@ -149,11 +150,15 @@ class Views(Container):
             self.post_message(StatusText(words))
         return True
 
-    def goes_elsewhere(self, number: int) -> bool:
-        """Go to an event's row; return False if it is not in the list, or already selected."""
+    def goes_on(self, number: int, *, forwards: bool) -> bool:
+        """Go to an event's row; return False if it is not in the list, or, in the list of events,
+        already selected or in the other direction, as a later event of an operation above is.
+        """
         events = self.events
-        if self.mode == EVENTS and number in events.selected_events:
-            return False
+        if self.mode == EVENTS:
+            by = events.view.position_of(number) - events.listing.cursor
+            if number in events.selected_events or not (by > 0 if forwards else by < 0):
+                return False
         return events.go_to_event(number)
 
     @property
@@ -165,10 +170,14 @@ class Views(Container):
         return [] if number is None else [number]
 
     def focus_view(self, *, detail: bool = False) -> None:
-        """Focus the current view, or, with ``detail``, the detail pane."""
+        """Focus the current view, or, with ``detail``, the detail pane.
+
+        Maximised details hide the view: they are restored.
+        """
         if detail:
             self.focus_now(self.detail.body)
         else:
+            self.detail.restore()
             current = self.current
             self.focus_now(current.body if isinstance(current, Board) else current)
 
@@ -206,4 +215,4 @@ class Views(Container):
         """Redraw the marks."""
         self.events.refresh_marks()
         for board in self.boards.values():
-            board.body.changed()
+            board.marks_changed()

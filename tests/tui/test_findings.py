@@ -55,6 +55,21 @@ async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
         await screen.shows("finding", "A plugin at 31–49 was probably disconnected")
 
 
+async def test_a_cut_title_is_whole_below_the_table() -> None:
+    async with showing(SLOW, surveyed=True) as screen:
+        await screen.press("6")
+        await screen.shows("Plugins at 31–49 (between 30-nri-scope and 50-nri-…")
+        title, advice = screen.app.store.analysis.findings[0].title, "can then delay each"
+        words = " ".join(screen.text().split())
+        assert title in words and advice in words
+        await screen.press("down")
+        await screen.shows("> warning  A plugin at 31–49 was probably disconnected")
+        await screen.until(lambda: title not in " ".join(screen.text().split()))
+        # Details leave less room.
+        await screen.press("p")
+        await screen.shows("[Summary]", "> warning  A plugin at 31–49 was probably disconnected")
+
+
 async def test_a_recording_without_findings_says_so() -> None:
     path = RECORDINGS / "containerd-2.1-normal-life.nriscope.zip"
     async with showing(path, WIDE, surveyed=True) as screen:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nri_scope.tui.actions import DEFAULT, Scope
 from nri_scope.tui.footer import Situation, footer
-from tests.tui.screen import RECORDINGS, showing
+from tests.tui.screen import RECORDINGS, Shown, showing
 
 _BOOL = (False, True)
 
@@ -59,3 +59,25 @@ async def test_wider_footer_shows_more_keys() -> None:
     assert lines[1].startswith(lines[0])
     assert "E export" in lines[1]
     assert "E export" not in lines[0]
+
+
+async def test_footer_offers_what_keys_of_the_details_do_now() -> None:
+    def labels(screen: Shown) -> str:
+        return screen.text().splitlines()[-1]
+
+    path = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+    async with showing(path, (120, 40), surveyed=True) as screen:
+        await screen.shows("1 problem")
+        await screen.press("c")
+        await screen.until(lambda: "b blame" in labels(screen))
+        await screen.press("b")
+        await screen.until(lambda: "z maximise" in labels(screen))
+        assert "b blame" not in labels(screen) and "Enter all lines" in labels(screen)
+        await screen.press("enter")
+        await screen.until(lambda: "Enter only changed lines" in labels(screen))
+        await screen.press("z")
+        await screen.until(lambda: "z restore" in labels(screen))
+        await screen.press("]")
+        await screen.until(lambda: "Enter" not in labels(screen))
+        await screen.press("z", "p")
+        await screen.until(lambda: "b blame" in labels(screen))

@@ -532,3 +532,46 @@ async def test_marks_in_a_temporary_recording_are_said_to_be_lost(path: Path) ->
         await screen.shows("marks are lost when you leave")
         assert [mark.comment for mark in screen.app._marks.all()] == ["why"]
     assert _marks(path) == []
+
+
+def _signs(screen: Shown) -> dict[str, str]:
+    """Return the signs before the name of each pod and container."""
+    lines = [line for line in screen.text().splitlines() if "▾ " in line or "▸ " in line]
+    return {line[2:].strip(" ▾▸").split()[0]: line[:2] for line in lines}
+
+
+async def test_a_container_with_a_marked_event_has_a_sign_and_the_footer_the_keys(
+    path: Path,
+) -> None:
+    async with showing(path) as screen:
+        await screen.press("2")
+        await screen.shows("▾ shop/web", "▸ app")
+        await screen.press("down", "down", "down")
+        await screen.shows("m mark")
+        assert "compare" not in screen.text().splitlines()[-1]
+        await screen.press("m")
+        await screen.until(lambda: _signs(screen).get("app") == ">*")
+        signs = _signs(screen)
+        assert signs.pop("shop/web") == " *" and signs.pop("app") == ">*"
+        assert set(signs.values()) == {"  "}
+        await screen.press("down", "m")
+        await screen.until(lambda: _signs(screen).get("sidecar") == ">*")
+        await screen.shows("d compare")
+        await screen.press("m")
+        await screen.until(lambda: _signs(screen).get("sidecar") == "> ")
+        await screen.shows("d compare")
+    async with showing(path) as screen:
+        await screen.press("2")
+        await screen.until(lambda: _signs(screen).get("app") == " *")
+
+
+async def test_a_container_without_events_cannot_be_marked_and_a_notice_says_why(
+    path: Path,
+) -> None:
+    async with showing(path, (120, 24)) as screen:
+        await screen.press("2")
+        await screen.shows("▾ kube-system/node-agent", "▸ agent")
+        await screen.press("down")
+        assert "m mark" not in screen.text().splitlines()[-1]
+        await screen.press("m")
+        await screen.shows("no event of it to mark", "only known from Synchronize")

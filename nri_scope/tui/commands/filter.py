@@ -228,7 +228,7 @@ class Narrower:
             lambda recording: others_of_container(recording, event, forwards=forwards)
         )
         for count, number in enumerate(numbers, 1):
-            if self.views.goes_elsewhere(number):
+            if self.views.goes_on(number, forwards=forwards):
                 return
             if not count % _BATCH:
                 # A filter may hide any number of events.

@@ -21,6 +21,7 @@ from nri_scope.text.escape import safe
 
 from ..containers.outline import NO_POD, Node
 from ..frame import Frame
+from ..store.markers import Key
 from ..store.store import Store
 from ..timeline.timeline_board import TimelineBoard
 from ..views import EVENTS, Views
@@ -44,10 +45,15 @@ class Jumper:
     store: Store
 
     def go(self, column: str, *, forwards: bool) -> None:
-        """Go to the next or previous event with a value in ``column``: problem or changed."""
+        """Go to the next or previous event with a value in ``column``: problem or changed.
+
+        Without a selected event, start at the cursor of the list of events.
+        """
         number = self.views.current.selected_event_id
         if number is None:
-            number = 0 if forwards else self.store.all.looked_at + 1
+            key = self.views.events.listing.selected or Key.of_event(0)
+            # The key of a row between events has the number of the following event.
+            number = key.event - (forwards and not key.is_event)
         begin_reading(self.app, partial(self._go, column, number, forwards), GROUP)
 
     def go_to(self, text: str) -> None:
@@ -107,7 +113,7 @@ class Jumper:
             )
             for each in found:
                 # A filter may hide any number of events.
-                if self.views.goes_elsewhere(each):
+                if self.views.goes_on(each, forwards=forwards):
                     self.views.show(EVENTS)
                     return
             if len(found) < _BATCH:

@@ -14,7 +14,7 @@ from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.events import MAX_MARKS, Container, Event, Mark
+from nri_scope.events import MAX_MARKS, Container, Event, Mark, Pod
 from nri_scope.recording.display import many
 from nri_scope.recording.marks.user_marks import LOST, Marks
 from nri_scope.recording.reader import Recording
@@ -30,6 +30,10 @@ from ..widgets.filter_bar import Choice
 from ..widgets.messages import begin_reading
 
 GROUP = "marks"
+_NO_EVENT = (
+    "this recording has no event of it to mark, as it is only known from Synchronize; "
+    "`nri-scope diff FILE A B` compares containers by name"
+)
 _MarkFunction = Callable[[int, Event | None, str | None], object]
 """Function that marks an event (None if it was removed) by number, with an optional comment."""
 
@@ -159,7 +163,11 @@ class Marker:
     def _selected(self) -> int | None:
         number = self.views.current.selected_event_id
         if number is None:
-            self.frame.say("no event is selected", problem=True)
+            selected = getattr(self.views.current, "selected", None)
+            self.frame.say(
+                _NO_EVENT if isinstance(selected, Pod | Container) else "no event is selected",
+                problem=True,
+            )
         return number
 
     def _loaded_event(self, number: int) -> Event | None:

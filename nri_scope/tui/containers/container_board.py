@@ -12,7 +12,9 @@ from textual.binding import BindingType
 from textual.timer import Timer
 
 from nri_scope.filter import Filter
+from nri_scope.recording.event_scan import subjects_of_matches
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.subject_queries import events_of_container
 
 from ..actions import Scope, bindings
@@ -20,7 +22,7 @@ from ..text.styled_line import StyledLine
 from ..widgets.messages import Narrow, OpenEvent, StatusText
 from ..widgets.table_board import SortableBoard
 from .census_board import CensusBoard
-from .outline import Level, Node, Outline
+from .outline import NO_POD, Level, Node, Outline
 from .outline_lines import FIELDS, life_of, node_line, node_order, node_words, read
 
 _PAUSE_FACTOR = 10
@@ -45,6 +47,8 @@ class ContainerBoard(SortableBoard, CensusBoard):
         """The field that sorts the tree, and whether it is ascending."""
         self._ordered_until = 0
         """Number of the newest event when the tree was sorted."""
+        self._marked: set[Node] = set()
+        """Pods and containers with marked events."""
         self._next_sort_s = 0.0
         self._sort_timer: Timer | None = None
         self.body.mark_at = self.marked_at
@@ -156,10 +160,28 @@ class ContainerBoard(SortableBoard, CensusBoard):
         return node_line(node, subject, life, opened, self.grid, self.now_ns)
 
     def marked_at(self, index: int) -> bool:
-        """Return whether a line's event is marked."""
+        """Return whether a line's event, or an event of its pod or container, is marked."""
         node = self.node_at(index)
-        subject = self.subjects.get(node) if node is not None else None
-        return subject is not None and subject.event is not None and self.is_marked(subject.event)
+        if node is None or not node.event:
+            return node in self._marked
+        subject = self.subjects.get(node)
+        return subject is not None and self.is_marked(subject.event)
+
+    def marks_changed(self) -> None:
+        """Read which pods and containers have marked events."""
+        super().marks_changed()
+        self.begin("marks", self._read_marks)
+
+    async def _read_marks(self) -> None:
+        where = self.context.marked()
+        if where is None:
+            return
+        found = await self.store.run(
+            lambda recording: subjects_of_matches(recording, where, 0, HIGHEST)
+        )
+        nodes = [Node(NO_POD if pod is None else pod, container or 0) for pod, container in found]
+        self._marked = {*nodes, *(Node(node.pod) for node in nodes)}
+        self.body.changed()
 
     def _missing_nodes(self) -> list[Node]:
         nodes = [self.outline.node_at(index) for index in self.body.visible_lines]

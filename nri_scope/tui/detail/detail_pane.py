@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
 
@@ -78,9 +77,6 @@ class DetailPane(Widget):
 
     tabs: ClassVar[tuple[Tab, ...]] = tuple(Tab)
 
-    class Left(Message):
-        """The pane was left or hidden: the focus returns to the view."""
-
     def __init__(
         self,
         store: Store,
@@ -95,6 +91,11 @@ class DetailPane(Widget):
         self._tab_line = TabLine({tab: tab for tab in Tab}, padded=True)
         self._body = _Body(wrap=True)
         self._body.when_resized, self._body.action_full = self._fit, self._enter
+        self.left: Callable[[], None] = lambda: None
+        """Called when the pane is no longer maximised or shown: focuses the view at once, so that
+        the next key does not reach hidden lines."""
+        self.arranged: Callable[[], None] = lambda: None
+        """Called when another tab is shown, or the pane is shown, hidden, maximised or restored."""
         self._row: Row | None = None
         self._comment = ""
         self._full = False
@@ -136,6 +137,11 @@ class DetailPane(Widget):
         """Whether the pane is maximised."""
         return self.has_class("-alone")
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the Blame tab shows all lines."""
+        return self._full
+
     def show(self, row: Row | None, comment: str = "") -> None:
         """Show a row; ``comment``: the user's comment on it."""
         if (row, comment) == (self._row, self._comment):
@@ -149,6 +155,7 @@ class DetailPane(Widget):
         if tab is not self.tab:
             self._tab_line.show(tab, self._tab_line.words)
             self._load()
+            self.arranged()
 
     def recording_grown(self) -> None:
         """Schedule another read of the details, as later events may show changes."""
@@ -198,10 +205,11 @@ class DetailPane(Widget):
         if self.is_hidden:
             self._stop.set()
             self._shown = None
-            self.remove_class("-alone")
-            self.post_message(self.Left())
+            self.restore()
+            self.left()
         else:
             self._load()
+        self.arranged()
 
     def action_maximise_detail(self) -> None:
         """Maximise the pane, or restore it."""
@@ -209,9 +217,14 @@ class DetailPane(Widget):
             self.action_toggle_detail()
         self.toggle_class("-alone")
         if self.is_alone:
-            self._body.focus()
+            self.screen.set_focus(self._body)
         else:
-            self.post_message(self.Left())
+            self.left()
+        self.arranged()
+
+    def restore(self) -> None:
+        """End maximising the pane."""
+        self.remove_class("-alone")
 
     def action_move_detail(self) -> None:
         """Move the pane from below to beside, or back."""
@@ -244,6 +257,7 @@ class DetailPane(Widget):
         if self.tab is Tab.BLAME:
             self._full = not self._full
             self._load()
+            self.arranged()
             return
         request = self._current_request()
         if request is not None and request.row.summary is not None and request != self._read_last:

@@ -80,7 +80,8 @@ def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> l
     if row.subject is not None and (of_subject := _OF_SUBJECT.get(tab_request.tab)) is not None:
         return list(of_subject(recording, row.subject, tab_request, stop))
     if tab_request.tab is not Tab.SUMMARY:
-        return _note("This tab is only available for events.")
+        also = ", pods and containers" if tab_request.tab in _OF_SUBJECT else ""
+        return _note(f"This tab is only available for events{also}.")
     if row.summary is not None:
         return list(row.summary(recording, tab_request.width))
     if row.gap is not None:
@@ -221,7 +222,8 @@ def _as_of(history: History, row: Row) -> str:
     newest = max(event.id for event in (row.event, *row.events))
     later = sum(step.event > newest for step in history.steps)
     changes = many(later, "change") if later else "no change"
-    return f"as of the recording's end, {changes} later"
+    this = "operation" if row.events else "event"
+    return f"as of the recording's end, {changes} after this {this}"
 
 
 def _raw(

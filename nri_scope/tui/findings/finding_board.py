@@ -10,7 +10,7 @@ from textual.binding import BindingType
 
 from nri_scope.recording.display import clock, moment
 from nri_scope.report.finding import Finding, Level
-from nri_scope.text.escape import safe
+from nri_scope.text.escape import columns, safe
 
 from ..actions import Scope, bindings
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
@@ -25,6 +25,8 @@ FIELDS = (
     TableField("First", 8, right=True, rank=3),
     TableField("Time", 8, rank=2),
 )
+_TITLE = 1
+"""Index of the field with the title."""
 _STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Style.NOTE}
 _TEXT_MAX = 2_000
 _NAMES_SHOWN = 5
@@ -49,7 +51,8 @@ class FindingBoard(TableBoard[Finding]):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.FINDINGS, of_lines=False)
     FIELDS = FIELDS
-    FOOT_LINES: ClassVar[int] = 9
+    FOOT_LINES: ClassVar[int] = 13
+    DEFAULT_CSS = "FindingBoard > BoardLines { min-height: 4; }"
 
     def entry_line(self, entry: Finding) -> StyledLine:
         """Return the line of a finding."""
@@ -86,7 +89,9 @@ class FindingBoard(TableBoard[Finding]):
         return self.entry.events[0] if self.entry is not None and self.entry.events else None
 
     def remarks(self) -> Sequence[StyledLine]:
-        """Return the evidence, the containers and the advice of the finding under the cursor."""
+        """Return the title of the finding under the cursor if its line cuts it, the evidence, the
+        containers and the advice.
+        """
         lines: list[StyledLine] = []
         problem = self.store.analysis.problem
         if problem and self.entries:
@@ -97,6 +102,9 @@ class FindingBoard(TableBoard[Finding]):
         about = ", ".join(one.containers[:_NAMES_SHOWN])
         if len(one.containers) > _NAMES_SHOWN:
             about += f" and {len(one.containers) - _NAMES_SHOWN:,} more"
+        title, width = safe(one.title[:_TEXT_MAX]), max(20, self.foot.size.width)
+        if columns(title) > self.grid.widths[_TITLE]:
+            lines += folded(line(title, Style.STRONG), width, 2)
         texts = [
             one.detail,
             f"first at {moment(one.at_ns)}" if one.at_ns is not None else "",
@@ -105,7 +113,7 @@ class FindingBoard(TableBoard[Finding]):
         ]
         for text in texts:
             if text:
-                lines += folded(line(safe(text[:_TEXT_MAX])), max(20, self.foot.size.width), 2)
+                lines += folded(line(safe(text[:_TEXT_MAX])), width, 2)
         return lines
 
     def open_line(self) -> None:

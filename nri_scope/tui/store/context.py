@@ -98,6 +98,10 @@ class Context:
             return self._marked(self._current.where)
         return self._current.where
 
+    def marked(self) -> Filter | None:
+        """Return a filter for the marked events; None if events cannot be marked."""
+        return self._marked(None) if self._marked is not None else None
+
     @property
     def is_narrowed(self) -> bool:
         """Whether some events are hidden."""

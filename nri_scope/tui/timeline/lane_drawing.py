@@ -33,6 +33,10 @@ _STEPS = (
 )
 
 
+TICK = ("╵", Style.PLAIN)
+"""Sign of a labelled time on the axis."""
+
+
 class AxisTick(NamedTuple):
     """A labelled column of the axis."""
 
@@ -78,7 +82,7 @@ def axis(window: TimeWindow, width: int) -> str:
     """Return the ticks as one line: ``╵`` at the column, followed by the label."""
     line = [" "] * width
     for column, label in ticks(window, width):
-        text = f"╵{label}"
+        text = f"{TICK[0]}{label}"
         line[column : column + len(text)] = text
     return "".join(line[:width])
 

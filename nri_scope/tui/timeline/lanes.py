@@ -14,7 +14,15 @@ from nri_scope.recording.subject_queries import points_between
 from nri_scope.text.escape import safe
 
 from ..actions import Keymap
-from ..containers.census import NEVER_ENDS, Census, EventSpan, Life, Stage, life_words, stage_of
+from ..containers.census import (
+    NEVER_ENDS,
+    STATES,
+    Census,
+    EventSpan,
+    Life,
+    life_words,
+    stage_of,
+)
 from ..containers.census_board import SubjectFilter
 from ..containers.outline import Node
 from ..containers.outline_lines import Subject
@@ -22,6 +30,7 @@ from ..text.styled_line import Span, Style, StyledLine, fitted
 from .lane_drawing import (
     LINES,
     SIGNS,
+    TICK,
     UNOBSERVED,
     LanePoint,
     PointKind,
@@ -102,6 +111,8 @@ def _between(
 
 RULER = ("╎", Style.DIM)
 """Sign in blank cells of the cursor's column."""
+CURSOR = ("▼", Style.STRONG)
+"""Sign on the axis in the cursor's column."""
 
 
 class Lanes:
@@ -192,11 +203,18 @@ def axis_line(window: TimeWindow, width: int, column: int, margin: int) -> Style
     if not 0 <= column < width:
         return (Span(" " * margin + text),)
     return (
-        Span(f"{duration(window.span)} "[:margin].rjust(margin), Style.DIM),
+        Span(_span_words(window, margin), Style.DIM),
         Span(text[:column]),
-        Span("▼", Style.STRONG),
+        Span(*CURSOR),
         Span(text[column + 1 :]),
     )
+
+
+def _span_words(window: TimeWindow, margin: int) -> str:
+    """Return the length of the shown time, in ``margin`` columns."""
+    span = duration(window.span)
+    words = f"{span} shown "
+    return (words if len(words) <= margin else f"{span} ")[:margin].rjust(margin)
 
 
 def point_line(points: LanePoints, point: LanePoint, window: TimeWindow, width: int) -> StyledLine:
@@ -218,17 +236,21 @@ def point_line(points: LanePoints, point: LanePoint, window: TimeWindow, width: 
 
 
 def no_event_words(
-    keymap: Keymap, *, matched: bool, is_filtered: bool, has_lives: bool, is_whole: bool
+    keymap: Keymap, kind: str, *, matched: bool, is_filtered: bool, has_lives: bool, is_whole: bool
 ) -> str:
-    """Say that the cursor's lane has no event in the window, and how to see others."""
+    """Say that the cursor's lane has no event in the window, and how to see others.
+
+    ``kind``: pod or container.
+    """
     if not matched:
         matching = "matches the filter" if is_filtered else "is marked"
         return (
-            f"no event of these lanes {matching}; {keymap.first('clear_filter')} shows all events"
+            f"no event of a pod or container {matching}; "
+            f"{keymap.first('clear_filter')} shows all events"
         )
-    words = f"no event of this lane{'' if is_whole else ' in this window'}"
+    words = f"no event of this {kind}{'' if is_whole else ' in this window'}"
     if not has_lives:
-        words = "nothing existed in this window"
+        words = "no pod or container in this window"
     if not is_whole:
         words += f"; {keymap.first('zoom_all')} shows the whole time range"
     return words
@@ -239,23 +261,26 @@ def life_line(subject: Subject, life: Life, until_ns: int) -> StyledLine:
     return Span(subject.full_name, Style.STRONG), Span(f"  {life_words(life, until_ns)}")
 
 
-def legend() -> StyledLine:
-    """Return the legend of signs and lines."""
-    signs = (
-        (*SIGNS[PointKind.CREATED], "created"),
-        (*SIGNS[PointKind.STARTED], "started"),
-        (*SIGNS[PointKind.STOPPED], "stopped"),
-        (*SIGNS[PointKind.REMOVED], "removed"),
-        (*SIGNS[PointKind.CHANGED], "changed"),
-        (*SIGNS[PointKind.SLOW], "slow"),
-        (*SIGNS[PointKind.FAILED], "failed"),
-        (*SIGNS[PointKind.OTHER], "other"),
-        (*LINES[Stage.STARTED], "running"),
-        (*UNOBSERVED, "gap"),
+def legend() -> tuple[StyledLine, StyledLine]:
+    """Return the legend: a line for events, and one for states and other signs."""
+    events = [(SIGNS[kind], kind.name.lower()) for kind in PointKind if kind]
+    states: dict[tuple[str, Style], list[str]] = {}
+    for stage, drawn in LINES.items():
+        states.setdefault(drawn, []).append(STATES[stage])
+    others = [(drawn, "/".join(words)) for drawn, words in states.items() if drawn[0].strip()]
+    return (
+        _legend_line("events", [*events, (SIGNS[PointKind.OTHER], "other")]),
+        _legend_line(
+            "states",
+            [*others, (UNOBSERVED, "gap"), (CURSOR, ""), (RULER, "cursor"), (TICK, "time")],
+        ),
     )
-    parts: list[Span] = []
-    for sign, style, word in signs:
-        parts += [Span(sign, style), Span(f"{word} ", Style.DIM)]
+
+
+def _legend_line(title: str, signs: Sequence[tuple[tuple[str, Style], str]]) -> StyledLine:
+    parts = [Span(f"{title}: ", Style.DIM)]
+    for (sign, style), word in signs:
+        parts += [Span(sign, style), Span(f"{word} " if word else "", Style.DIM)]
     return tuple(parts)
 
 

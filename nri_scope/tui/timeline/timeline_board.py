@@ -60,7 +60,7 @@ class TimelineBoard(CensusBoard):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=False)
     BODY = TimelineLines
-    FOOT_LINES: ClassVar[int] = 3
+    FOOT_LINES: ClassVar[int] = 4
     body: TimelineLines
 
     def on_mount(self) -> None:
@@ -258,6 +258,7 @@ class TimelineBoard(CensusBoard):
         if point is None:
             words = no_event_words(
                 self.keymap,
+                "container" if node.container else "pod",
                 matched=self._lanes.matched,
                 is_filtered=bool(self.context.where_text),
                 has_lives=self._has_lives,
@@ -266,7 +267,11 @@ class TimelineBoard(CensusBoard):
             nearest = line(words, Style.WARN)
         else:
             nearest = point_line(points, point, self.window, self.width)
-        return (nearest, life_line(subject, life_of(self.census, node), self.now_ns), legend())
+        return (nearest, life_line(subject, life_of(self.census, node), self.now_ns), *legend())
+
+    def legend(self) -> Sequence[StyledLine]:
+        """Return the legend of signs and lines, which a narrow screen cuts below the lanes."""
+        return legend()
 
     # -- the cursor -----------------------------------------------------------------------
 
@@ -382,7 +387,8 @@ class TimelineBoard(CensusBoard):
         )
         if found is None:
             word = "later" if forwards else "earlier"
-            self.post_message(StatusText(f"no {word} event in this lane"))
+            kind = "container" if node.container else "pod"
+            self.post_message(StatusText(f"no {word} event of this {kind}"))
         else:
             self._go(found[1], found[0])
 

@@ -51,7 +51,9 @@ class BoardLines(Lines, inherit_bindings=False):
     """Lines no wider than the screen, which report when other lines become visible."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=True)
-    DEFAULT_CSS = "BoardLines { height: 1fr; scrollbar-size-horizontal: 0; overflow-x: hidden; }"
+    DEFAULT_CSS = """
+    BoardLines { height: 1fr; min-height: 2; scrollbar-size-horizontal: 0; overflow-x: hidden; }
+    """
 
     on_visible_changed: Callable[[], None] | None = None
     on_resized: Callable[[], None] | None = None
@@ -92,8 +94,10 @@ class BoardLines(Lines, inherit_bindings=False):
         self._report_visible()
 
     def resized(self) -> None:
-        """Lay out lines for the new width, and report it."""
+        """Lay out lines for the new size, keep the cursor visible, and report it."""
         super().resized()
+        if self.cursor < len(self.source):
+            self._reveal(self.cursor)
         if self.on_resized is not None:
             self.on_resized()
 
@@ -160,6 +164,10 @@ class Board(Widget, can_focus=False):
         """Adapt the layout to another width."""
         raise NotImplementedError
 
+    def marks_changed(self) -> None:
+        """Redraw after marks have changed."""
+        self.body.changed()
+
     async def read_missing(self) -> bool:
         """Read data missing in the visible lines; return False if nothing was missing.
 
@@ -176,6 +184,10 @@ class Board(Widget, can_focus=False):
 
     def remarks(self) -> Sequence[StyledLine]:
         """Return remarks on the line under the cursor."""
+        return ()
+
+    def legend(self) -> Sequence[StyledLine]:
+        """Return the legend of this view's signs, for the help."""
         return ()
 
     @property

@@ -41,6 +41,7 @@ class _App(App[None]):
     def __init__(self, store: Store, *, hidden: bool = False) -> None:
         super().__init__()
         self.pane = DetailPane(store, hidden=hidden)
+        self.pane.left = self._left
         self.left_count = 0
 
     def compose(self) -> ComposeResult:
@@ -48,7 +49,7 @@ class _App(App[None]):
             yield _OtherView(empty="the list")
             yield self.pane
 
-    def on_detail_pane_left(self) -> None:
+    def _left(self) -> None:
         self.left_count += 1
 
 

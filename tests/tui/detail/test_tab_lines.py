@@ -155,10 +155,13 @@ class TestBlameTab:
         ("name", "changes"), [("CreateContainer", "3 changes"), ("StopContainer", "no change")]
     )
     def test_says_as_of_when(self, recording: Recording, name: str, changes: str) -> None:
-        row, as_of = a_row(_event(recording, name)), f"as of the recording's end, {changes} later"
+        row, as_of = (
+            a_row(_event(recording, name)),
+            f"as of the recording's end, {changes} after this event",
+        )
         lines = _lines(recording, row, Tab.BLAME)
         assert lines[0] == as_of and ", created by event " in lines[1]
-        wide = detail(recording, TabRequest(row, Tab.BLAME, 100), CancelFlag())
+        wide = detail(recording, TabRequest(row, Tab.BLAME, 110), CancelFlag())
         assert text_of(wide[0]) == f"{lines[1]}  {as_of}"
 
     def test_changes_within_an_operation_are_not_later(self) -> None:
@@ -166,7 +169,7 @@ class TestBlameTab:
             events = tuple(demo.events(among=range(43, 48)))
             row = replace(a_row(events[0]), events=events)
             first = _lines(demo, row, Tab.BLAME)[0]
-            assert first == "as of the recording's end, no change later"
+            assert first == "as of the recording's end, no change after this operation"
 
     def test_folds_unchanged_lines_unless_full(self, recording: Recording) -> None:
         row = a_row(_event(recording, "StartContainer"))
@@ -214,8 +217,12 @@ class TestGapsAndSessions:
 
     @pytest.mark.parametrize("tab", [tab for tab in Tab if tab is not Tab.SUMMARY])
     def test_gap_has_only_a_summary(self, recording: Recording, tab: Tab) -> None:
-        lines = _lines(recording, a_row(gap=a_gap(1, 0, 1)), tab)
-        assert lines == ["This tab is only available for events."]
+        about = recording.pods()[0]
+        of_subject = _lines(recording, line_row("", subject=about), tab)
+        also = "" if of_subject[0].startswith("This tab") else ", pods and containers"
+        for row in (a_row(gap=a_gap(1, 0, 1)), a_row(session=a_session(7, 0, 60)), line_row("")):
+            lines = _lines(recording, row, tab)
+            assert lines == [f"This tab is only available for events{also}."]
 
 
 class TestPodsAndContainers:

@@ -11,27 +11,35 @@ from nri_scope.events import Container
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.timeline.lanes import Lanes
+from nri_scope.tui.text.styled_line import text_of
+from nri_scope.tui.timeline.lane_drawing import LINES, SIGNS, TICK, UNOBSERVED
+from nri_scope.tui.timeline.lanes import CURSOR, RULER, Lanes, legend
 from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from nri_scope.tui.widgets.board import GUTTER
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, StatusText
 from tests.replay.recordings import RECORDING, recording
 from tests.tui.boards import Shown, growing, showing
 from tests.tui.hostile import assert_harmless, hostile_recording
+from tests.tui.screen import RECORDINGS
+from tests.tui.screen import showing as showing_app
+
+FOOT = TimelineBoard.FOOT_LINES
 
 
 def lanes(shown: Shown) -> list[str]:
     """Return the lanes without their names."""
     board = shown.board
     assert isinstance(board, TimelineBoard)
-    return [line[GUTTER + board.margin :] for line in shown.screen[1:-3] if line.strip()]
+    return [line[GUTTER + board.margin :] for line in shown.screen[1:-FOOT] if line.strip()]
 
 
 def names(shown: Shown) -> list[str]:
     board = shown.board
     assert isinstance(board, TimelineBoard)
     return [
-        line[GUTTER : GUTTER + board.margin].strip() for line in shown.screen[1:-3] if line.strip()
+        line[GUTTER : GUTTER + board.margin].strip()
+        for line in shown.screen[1:-FOOT]
+        if line.strip()
     ]
 
 
@@ -85,9 +93,11 @@ async def test_lanes_are_rebuilt_only_if_the_recording_grew(
 async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
     async with showing(RECORDING, TimelineBoard) as shown:
         await shown.press("down", "down", "down")
-        assert "CreateContainer  event 5" in shown.screen[-3]
-        assert "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms" in shown.screen[-2]
-        assert "■stopped" in shown.screen[-1]
+        assert "CreateContainer  event 5" in shown.screen[-FOOT]
+        assert (
+            "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms" in shown.screen[1 - FOOT]
+        )
+        assert "■stopped" in shown.screen[-2]
         await shown.press("enter")
         assert shown.last(OpenEvent).event_id == 5
         chosen = shown.last(RowChosen).row
@@ -112,7 +122,7 @@ async def test_o_moves_between_events_of_a_lane() -> None:
         assert shown.board.selected_event_id == 13
         await shown.press("O", "O", "O", "O", "O")
         assert shown.board.selected_event_id == 5
-        assert shown.last(StatusText).text == "no earlier event in this lane"
+        assert shown.last(StatusText).text == "no earlier event of this container"
 
 
 async def test_zooms_around_the_cursor_and_omits_empty_lanes() -> None:
@@ -178,11 +188,11 @@ async def test_lanes_stay_visible_if_the_filter_matches_none_of_their_events() -
             assert names(shown) == before and shown.screen[0] == axis
             # States without events.
             assert "━" in lanes(shown)[3] and "►" not in "".join(lanes(shown))
-            words = "no event of these lanes matches the filter; x shows all events"
-            assert shown.screen[-3].rstrip() == words
+            words = "no event of a pod or container matches the filter; x shows all events"
+            assert shown.screen[-FOOT].rstrip() == words
         context.filter_by("")
         await shown.update()
-        assert "►" in lanes(shown)[3] and "filter" not in shown.screen[-3]
+        assert "►" in lanes(shown)[3] and "filter" not in shown.screen[-FOOT]
 
 
 async def test_lanes_stay_visible_in_a_window_in_which_nothing_existed() -> None:
@@ -196,10 +206,10 @@ async def test_lanes_stay_visible_in_a_window_in_which_nothing_existed() -> None
         await shown.press(*"++++++++", *"<<<<<<<<")
         assert names(shown) == ["shop/web", "app"]
         assert "".join(lanes(shown)).strip("╎ ") == ""
-        words = "nothing existed in this window; 0 shows the whole time range"
-        assert shown.screen[-3].rstrip() == words
+        words = "no pod or container in this window; 0 shows the whole time range"
+        assert shown.screen[-FOOT].rstrip() == words
         await shown.press("0")
-        assert "RunPodSandbox" in shown.screen[-3]
+        assert "RunPodSandbox" in shown.screen[-FOOT]
 
 
 async def test_home_and_end_go_to_the_first_and_last_time_in_the_lane() -> None:
@@ -222,8 +232,8 @@ async def test_home_and_end_go_to_the_first_and_last_time_in_the_lane() -> None:
         assert board.body.cursor == len(names(shown)) - 1 and board.at_ns == first_ns
         await shown.press("g")
         assert board.body.cursor == 0 and board.at_ns == first_ns
-        words = "no event of this lane in this window; 0 shows the whole time range"
-        assert shown.screen[-3].rstrip() == words
+        words = "no event of this pod in this window; 0 shows the whole time range"
+        assert shown.screen[-FOOT].rstrip() == words
 
 
 async def test_search_finds_lanes_by_name() -> None:
@@ -250,7 +260,7 @@ async def test_cursor_stays_in_its_lane_when_lanes_are_added(tmp_path: Path) -> 
                 # Lanes are rebuilt only at intervals.
                 await shown.settle()
             assert names(shown) == ["shop/web", "app", "shop/later", "new"]
-            assert "shop/web/app" in shown.screen[-2]
+            assert "shop/web/app" in shown.screen[1 - FOOT]
 
 
 async def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
@@ -266,3 +276,41 @@ async def test_fits_any_screen(size: tuple[int, int]) -> None:
     async with showing(RECORDING, TimelineBoard, size=size) as shown:
         assert len(shown.screen) == size[1]
         assert all(len(line) <= size[0] for line in shown.screen)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        RECORDING,
+        RECORDINGS / "demo.nriscope.db",
+        RECORDINGS / "containerd-2.1-restart.nriscope.zip",
+    ],
+)
+async def test_the_legend_names_every_drawn_sign(path: Path) -> None:
+    async with showing(path, TimelineBoard) as shown:
+        drawn = set[str]()
+        for keys in ((), ("+",), ("+", "+"), ("end",), ("down", "0")):
+            await shown.press(*keys)
+            drawn |= set("".join((shown.screen[0], *lanes(shown))))
+        signs = {each for each in drawn if not each.isascii() or each in "+!~"}
+        assert {"▼", "╵", "─", "━"} <= signs
+        assert signs <= set("".join(shown.screen[-2:]))
+        assert " shown " in shown.screen[0]
+
+
+async def test_the_help_has_the_legend_that_a_narrow_screen_cuts() -> None:
+    async with showing_app(RECORDING, (40, 12)) as screen:
+        await screen.press("3")
+        await screen.shows("events: +created")
+        await screen.press("?", "end")
+        await screen.shows("events: +created", "•other", "┈stopped", "╵time")
+        await screen.press("escape", "1", "?", "end")
+        await screen.shows("deadline set by")
+        assert "╵" not in screen.text()
+
+
+def test_the_legend_fits_and_names_all_signs_of_the_drawing() -> None:
+    lines = [text_of(each) for each in legend()]
+    assert all(len(each) <= 78 for each in lines)
+    for sign, _ in (*SIGNS.values(), *LINES.values(), UNOBSERVED, RULER, CURSOR, TICK):
+        assert sign in "".join(lines)
