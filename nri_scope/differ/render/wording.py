@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from nri_scope.oci import Change, Json, label, split
-from nri_scope.recording.display import deadline, duration, many
+from nri_scope.recording.display import deadline, duration
 
 from ..attribution.attributed_changes import (
     EVICTION,
