@@ -44,7 +44,7 @@ arrive, without this limit.
 {heads}
 With several connections, such as probes or taps, each event is recorded several times. So the list
 has one row per *operation*, which is an event on its way through the chain: with its result, all
-changes, the time from the first request to the last reply, and the slowest plugin, where `↕` is the
+changes, the time from the first request to the last reply, and who took longest, where `↕` is the
 time between two connections. `▸` marks operations of several events, and Enter shows what each
 connection saw. `v` switches to a row for each event, and back. A filter, also a negated one, shows
 the operations of which it matches at least one event: `took:` compares the time of each reply, not
@@ -110,9 +110,9 @@ HEADS = {
     "Status": "ok, or what went wrong; `↑slow`: plugins before this connection were slow; "
     "`↓failed`: the operation failed after this reply",
     "Plugin, Pl": "plugin that received the event; in a narrow column its index; of an operation, "
-    "its slowest plugin",
+    "the plugin, or nri-scope's own connection, that took longest",
     "Took, Took/of": "time until the reply, and the deadline; of an operation, the time in the "
-    "chain, of which the slowest plugin took a part",
+    "whole chain",
     "Of": "the deadline: a plugin that takes longer is disconnected",
     "Calls": "requests to the plugin, and calls by it",
     "p50, p99, Max": "median, 99th percentile and maximum of the reply times",

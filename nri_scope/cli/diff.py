@@ -95,7 +95,10 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 @since_option
 @until_option
 @click.option(
-    "--all", "show_all", is_flag=True, help="Also list events without a change, failure or delay."
+    "--all",
+    "show_all",
+    is_flag=True,
+    help="Also list operations without a change, failure or delay.",
 )
 @format_option(
     "text|json|markdown",
@@ -120,8 +123,9 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     it is the name of an existing file, or ends in .nriscope.db or .nriscope.zip. A and B are
     containers like WHAT, events about one, or pods with one container, never files.
 
-    An operation is one event on its way through the chain, as all connections saw it. Those
-    without a change, failure or delay are only counted, unless --all is given.
+    An operation is one event on its way through the chain, as all connections saw it. Those in
+    which plugins can make changes are counted, and those without a change, failure or delay are
+    only listed with --all.
 
     Each change is shown with its owner and the evidence for it. Without --redact, values are shown
     as recorded, secrets included; with --live --redact, secrets are not recorded either.

@@ -211,7 +211,8 @@ def _container(view: RecordingView, file: Path, what: str) -> Container:
 def two_specs(before: str, after: str, output_format: Format) -> bool:
     """Print the differences between two files with OCI specs; return whether there are any."""
     one, other = (oci.read_spec(_read(name), name) for name in (before, after))
-    found = oci.differences(one, other)
+    # Programs may apply the changes.
+    found = (oci.changes if output_format == "json" else oci.differences)(one, other)
     with Output() as output:
         for line in spec_diff(before, after, found, output_format, width=output.width):
             output.line(line)

@@ -244,7 +244,7 @@ def _detail(event: Event, delay: str = "") -> str:
 
 
 def _operation_detail(one: Operation) -> str:
-    """Return the result, changes, connections and slowest plugin of an operation."""
+    """Return the result, changes, connections and longest time of an operation."""
     event = one.summary()
     parts = [part for part in (_detail(event).strip(),) if part]
     if len(one.events) > 1:

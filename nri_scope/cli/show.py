@@ -31,9 +31,10 @@ def command(file: Path, what: str, output_format: str) -> None:
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
     NAMESPACE/POD/CONTAINER, the beginning of a pod's or container's id, or a path of the spec, such
-    as `env FOO` or FOO, for the only container in which it changed. Events are shown with the paths
-    that plugins changed, also if only several connections show this; pods and containers with the
-    newest message about them and all their events.
+    as `env FOO` or FOO, for the only container in which it changed. An event of one connection is
+    shown with the paths that plugins before it changed, or that its own plugin changed; `diff`
+    shows all changes of an operation. Pods and containers are shown with the newest message about
+    them and all their events.
 
     The output contains everything that the runtime sent, environment variables included.
     """

@@ -35,7 +35,7 @@ def summary_lines(
     yield safe(f"file      {file} (recording version {found.version})", width)
     made = ", made from a scenario: no runtime sent them" if found.is_scenario else ""
     # They are rows between the events, with numbers like theirs.
-    answers = f"; and {many(found.cri_answers, 'answer')} of the CRI" if found.cri_answers else ""
+    answers = f"; answers of the CRI: {found.cri_answers:,}" if found.cri_answers else ""
     yield f"events    {_events(stats)}{made}{answers}"
     if stats.took is not None:
         yield f"replies   {_statuses(stats)}; {_responder(found)} took {_took(stats)}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _LISTED = 5
 """Maximum number of containers or paths that an error lists."""
+_EXAMINED = 2_000
+"""Maximum number of containers that are searched for a path without changes, each in about 1 ms."""
 
 
 def find_subject(recording: Recording, what: str) -> lookup.Found:
@@ -118,7 +121,8 @@ def error_without_changes(recording: Recording, what: str) -> UsageError:
         lookup.find(recording, what, or_path=True)
     except UsageError as error:
         return _unchanged(recording, what, histories(recording)) or error
-    raise AssertionError("only called if there is none")
+    # The recording grows.
+    return UsageError(f'"{what}" was recorded just now', "run the command again")
 
 
 def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) -> UsageError | None:
@@ -133,7 +137,7 @@ def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) ->
     names: dict[str, None] = {}
     paths: dict[str, None] = {}
     changed: dict[str, None] = {}
-    for history in known.values():
+    for history in islice(known.values(), _EXAMINED):
         found = _paths_of(history, meant)
         names |= {history.name: None} if found else {}
         paths |= dict.fromkeys(found)
@@ -144,10 +148,11 @@ def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) ->
     shown = label(next(iter(paths))) if len(paths) == 1 else f'"{what}"'
     if changed:
         return UsageError(
-            f"{shown} is only a part of changed paths", f"use {_any_of([*map(label, changed)])}"
+            f"{shown} changed only as a part of other paths",
+            f"use {_any_of([*map(label, changed)])}",
         )
     first = next(iter(names))
-    owners = f"{first} has it" if len(names) == 1 else f"{len(names):,} containers have it"
+    owners = f"{first} has it" if len(names) == 1 else f"{first} and others have it"
     path = label(next(iter(paths))) if len(paths) == 1 else what
     return UsageError(
         f"no event in {recording.path} shows a change of {shown}",

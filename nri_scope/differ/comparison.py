@@ -40,6 +40,8 @@ class ComparedValue:
     evidence: tuple[Evidence, ...]
     step: ChangeStep | None
     """The newest step at the path, a parent or a part of it; None for the first state."""
+    is_sorted: bool = False
+    """Whether the runtime moved the member because it sorted the array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | Non
     return Pair(name, a, b, found, real) if found else None
 
 
+_MOUNTS = "/mounts"
 _Order: TypeAlias = "tuple[Owner, tuple[Evidence, ...], set[str]]"
 """The owner of the order of some members of an array, the evidence, and the members' labels."""
 
@@ -231,7 +234,8 @@ class _Compared:
         owner, evidence, labels = self._orders[array]
         if split(path)[-1] not in labels:
             return ComparedValue(True, UNKNOWN, (), None)
-        return ComparedValue(True, owner, evidence, None)
+        is_sorted = array == _MOUNTS and owner is RUNTIME and owner is not self._history.base_owner
+        return ComparedValue(True, owner, evidence, None, is_sorted)
 
     def _order(self, array: str) -> _Order:
         """Return the owner of the order of members which no step moved, as far as it is known."""
@@ -240,6 +244,6 @@ class _Compared:
         if [one for one in final if one in in_first] == [one for one in first if one in in_final]:
             return self._history.base_owner, (), in_first
         # A runtime sorts all mounts when it applies an adjustment of any.
-        if array == "/mounts" and labels_at(sort_mounts(self._own), array) == final:
+        if array == _MOUNTS and labels_at(sort_mounts(self._own), array) == final:
             return RUNTIME, () if self._owners is None else (Evidence.CRI,), in_final
         return UNKNOWN, (), in_final

@@ -151,7 +151,7 @@ class Operation:
     events: tuple[Event, ...]
     """Its events, in the order in which they were recorded; at least one."""
     spans: tuple[Span, ...]
-    """The times of its plugins, and of the replies of passive connections."""
+    """The times of its plugins, and, if there are several events, of passive connections."""
 
     @classmethod
     def of(cls, events: Iterable[Event], sessions: Mapping[int, Session]) -> Operation:
@@ -170,7 +170,7 @@ class Operation:
                 times += (
                     Span(plugin(part.plugin), "", "", part.event.took_ns, part.event.timeout_ns)
                     for part in one.stations
-                    if part.is_passive
+                    if part.is_passive and len(found) > 1
                 )
         return cls(found, tuple(times))
 
@@ -199,7 +199,7 @@ class Operation:
 
     @property
     def slowest_words(self) -> str:
-        """The slowest time and its plugin, see `span_words`; "" for none."""
+        """The slowest time and whose it was, see `span_words`; "" for none."""
         return "" if self.slowest is None else span_words(self.slowest)
 
     def record(self) -> dict[str, Plain]:

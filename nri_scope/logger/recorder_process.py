@@ -121,6 +121,16 @@ class RecorderProcess:
             raise UsageError(self.failure)
 
     def _listen(self) -> None:
+        try:
+            self._receive()
+        finally:
+            # Also if a callback failed: nobody would stop the process otherwise.
+            end = self._child.stop(END_SECONDS)
+            if end.code not in (0, -self._stop_signal) and not self.failure:
+                self.latest = self.failure = f"the recorder process has ended, {end.description}"
+            self._has_message.set()
+
+    def _receive(self) -> None:
         while (message := self._channel.receive()) is not None:
             kind, payload = message
             if kind >= _OWN:
@@ -133,10 +143,6 @@ class RecorderProcess:
                 self._on_notice(text)
             self.latest = text
             self._has_message.set()
-        end = self._child.stop(END_SECONDS)
-        if end.code not in (0, -self._stop_signal) and not self.failure:
-            self.latest = self.failure = f"the recorder process has ended, {end.description}"
-        self._has_message.set()
 
 
 class Viewer:

@@ -35,6 +35,8 @@ class Situation:
     """Whether the recording may still grow."""
     is_busy: bool = False
     """Whether a search, a filter or another job is running."""
+    is_only_mark: bool = False
+    """Whether the selected event is the only marked one."""
 
 
 _SORT = (("sort_next", "sort"), ("sort_reverse", "reverse"))
@@ -114,6 +116,6 @@ def _of_details(now: Situation) -> Iterator[tuple[str, str]]:
 def _marking(now: Situation) -> Iterator[tuple[str, str]]:
     if now.is_event:
         yield "mark", "mark"
-        if now.marked == 1:
+        if now.marked == 1 and not now.is_only_mark:
             # With the selected event.
             yield "compare", "compare"

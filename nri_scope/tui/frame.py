@@ -170,10 +170,20 @@ class Frame:
         self._keymap = keymap
         self._context = context
         self._shown: tuple[Store, Views, Callable[[], int]] | None = None
+        self._only_mark: Callable[[], int | None] = lambda: None
 
-    def show(self, store: Store, views: Views, marked: Callable[[], int]) -> None:
-        """Begin to show the state of ``store`` and ``views``; ``marked`` counts marked events."""
-        self._shown = store, views, marked
+    def show(
+        self,
+        store: Store,
+        views: Views,
+        marked: Callable[[], int],
+        only_mark: Callable[[], int | None],
+    ) -> None:
+        """Begin to show the state of ``store`` and ``views``.
+
+        ``marked`` counts marked events; ``only_mark`` returns the only one, or None.
+        """
+        self._shown, self._only_mark = (store, views, marked), only_mark
         self.show_facts()
 
     def say(self, text: str, *, problem: bool = False) -> None:
@@ -242,6 +252,7 @@ class Frame:
                 Scope.FILTER if in_input else place,
                 min(marked(), 3),
                 is_event=has_event,
+                is_only_mark=has_event and self._only_mark() in views.selected_events,
                 is_operation=row is not None and bool(row.events),
                 is_changed=event is not None and bool(event.changed),
                 is_blame=not detail.is_hidden and detail.tab is Tab.BLAME,

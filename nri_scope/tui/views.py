@@ -152,12 +152,12 @@ class Views(Container):
 
     def goes_on(self, number: int, *, forwards: bool) -> bool:
         """Go to an event's row; return False if it is not in the list, or, in the list of events,
-        already selected or in the other direction, as a later event of an operation above is.
+        at the cursor or in the other direction, as a later event of an operation above is.
         """
         events = self.events
         if self.mode == EVENTS:
             by = events.view.position_of(number) - events.listing.cursor
-            if number in events.selected_events or not (by > 0 if forwards else by < 0):
+            if not (by > 0 if forwards else by < 0):
                 return False
         return events.go_to_event(number)
 

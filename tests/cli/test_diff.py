@@ -158,7 +158,7 @@ def test_status_is_0_without_changes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "StartContainer" not in quiet.out
     left_out = "8 without a change left out (--all shows them)"
     assert quiet.lines[-1] == f"no change seen in 8 operations; {left_out}"
-    assert left_out in Result(capsys, file, "--format", "markdown").lines
+    assert f"Operations: {left_out}." in Result(capsys, file, "--format", "markdown").lines
     documents = [Result(capsys, file, "--format", "json", *more).json for more in ((), ("--all",))]
     assert [(len(one["events"]), one["left_out"]) for one in documents] == [(0, 8), (8, 0)]
     assert Result(capsys, file, "--format", "json").json["changes"] == []

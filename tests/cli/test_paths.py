@@ -90,10 +90,16 @@ def test_an_unknown_path_is_one_line(
     [
         ("DB_HOST", "shows a change of env DB_HOST; shop/web/app has it: {app} 'env DB_HOST'`"),
         ("/process/env/DB_HOST", "a change of env DB_HOST; shop/web/app has it: {app} "),
-        ("PATH", "shows a change of env PATH; 3 containers have it: `blame FILE "),
-        ("/proc", "shows a change of mounts[/proc]; 3 containers have it: "),
-        ("mounts[/etc/limits].type", "is only a part of changed paths; use mounts[/etc/limits]"),
-        ("options", '"options" is only a part of changed paths; use mounts[/etc/limits]'),
+        (
+            "PATH",
+            "PATH; kube-system/node-agent/agent and others have it: `blame FILE ",
+        ),
+        ("/proc", "shows a change of mounts[/proc]; "),
+        (
+            "mounts[/etc/limits].type",
+            "changed only as a part of other paths; use mounts[/etc/limits]",
+        ),
+        ("options", '"options" changed only as a part of other paths; use mounts[/etc/limits]'),
         ("app", "; the nearest is shop/web/app"),
         ("BAR", "; `log` and `diff` show what it has"),
     ],

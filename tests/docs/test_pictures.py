@@ -47,7 +47,7 @@ def test_a_picture_loads_no_external_resources(name: str) -> None:
 
 
 def test_pictures_show_the_current_keys_and_views() -> None:
-    flags = product((False, True), repeat=6)
+    flags = product((False, True), repeat=7)
     labels = {
         f"{DEFAULT.first(action)}{label}".replace(" ", "")
         for place, some, marked in product((*SCOPES.values(), Scope.DETAIL), flags, (0, 2))

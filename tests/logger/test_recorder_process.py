@@ -111,6 +111,19 @@ def test_a_recorder_that_never_began_ends_without_a_message(recorder: RecorderPr
     assert not is_running(recorder._child.pid)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_failing_callback_ends_the_recorder(tmp_path: Path) -> None:
+    def fail(_notice: str) -> None:
+        raise RuntimeError
+
+    recorder = RecorderProcess("nri_scope.logger.recorder_process", nicer=0, on_notice=fail)
+    identity = Identity(index="00", name="x")
+    recorder.begin(RecordOptions(tmp_path / "a.db", tmp_path / "s", identity, wait=True))
+    recorder._listener.join(PATIENCE)
+    assert recorder.ended and not is_running(recorder._child.pid)
+    recorder.stop(signal.SIGINT)
+
+
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGSTOP, ""), (signal.SIGKILL, "has ended, killed by SIGKILL")]
 )

@@ -554,6 +554,8 @@ async def test_a_container_with_a_marked_event_has_a_sign_and_the_footer_the_key
         signs = _signs(screen)
         assert signs.pop("shop/web") == " *" and signs.pop("app") == ">*"
         assert set(signs.values()) == {"  "}
+        # It cannot be compared with itself.
+        assert "compare" not in screen.text().splitlines()[-1]
         await screen.press("down", "m")
         await screen.until(lambda: _signs(screen).get("sidecar") == ">*")
         await screen.shows("d compare")
@@ -574,4 +576,4 @@ async def test_a_container_without_events_cannot_be_marked_and_a_notice_says_why
         await screen.press("down")
         assert "m mark" not in screen.text().splitlines()[-1]
         await screen.press("m")
-        await screen.shows("no event of it to mark", "only known from Synchronize")
+        await screen.shows("agent: no event here to mark; `diff FILE A B` compares")

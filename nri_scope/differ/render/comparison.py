@@ -11,7 +11,6 @@ from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
 from nri_scope.text.layout import Layout
 from nri_scope.text.styled_text import Style
 
-from ..attribution.owner import OwnerKind
 from ..comparison import ComparedValue, Comparison, Difference, Named, Pair
 from ..json_records import by_record, change_record
 from . import wording
@@ -82,9 +81,7 @@ def _legend(found: Comparison) -> list[str]:
             for side in (one.a, one.b):
                 legend.add(side.owner, side.evidence)
     sorted_by_runtime = any(
-        one.change.kind == "moved" and OwnerKind.RUNTIME in (one.a.owner.who, one.b.owner.who)
-        for pair in found.differ
-        for one in pair.differences
+        one.a.is_sorted or one.b.is_sorted for pair in found.differ for one in pair.differences
     )
     return [*([_SORTED] if sorted_by_runtime else ()), *legend.lines()]
 

@@ -48,7 +48,7 @@ def sides(change: Change) -> tuple[str, str]:
     """Return the values before and after a change, in one line each; "" for none."""
     if change.kind == "moved":
         before, after = f"{place(change.before)} place", f"{place(change.after)} place"
-        return before, f"{after}, after other members" if after == before else after
+        return before, f"{after}, after different members" if after == before else after
     before = "" if change.kind == "added" else shown(change.path, change.before)
     after = "" if change.kind == "removed" else shown(change.path, change.after)
     return before, after
@@ -59,7 +59,7 @@ def move(change: Change) -> str:
     before, after = place(change.before), place(change.after)
     if before == after:
         # Other members were added or removed, too.
-        return f"moved: the {after} in both orders, but after other members"
+        return f"moved: the {after} in both orders, but after different members"
     return f"moved from {before} to {after} place"
 
 

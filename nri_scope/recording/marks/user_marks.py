@@ -59,6 +59,10 @@ class Marks:
         """Return all marks, ordered by event."""
         return sorted(self._marks.values())
 
+    def only(self) -> int | None:
+        """Return the number of the only marked event; None if there are none or several."""
+        return self.all()[0].event if len(self) == 1 else None
+
     def of(self, event: Event | None) -> Mark | None:
         """Return the mark of an event; None if it has none."""
         return None if event is None else self._marks.get((event.id, event.at_ns))

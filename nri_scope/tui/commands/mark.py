@@ -19,6 +19,7 @@ from nri_scope.recording.display import many
 from nri_scope.recording.marks.user_marks import LOST, Marks
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.text.escape import safe
 
 from ..actions import Keymap
 from ..containers.container_board import ContainerBoard
@@ -30,10 +31,9 @@ from ..widgets.filter_bar import Choice
 from ..widgets.messages import begin_reading
 
 GROUP = "marks"
-_NO_EVENT = (
-    "this recording has no event of it to mark, as it is only known from Synchronize; "
-    "`nri-scope diff FILE A B` compares containers by name"
-)
+_MAX_COLUMNS = 40
+_NO_EVENT = "no event here to mark; `diff FILE A B` compares containers by name"
+"""Follows the name of a pod or container: only Synchronize lists it, or its events are hidden."""
 _MarkFunction = Callable[[int, Event | None, str | None], object]
 """Function that marks an event (None if it was removed) by number, with an optional comment."""
 
@@ -164,10 +164,10 @@ class Marker:
         number = self.views.current.selected_event_id
         if number is None:
             selected = getattr(self.views.current, "selected", None)
-            self.frame.say(
-                _NO_EVENT if isinstance(selected, Pod | Container) else "no event is selected",
-                problem=True,
-            )
+            words = "no event is selected"
+            if isinstance(selected, Pod | Container):
+                words = f"{safe(selected.name, _MAX_COLUMNS)}: {_NO_EVENT}"
+            self.frame.say(words, problem=True)
         return number
 
     def _loaded_event(self, number: int) -> Event | None:

@@ -224,7 +224,9 @@ class DetailPane(Widget):
 
     def restore(self) -> None:
         """End maximising the pane."""
-        self.remove_class("-alone")
+        if self.is_alone:
+            self.remove_class("-alone")
+            self.arranged()
 
     def action_move_detail(self) -> None:
         """Move the pane from below to beside, or back."""

@@ -118,7 +118,7 @@ def _column_widths(
     yield "changed", 33
     yield "elapsed", 9
     if longest_plugin > _PLUGIN or grouped:
-        # The name of an operation's slowest plugin is after its time.
+        # The name of the slowest connection of an operation is after its time.
         yield "plugin", longest_plugin + _TOOK + 1 if grouped else longest_plugin
     yield "changed", 32
     yield "event", _LONGEST_EVENT + 2 if grouped else _LONGEST_EVENT
@@ -169,7 +169,7 @@ def _forms(row: Row, placed: PlacedColumn) -> Iterator[str]:
         case "changed" if event.changed:
             yield from _changes(event, whole, placed.width)
         case "plugin" if placed.width < ROOM_FOR_WORDS and row.events:
-            # The indices of the slowest plugin.
+            # The indices of the slowest plugin or connection.
             yield row.slowest.partition(" ")[2].removeprefix("↕ ").partition("-")[0]
         case "plugin" if placed.width < ROOM_FOR_WORDS:
             index, _, name = whole.partition("-")

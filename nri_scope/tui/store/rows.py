@@ -114,7 +114,7 @@ class Row:
     events: tuple[Event, ...] = ()
     """All events of an operation of several events; ``event`` is a summary of them."""
     slowest: str = ""
-    """Time and name of the slowest plugin of that operation; "" if no time was observed."""
+    """The longest time of that operation, and whose it was; "" if no time was observed."""
     summary: Callable[[Recording, int], Iterable[StyledLine]] | None = None
     """Reads the lines of the Summary tab, laid out for a width; only for places in the chain."""
     subject: Pod | Container | None = None

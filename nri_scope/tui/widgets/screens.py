@@ -70,8 +70,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
 
 _NOTES = (
-    "*: a marked event.",
-    "Took: of an event, response time of the plugin, or of nri-scope itself in a passive",
+    "*: a marked event, or a pod or container with one.",
+    "Took: of an event, response time of the plugin, or of nri-scope itself in a passive "
     "recording; of an operation, time from its first request to its last reply.",
     "Of: deadline set by the runtime.",
     "existed: was there before its first recorded event, in an unknown state.",

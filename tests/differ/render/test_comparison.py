@@ -109,7 +109,7 @@ def test_an_element_that_kept_its_position_is_not_reported_as_moved() -> None:
         {"1": history("x", {"mounts": [_mount("/c"), _mount("/b"), _mount("/a")]})},
     )
     joined = "\n".join(lines(found, "text"))
-    assert "> mounts[/b]  moved: the 2nd in both orders, but after other members" in joined
+    assert "> mounts[/b]  moved: the 2nd in both orders, but after different members" in joined
     assert "> mounts[/c]  moved from 3rd to 1st place" in joined
     assert joined.count("> mounts") == 2
 

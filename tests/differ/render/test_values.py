@@ -96,7 +96,7 @@ def test_positions_are_one_based_ordinals() -> None:
     assert counted == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]
     assert sides(Change("/mounts/~1a", 3, 0, "moved", 0)) == ("4th place", "1st place")
     same = sides(Change("/mounts/~1a", 3, 3, "moved", 3))
-    assert same == ("4th place", "4th place, after other members")
+    assert same == ("4th place", "4th place, after different members")
 
 
 def test_clipped_values_show_their_length() -> None:

@@ -78,7 +78,7 @@ def test_the_owner_of_a_place_is_not_that_of_the_mount() -> None:
         lines = _lines(_compared(recording, a, b))
     at = lines.index("> mounts[/dev/mqueue]  by the runtime → by Pod spec/CRI")
     assert lines[at + 1].split("│")[0].strip() == "4th place"
-    assert lines[at + 1].split("│")[1].strip() == "4th place, after other members"
+    assert lines[at + 1].split("│")[1].strip() == "4th place, after different members"
 
 
 def test_equal_containers_have_no_differences(recording: Recording) -> None:
