@@ -53,7 +53,7 @@ class MetricsReader:
         self._thread.start()
 
     def finish(self) -> None:
-        """Read once more, or wait for a reading that has begun; at most `LAST_S` in all."""
+        """Read once more, after a reading that has begun; at most `LAST_S` in all."""
         self._stop.set()
         self._thread.join(LAST_S)
         self._over = True
@@ -63,9 +63,11 @@ class MetricsReader:
     def _run(self) -> None:
         if self._readings is None:
             self._read(TIMEOUT_S)
-        while not self._stop.is_set():
-            self._stop.wait(INTERVAL_S)
-            self._read(LAST_S if self._stop.is_set() else TIMEOUT_S)
+        is_last = False
+        while not is_last:
+            # Calls may have been made since a reading that has begun, which may be the first one.
+            is_last = self._stop.wait(INTERVAL_S)
+            self._read(LAST_S if is_last else TIMEOUT_S)
 
     def _read(self, timeout: float) -> None:
         try:

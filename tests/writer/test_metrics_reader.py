@@ -75,6 +75,27 @@ def test_a_replacing_writer_counts_from_a_reading_of_its_own(
     assert entry.since_ns > 100 and entry.calls[0][2] == 3
 
 
+def test_calls_since_a_first_reading_that_goes_on_at_the_end_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = iter([counters(a=2), counters(a=5)])
+    found: SimpleQueue[MetricsEntry] = SimpleQueue()
+    is_made = threading.Event()
+
+    def get(url: str, timeout: float) -> bytes:
+        is_made.wait()
+        # The end begins while the first answer is on its way.
+        reader._stop.wait()
+        return b""
+
+    monkeypatch.setattr(module, "http_get", get)
+    monkeypatch.setattr(module, "parse_metrics", lambda text: next(content))
+    reader = MetricsReader(FirstReading("http://x/", 100, None), found.put, print)
+    is_made.set()
+    reader.finish()
+    assert found.get_nowait().calls[0][2] == 3
+
+
 def test_the_end_does_not_wait_for_a_reading_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, over, said = threading.Event(), threading.Event(), list[str]()
     found: list[MetricsEntry] = []
