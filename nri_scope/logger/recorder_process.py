@@ -124,7 +124,7 @@ class RecorderProcess:
         try:
             self._receive()
         finally:
-            # Also if a callback failed: nobody would stop the process otherwise.
+            # Also if a callback failed, as `stop` leaves a process alone whose listener has ended.
             end = self._child.stop(END_SECONDS)
             if end.code not in (0, -self._stop_signal) and not self.failure:
                 self.latest = self.failure = f"the recorder process has ended, {end.description}"
