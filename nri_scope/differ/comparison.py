@@ -181,9 +181,8 @@ def _pair(name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | Non
     return Pair(name, a, b, found, real) if found else None
 
 
-_MOUNTS = "/mounts"
-_Order: TypeAlias = "tuple[Owner, tuple[Evidence, ...], set[str]]"
-"""The owner of the order of some members of an array, the evidence, and the members' labels."""
+_Order: TypeAlias = "tuple[ComparedValue, set[str]]"
+"""The origin of the order of some members of an array, and the members' labels."""
 
 
 class _Compared:
@@ -231,19 +230,17 @@ class _Compared:
         array = path.rpartition("/")[0]
         if array not in self._orders:
             self._orders[array] = self._order(array)
-        owner, evidence, labels = self._orders[array]
-        if split(path)[-1] not in labels:
-            return ComparedValue(True, UNKNOWN, (), None)
-        is_sorted = array == _MOUNTS and owner is RUNTIME and owner is not self._history.base_owner
-        return ComparedValue(True, owner, evidence, None, is_sorted)
+        origin, labels = self._orders[array]
+        return origin if split(path)[-1] in labels else ComparedValue(True, UNKNOWN, (), None)
 
     def _order(self, array: str) -> _Order:
-        """Return the owner of the order of members which no step moved, as far as it is known."""
+        """Return the origin of the order of members which no step moved, as far as it is known."""
         first, final = labels_at(self._history.base, array), labels_at(self._own, array)
         in_first, in_final = {*first}, {*final}
         if [one for one in final if one in in_first] == [one for one in first if one in in_final]:
-            return self._history.base_owner, (), in_first
+            return ComparedValue(True, self._history.base_owner, (), None), in_first
         # A runtime sorts all mounts when it applies an adjustment of any.
-        if array == _MOUNTS and labels_at(sort_mounts(self._own), array) == final:
-            return RUNTIME, () if self._owners is None else (Evidence.CRI,), in_final
-        return UNKNOWN, (), in_final
+        if array == "/mounts" and labels_at(sort_mounts(self._own), array) == final:
+            evidence = () if self._owners is None else (Evidence.CRI,)
+            return ComparedValue(True, RUNTIME, evidence, None, is_sorted=True), in_final
+        return ComparedValue(True, UNKNOWN, (), None), in_final

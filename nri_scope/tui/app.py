@@ -163,7 +163,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.views.detail.arranged = self._focus_moved
         self.watch(self.screen, "focused", self._focus_moved, init=False)
         self.views.focus_view()
-        self.frame.show(self.store, self.views, lambda: len(self._marks), self._marks.only)
+        self.frame.show(self.store, self.views, self._marks)
         if self.context.where() is not None:
             self.bar.remember(self.context.where_text)
             self.narrower.show()

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nri_scope.errors import RecordingError
 from nri_scope.recording.display import many
 from nri_scope.recording.event_times import span_words
+from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.text.escape import safe
 
 from .actions import Keymap, Scope
@@ -169,21 +169,11 @@ class Frame:
         self._in_input = False
         self._keymap = keymap
         self._context = context
-        self._shown: tuple[Store, Views, Callable[[], int]] | None = None
-        self._only_mark: Callable[[], int | None] = lambda: None
+        self._shown: tuple[Store, Views, Marks] | None = None
 
-    def show(
-        self,
-        store: Store,
-        views: Views,
-        marked: Callable[[], int],
-        only_mark: Callable[[], int | None],
-    ) -> None:
-        """Begin to show the state of ``store`` and ``views``.
-
-        ``marked`` counts marked events; ``only_mark`` returns the only one, or None.
-        """
-        self._shown, self._only_mark = (store, views, marked), only_mark
+    def show(self, store: Store, views: Views, marks: Marks) -> None:
+        """Begin to show the state of ``store``, ``views`` and ``marks``."""
+        self._shown = store, views, marks
         self.show_facts()
 
     def say(self, text: str, *, problem: bool = False) -> None:
@@ -213,7 +203,7 @@ class Frame:
         if self._shown is None or not self.status.is_attached:
             # The status line is not mounted yet, or the app is ending.
             return
-        store, views, marked = self._shown
+        store, views, marks = self._shown
         events, narrowed, in_list = views.events, self._context.description(), views.mode == EVENTS
         lines = empty_list_lines(store.facts, events.view, narrowed, self.work, self._keymap)
         if lines and lines != self._empty_lines:
@@ -228,7 +218,7 @@ class Frame:
             events.listing.words if in_list and events.grows() else "",
             narrowed,
             self.work,
-            marked(),
+            len(marks),
             store.grouped,
             store.grouping_failure,
         )
@@ -241,18 +231,19 @@ class Frame:
         self._in_input = in_input
         if self._shown is None:
             return
-        _, views, marked = self._shown
+        _, views, marks = self._shown
         in_list, detail = views.mode == EVENTS, views.detail
         row = views.events.selected_row if in_list else None
         event = row.event if row is not None else None
         has_event = event is not None if in_list else views.current.selected_event_id is not None
         work, place = self.work, Scope.DETAIL if views.in_detail else views.scope
+        only = marks.only()
         self.keys.show(
             Situation(
                 Scope.FILTER if in_input else place,
-                min(marked(), 3),
+                min(len(marks), 3),
                 is_event=has_event,
-                is_only_mark=has_event and self._only_mark() in views.selected_events,
+                is_only_mark=only is not None and only in views.selected_events,
                 is_operation=row is not None and bool(row.events),
                 is_changed=event is not None and bool(event.changed),
                 is_blame=not detail.is_hidden and detail.tab is Tab.BLAME,

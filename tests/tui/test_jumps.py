@@ -35,6 +35,12 @@ def _positions(shown: Shown, found: set[int]) -> list[int]:
     ]
 
 
+def _nearest(there: list[int], start: int, sign: int) -> int:
+    """Return the position next to ``start`` in the direction of ``sign``; ``start`` for none."""
+    beyond = [at for at in there if (at - start) * sign > 0]
+    return (min if sign > 0 else max)(beyond, default=start)
+
+
 async def _jump(shown: Shown, start: int, key: str) -> int:
     events = shown.app.views.events
     events.go_to(start)
@@ -66,11 +72,9 @@ async def test_jumps_go_to_the_nearest_row_in_their_direction(
         near = {at + by for at in (there[0], there[-1]) for by in (-1, 0, 1)}
         for start in sorted({*between, *near} & set(range(events.view.length))):
             for key, (kind, sign) in _KEYS.items():
-                if kind != column:
-                    continue
-                beyond = [at for at in there if (at - start) * sign > 0]
-                expected = (min if sign > 0 else max)(beyond, default=start)
-                assert await _jump(shown, start, key) == expected, (start, key)
+                if kind == column:
+                    expected = _nearest(there, start, sign)
+                    assert await _jump(shown, start, key) == expected, (start, key)
 
 
 async def test_jumps_within_an_open_operation_keep_their_direction() -> None:
@@ -87,8 +91,7 @@ async def test_jumps_within_an_open_operation_keep_their_direction() -> None:
         for start in range(first, first + 5):
             for key, (kind, sign) in _KEYS.items():
                 if kind == "changed":
-                    beyond = [at for at in there if (at - start) * sign > 0]
-                    expected = (min if sign > 0 else max)(beyond, default=start)
+                    expected = _nearest(there, start, sign)
                     assert await _jump(shown, start, key) == expected, (start, key)
 
 
