@@ -14,7 +14,7 @@ import pytest
 from nri_scope.plugin import ABSENT_POLL
 from tests.cri.driver import Resources
 from tests.runtime.testbed.containerd import Containerd, running
-from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.driver import Driver, assert_healthy
 from tests.runtime.testbed.happened import Happened, Step, in_order
 from tests.runtime.testbed.packages import Binaries
 from tests.runtime.testbed.record import HANDSHAKE, PLUGIN, Line, happened, log, recording, rows
@@ -32,12 +32,6 @@ def assert_told(lines: list[Line], steps: Sequence[Step]) -> None:
     """Check that the recording contains exactly the events of these steps, in order."""
     seen = happened(lines)
     assert seen == in_order(steps, seen)
-
-
-async def assert_healthy(containerd: Containerd) -> None:
-    """Check that the runtime still works."""
-    assert await containerd.cri.ready()
-    await Driver(containerd).live("after", "all")
 
 
 STALLED, NOT_CONNECTED = "stalled", "not connected"

@@ -24,7 +24,7 @@ from tests.interop.build import Unavailable, Variant, build
 from tests.interop.reference import ReferencePlugin, read_requests
 from tests.runtime.testbed import adjuster
 from tests.runtime.testbed.containerd import Containerd
-from tests.runtime.testbed.driver import Container, Driver
+from tests.runtime.testbed.driver import Container, Driver, assert_healthy
 from tests.runtime.testbed.record import PATIENCE, nri_scope, recording
 
 pytestmark = [pytest.mark.runtime, pytest.mark.interop]
@@ -194,8 +194,7 @@ async def test_replies_and_containers_match_the_real_runtime(
     assert {one["path"] for event in result["events"] for one in event["dropped"]} == lost
     assert_adjusted(real, lost)
 
-    assert await containerd.cri.ready()
-    await Driver(containerd).live("after", "all")
+    await assert_healthy(containerd)
 
 
 FOO, MQUEUE = "/process/env/FOO", "/mounts/~1dev~1mqueue"

@@ -22,7 +22,7 @@ from tests.cli.tap_process import PATIENCE, Tap, plugin_file, tapping
 from tests.cli.writer_processes import writer_of
 from tests.interop.build import Unavailable, Variant, build
 from tests.runtime.testbed.containerd import Containerd, running
-from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.driver import Driver, assert_healthy
 from tests.runtime.testbed.happened import Happened, in_order
 from tests.runtime.testbed.packages import Binaries
 from tests.runtime.testbed.record import happened, log, nri_scope, rows
@@ -138,12 +138,6 @@ async def variables(containerd: Containerd, container_id: str) -> set[str]:
     """Names of the environment variables with which a container was started."""
     info = json.loads(await containerd.cri.container_info(container_id))
     return {one.partition("=")[0] for one in info["runtimeSpec"]["process"]["env"]}
-
-
-async def assert_healthy(containerd: Containerd) -> None:
-    """Check that the runtime still works."""
-    assert await containerd.cri.ready()
-    await Driver(containerd).live("after", "all")
 
 
 async def test_three_plugins_are_tapped_simultaneously(

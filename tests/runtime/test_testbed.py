@@ -11,7 +11,7 @@ from nri_scope.errors import RpcError
 from tests.cri.driver import ContainerState, Resources
 from tests.runtime.testbed import leftovers
 from tests.runtime.testbed.containerd import Containerd, running
-from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.driver import Driver, assert_healthy
 from tests.runtime.testbed.packages import Binaries, TestbedError
 
 pytestmark = pytest.mark.runtime
@@ -67,6 +67,19 @@ async def test_pods_survive_a_restart_of_containerd(
     assert (summary.id, summary.state) == (container.id, ContainerState.RUNNING)
     await driver.stop(container)
     await driver.live("shop", "another")
+
+
+async def test_an_unfinished_snapshot_of_a_killed_containerd_fails_one_pod(
+    containerd: Containerd, driver: Driver
+) -> None:
+    await driver.live("shop", "web")
+    await containerd.stop(kill=True)
+    (snapshots,) = containerd.layout.folder.glob("root/*.snapshotter.v1.native/snapshots")
+    left = snapshots / str(1 + max(int(each.name) for each in snapshots.iterdir())) / "left"
+    left.mkdir(parents=True)
+    await containerd.start()
+    await assert_healthy(containerd)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled", "kills containerd"])
