@@ -58,7 +58,7 @@ test: $(STAMP) ## unit tests, and tests against the Go reference if Go is instal
 # Tests that depend most on the version of Python; .ci/run runs them on each version. Rooms above the
 # core and most tests of commands are excluded, and so are slow tests of limits, hostile files, other
 # users' files and old events.
-CORE_TESTS = tests/wire tests/nri tests/oci tests/transport tests/plugin tests/filter tests/recording tests/recorder \
+CORE_TESTS = tests/wire tests/nri tests/oci tests/specs tests/transport tests/plugin tests/filter tests/recording tests/recorder \
 	tests/cli/test_smoke.py \
 	--ignore=tests/oci/test_generator.py --ignore=tests/recording/test_companions.py \
 	--ignore=tests/recorder/test_ring.py --ignore=tests/recording/test_decode_budget.py \

@@ -7,7 +7,7 @@ import time
 from statistics import median, quantiles
 
 from benchmarks.findings import Finding, number
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import Creation
 from nri_scope.plugin import Adjustment, Update
@@ -71,8 +71,8 @@ def _work(
     before = spec = oci.spec_of(request.container, request.pod)
     for _, reply in replies:
         after = oci.adjust(spec, reply.adjust)
-        oci.changes(spec, after)
+        specs.changes(spec, after)
         spec = after
     merged = oci.adjust(before, merging.adjustment)
-    if not oci.changes(before, merged) or not merging.updates:
+    if not specs.changes(before, merged) or not merging.updates:
         raise RuntimeError("nothing was merged")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.comparison import compare_containers, compare_recordings
@@ -19,13 +19,13 @@ from nri_scope.differ.render.spec_differences import spec_diff
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
-from nri_scope.oci.path_labels import Meaning, meaning
-from nri_scope.oci.spec_file import MAX_SPEC_SIZE
 from nri_scope.recording import lookup
 from nri_scope.recording.display import SHORT_ID, left_out_words, runtime
 from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
+from nri_scope.specs.path_labels import Meaning, meaning
+from nri_scope.specs.spec_file import MAX_SPEC_SIZE
 
 from .main import RECORDING_SUFFIXES
 from .output import Output
@@ -210,9 +210,9 @@ def _container(view: RecordingView, file: Path, what: str) -> Container:
 
 def two_specs(before: str, after: str, output_format: Format) -> bool:
     """Print the differences between two files with OCI specs; return whether there are any."""
-    one, other = (oci.read_spec(_read(name), name) for name in (before, after))
+    one, other = (specs.read_spec(_read(name), name) for name in (before, after))
     # Programs may apply the changes.
-    found = (oci.changes if output_format == "json" else oci.differences)(one, other)
+    found = (specs.changes if output_format == "json" else specs.differences)(one, other)
     with Output() as output:
         for line in spec_diff(before, after, found, output_format, width=output.width):
             output.line(line)

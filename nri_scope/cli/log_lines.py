@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from nri_scope.differ.operations import Operation
 from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session, Status
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.oci import label
 from nri_scope.recording.display import (
     Days,
     clock,
@@ -27,6 +26,7 @@ from nri_scope.recording.records import (
     to_json,
 )
 from nri_scope.recording.timeline import Began, Ended, Item, sessions_overlap
+from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, paint
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod
-from nri_scope.oci import label, path_of
-from nri_scope.oci.path_labels import Meaning, meaning
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.specs import label, path_of
+from nri_scope.specs.path_labels import Meaning, meaning
 
 from .params import say
 

@@ -8,17 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nri_scope.events import Container, Pod
-from nri_scope.oci import (
-    ABSENT,
-    Absent,
-    Change,
-    differences,
-    labels_at,
-    sort_mounts,
-    split,
-    value_at,
-)
+from nri_scope.oci import sort_mounts
 from nri_scope.recording.reader import Recording
+from nri_scope.specs import ABSENT, Absent, Change, differences, labels_at, split, value_at
 
 from .attribution.attributed_changes import Applied, ChangeStep, Evidence
 from .attribution.final_spec import FinalOwners, final_spec

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from nri_scope.events import Pod
-from nri_scope.oci import Json, Spec, value_at
+from nri_scope.specs import Json, Spec, value_at
 
 from .attribution.history import History
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from nri_scope.nri.plain import Plain
-from nri_scope.oci import Change, Json
 from nri_scope.recording.records import rfc3339
+from nri_scope.specs import Change, Json
 
 from .attribution.attributed_changes import ChangeStep, Claim, NameOf, PluginRequest
 from .attribution.owner import Owner

@@ -28,7 +28,7 @@ class FieldKind(Enum):
     ID = "id"
     """A prefix of an id."""
     PATH = "path"
-    """An OCI path, one of its parents, or a key in it; see `oci.path_labels.meaning`."""
+    """An OCI path, one of its parents, or a key in it; see `specs.path_labels.meaning`."""
     NUMBER = "number"
     INDEX = "index"
     DURATION = "duration"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from nri_scope.events import Event
-from nri_scope.oci.path_labels import label, meaning
+from nri_scope.specs.path_labels import label, meaning
 
 from .fields import WORD_COLUMNS, Field, FieldKind
 from .re2_patterns import regex

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from nri_scope.oci.path_labels import label, meaning
+from nri_scope.specs.path_labels import label, meaning
 
 from .fields import WORD_COLUMNS, Field, FieldKind
 from .re2_patterns import regex

@@ -16,10 +16,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging.keyed_list import KeyedItems
-
-from . import values
-from .resources import adjust_resources
-from .spec import (
+from nri_scope.specs.json_spec import (
     Json,
     Spec,
     copy_array,
@@ -29,6 +26,9 @@ from .spec import (
     set_or_remove,
     text_at,
 )
+
+from . import values
+from .resources import adjust_resources
 from .unknown_fields import keep_unknown, unknown_fields
 
 _M = TypeVar("_M", bound=Message)

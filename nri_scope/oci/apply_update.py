@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.specs.json_spec import Spec, copy_object, restore_if_unchanged
 
 from .resources import update_by_oci_runtime, update_resources
 from .runtime_rules import UpdatePath
-from .spec import Spec, copy_object, restore_if_unchanged
 from .unknown_fields import keep_unknown, unknown_fields
 
 

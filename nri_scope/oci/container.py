@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.specs.json_spec import Spec
 
 from . import values
 from .resources import resources
-from .spec import Spec
 from .unknown_fields import keep_unknown, unknown_fields
 
 _CACHED_LENGTH = 8 << 10

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.specs.json_spec import Json, Spec, text_at
+from nri_scope.specs.paths import pointer
 
 from .adjustment import removed_key
-from .paths import pointer
 from .resources import CPU, MEMORY
 from .runtime_rules import UpdatePath
-from .spec import Json, Spec, text_at
 from .values import device_rule, net_device, rlimit
 
 RemarkKind: TypeAlias = Literal["dropped", "resolved", "unresolved", "refused"]

@@ -5,8 +5,15 @@ from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging.keyed_list import KeyedItems
+from nri_scope.specs.json_spec import (
+    Spec,
+    copy_array,
+    copy_object,
+    restore_if_unchanged,
+    set_or_remove,
+    text_at,
+)
 
-from .spec import Spec, copy_array, copy_object, restore_if_unchanged, set_or_remove, text_at
 from .values import device_rule, texts
 
 MEMORY = {

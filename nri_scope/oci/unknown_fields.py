@@ -10,7 +10,7 @@ from typing import Protocol
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from .spec import Json, Spec, copy_array, copy_object
+from nri_scope.specs.json_spec import Json, Spec, copy_array, copy_object
 
 
 class _Field(Protocol):

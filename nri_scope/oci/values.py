@@ -15,8 +15,7 @@ from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-
-from .spec import Json, Spec
+from nri_scope.specs.json_spec import Json, Spec
 
 HOOKS = {
     "prestart": "prestart",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nri_scope.oci import label
+from nri_scope.specs import label
 
 from .reader import Recording, Value
 from .sqlite_errors import query_rows

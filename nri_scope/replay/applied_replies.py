@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from google.protobuf.message import Message
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import Creation, Dropped, IsuladCreation, Updating, unsolicited
@@ -160,7 +160,7 @@ def _same(one: api.ContainerUpdate, other: api.ContainerUpdate) -> bool:
     return one.container_id == other.container_id
 
 
-def _refused(adjustment: api.ContainerAdjustment, spec: oci.Spec) -> str:
+def _refused(adjustment: api.ContainerAdjustment, spec: specs.Spec) -> str:
     found = oci.remarks(adjustment, spec)
     return next((one.reason for one in found if one.kind == "refused"), "")
 

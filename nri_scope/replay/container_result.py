@@ -7,7 +7,7 @@ import json
 import zlib
 from typing import TypeAlias, cast
 
-from nri_scope.oci import Change, Spec, changes, path_of
+from nri_scope.specs import Change, Spec, changes, path_of
 
 _COMPRESSION_LEVEL = 1
 """Fastest level of zlib: half the default's time, for 10 % more memory."""

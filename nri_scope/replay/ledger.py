@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import Dropped
 
@@ -126,15 +126,15 @@ class Ledger:
         """Record updates that plugins requested for other containers, applied as ``merged``."""
         path = self._rules.other_updates
         changes: list[Attributed] = []
-        specs: dict[str, oci.Spec] = {}
+        shown: dict[str, specs.Spec] = {}
         for plugin, update in asked:
             result = self._of(update.container_id)
             if result is None:
                 continue
-            spec = specs.get(update.container_id, result.spec)
+            spec = shown.get(update.container_id, result.spec)
             after = oci.update(spec, update.linux.resources, path)
             changes += self._attribute(result, plugin, spec, after)
-            specs[update.container_id] = after
+            shown[update.container_id] = after
         for update in merged:
             result = self._of(update.container_id)
             if result is not None:
@@ -142,9 +142,9 @@ class Ledger:
         return changes
 
     def _attribute(
-        self, result: ContainerResult, plugin: str, before: oci.Spec, after: oci.Spec
+        self, result: ContainerResult, plugin: str, before: specs.Spec, after: specs.Spec
     ) -> list[Attributed]:
-        found = [Attributed(plugin, result.name, change) for change in oci.changes(before, after)]
+        found = [Attributed(plugin, result.name, change) for change in specs.changes(before, after)]
         for one in found:
             result.own(one.change.path, plugin)
         return found
@@ -159,7 +159,7 @@ class Ledger:
             result.existed = True
         return result
 
-    def _new(self, container: api.Container, spec: oci.Spec) -> ContainerResult:
+    def _new(self, container: api.Container, spec: specs.Spec) -> ContainerResult:
         # A repeated creation keeps the container's name.
         known = self._by_id.get(container.id)
         name = self._world.name_of(container.id) if known is None else known.name

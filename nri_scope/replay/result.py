@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nri_scope.nri.merging import Dropped
-from nri_scope.oci import Change
 from nri_scope.recording.display import duration
+from nri_scope.specs import Change
 
 from .container_result import ContainerResult as ContainerResult
 from .golden.file_layout import Origin

@@ -16,9 +16,10 @@ from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.session import check_part_reply
 from nri_scope.nri.versions import runtime_remark, runtime_words
-from nri_scope.oci import changes, runtime_rules_of
+from nri_scope.oci import runtime_rules_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
 from nri_scope.runtime.plugin_chain import event_of
+from nri_scope.specs import changes
 
 from .applied_replies import Effects
 from .faults import InjectedFaults

@@ -10,7 +10,7 @@ from nri_scope.differ.attribution.rounds import CONTAINER_STATUS, CREATE
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.legend import Legend
 from nri_scope.differ.render.values import clipped, clipped_pair, place, sides
-from nri_scope.oci import label
+from nri_scope.specs import label
 
 from .limits import CONTAINERS_MAX, STEPS_MAX, STEPS_OF_ONE_MAX, TRACKED_MAX, VALUE_MAX, WORDS_MAX
 from .report_data import Changed, Row

@@ -22,7 +22,6 @@ from nri_scope.differ.attribution.rounds import (
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import PASSIVE_ROLES, Container, Event, Gap, Pod, Role, Session
-from nri_scope.oci import Spec
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations, Outcome
 from nri_scope.recording.cri_answers import is_container_status
@@ -30,6 +29,7 @@ from nri_scope.recording.display import SHORT_ID
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 from nri_scope.recording.timeline import sessions_overlap
+from nri_scope.specs import Spec
 
 from .diagnosis import Diagnosis, RecordingFacts
 from .diagnosis.recording_facts import Latest

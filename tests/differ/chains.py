@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
@@ -149,8 +149,8 @@ class Truth:
     """Changed paths by plugin."""
     claimed: Mapping[str, frozenset[str]]
     """Paths set by each plugin, with the same value or another."""
-    before: oci.Spec
-    after: oci.Spec
+    before: specs.Spec
+    after: specs.Spec
 
     def admits(self, owner: Owner, path: str) -> bool:
         """Return whether a plugin that `owner` includes set `path`, a part or a parent of it."""
@@ -212,7 +212,7 @@ def play(
         after = view(turn)
         # Runtimes sort mounts, so their order is not a plugin's change.
         changed[plugin] = frozenset(
-            one.path for one in oci.changes(spec, after) if one.kind != "moved"
+            one.path for one in specs.changes(spec, after) if one.kind != "moved"
         )
         paths, _ = changes_of("CreateContainer", request, reply, plugin)
         claimed[plugin] = changed[plugin] | set(paths)
@@ -225,7 +225,7 @@ def play(
     return Truth(changed, claimed, before, spec)
 
 
-def view(turn: merging.Creation) -> oci.Spec:
+def view(turn: merging.Creation) -> specs.Spec:
     """Return the container's spec after the chain, with fields that plugins are not shown."""
     hidden = api.ContainerAdjustment(CDI_devices=turn.adjustment.CDI_devices)
     if turn.adjustment.linux.HasField("rdt"):

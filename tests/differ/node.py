@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
@@ -124,8 +124,8 @@ class Creation:
     events: list[int] = field(default_factory=list)
     """Recorded CreateContainer and ValidateContainerAdjustment events."""
     failure: str = ""
-    before: oci.Spec = field(default_factory=dict)
-    found: dict[str, oci.Spec] = field(default_factory=dict)
+    before: specs.Spec = field(default_factory=dict)
+    found: dict[str, specs.Spec] = field(default_factory=dict)
     """The container's spec before each plugin."""
     undoing: list[int] = field(default_factory=list)
 
@@ -137,9 +137,9 @@ class Life:
     id: str
     message: api.Container
     """The runtime's NRI message of it."""
-    real: oci.Spec
+    real: specs.Spec
     """The runtime's own spec; the container's real values are these, overridden by `effects`."""
-    effects: dict[str, oci.Json] = field(default_factory=dict)
+    effects: dict[str, specs.Json] = field(default_factory=dict)
     """Real values that differ from `real`, by path."""
     requested: dict[str, str] = field(default_factory=dict)
     """Annotations of the CRI request."""
@@ -150,16 +150,16 @@ class Life:
     """Last operation that changed it."""
     shown_at: int = 0
     """Newest operation with a recorded event that shows its real state."""
-    past: list[tuple[int, oci.Spec, dict[str, oci.Json]]] = field(default_factory=list)
+    past: list[tuple[int, specs.Spec, dict[str, specs.Json]]] = field(default_factory=list)
     """Its real spec and effects after each operation that changed it."""
 
     def keep(self, operation: int) -> None:
         self.done = operation
         self.past.append((operation, self.real, dict(self.effects)))
 
-    def after(self, operation: int) -> tuple[oci.Spec, dict[str, oci.Json]]:
+    def after(self, operation: int) -> tuple[specs.Spec, dict[str, specs.Json]]:
         """Return its real spec and effects after an operation; empty before its creation."""
-        found: tuple[oci.Spec, dict[str, oci.Json]] = {}, {}
+        found: tuple[specs.Spec, dict[str, specs.Json]] = {}, {}
         for number, real, effects in self.past:
             if number <= operation:
                 found = real, effects
@@ -554,10 +554,10 @@ class Node:
         return ""
 
     def _claim_creation(
-        self, made: Creation, turn: merging.Creation, reply: Any, plugin: str, before: oci.Spec
+        self, made: Creation, turn: merging.Creation, reply: Any, plugin: str, before: specs.Spec
     ) -> None:
-        paths = {one.path for one in oci.changes(before, view(turn)) if one.kind != "moved"}
-        paths |= {one.path for one in oci.changes(before, oci.adjust(before, reply.adjust))}
+        paths = {one.path for one in specs.changes(before, view(turn)) if one.kind != "moved"}
+        paths |= {one.path for one in specs.changes(before, oci.adjust(before, reply.adjust))}
         adjusting = api.CreateContainerResponse(adjust=reply.adjust)
         paths |= set(changes_of("CreateContainer", turn.request, adjusting, plugin)[0])
         for path in paths:
@@ -774,7 +774,7 @@ class Node:
         if resources.pids.limit > 0:
             life.effects["/linux/resources/pids/limit"] = resources.pids.limit
         for key, each in resources.unified.items():
-            life.effects[oci.pointer("/linux/resources/unified", key)] = each
+            life.effects[specs.pointer("/linux/resources/unified", key)] = each
             life.message.linux.resources.unified[key] = each
         self._settle(life)
 
@@ -817,17 +817,17 @@ class Node:
             self.operation_of[self.number] = self.operation
 
 
-def resource_values(resources: api.LinuxResources) -> dict[str, oci.Json]:
+def resource_values(resources: api.LinuxResources) -> dict[str, specs.Json]:
     """Return the values that an update sets, by path."""
     container = api.Container(linux=api.LinuxContainer(resources=resources))
     linux = cast("dict[str, Any]", oci.spec_of(container).get("linux", {}))
-    found: dict[str, oci.Json] = {}
+    found: dict[str, specs.Json] = {}
     for group, members in linux.get("resources", {}).items():
         place = f"/linux/resources/{group}"
         if group == "hugepageLimits":
-            found |= {oci.pointer(place, each["pageSize"]): each["limit"] for each in members}
+            found |= {specs.pointer(place, each["pageSize"]): each["limit"] for each in members}
         elif isinstance(members, dict) and group != "blockIO":
-            found |= {oci.pointer(place, key): value for key, value in members.items()}
+            found |= {specs.pointer(place, key): value for key, value in members.items()}
         else:
             found[place] = members
     if resources.HasField("rdt_class"):

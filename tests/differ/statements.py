@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope.differ import excerpt
 from nri_scope.differ.attribution.attributed_changes import (
     EVICTION,
@@ -172,12 +172,12 @@ class _Checker:
         base = self._before(step.container, operation)
         after = step.change.after if step.change.kind != "removed" else None
         first = _at(base, step.change.path)
-        if oci.same(first, after):
+        if specs.same(first, after):
             return True
         if life is None or step.change.path == _SWAP:
             return True
         actual = self._value(life, step.change.path, operation)
-        return not oci.same(actual, after)
+        return not specs.same(actual, after)
 
     # -- outcomes -------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class _Checker:
         path = step.change.path
         after = None if step.change.kind == "removed" else step.change.after
         values = [self._value(life, path, number) for number, *_ in life.past]
-        if step.applied is not Applied.YES and any(oci.same(one, after) for one in values[-1:]):
+        if step.applied is not Applied.YES and any(specs.same(one, after) for one in values[-1:]):
             self._report("applied, and said not to be", _describe_step(step), step.applied)
 
     def _check_request(self, one: RoundDiff, asked: PluginRequest) -> None:
@@ -236,15 +236,15 @@ class _Checker:
         before = self._before(asked.container, operation)
         if creation is not None and len(asked.owner.plugins) == 1:
             before = creation.found.get(asked.owner.plugins[0], before)
-        removal = asked.value == f"-{oci.split(asked.path)[-1]}"
+        removal = asked.value == f"-{specs.split(asked.path)[-1]}"
         wanted = None if removal else asked.value
         first, now = _at(before, asked.path), self._value(life, asked.path, operation)
-        if oci.same(now, wanted) and not oci.same(first, wanted):
+        if specs.same(now, wanted) and not specs.same(first, wanted):
             others = set(claims) - set(asked.owner.plugins)
             if not others:
                 self._report("in effect, but called not applied", _describe_request(asked))
 
-    def _value(self, life: Life, path: str, operation: int) -> oci.Json:
+    def _value(self, life: Life, path: str, operation: int) -> specs.Json:
         real, effects = life.after(operation)
         if path in effects:
             return effects[path]
@@ -267,7 +267,7 @@ class _Checker:
             None,
         )
 
-    def _before(self, container: str, operation: int) -> oci.Spec:
+    def _before(self, container: str, operation: int) -> specs.Spec:
         creation = self._creation_at(container, operation)
         if creation is not None:
             return creation.before
@@ -354,7 +354,10 @@ class _Checker:
             )
             if life.shown_at < max(life.done, asked):
                 continue
-            if line.path.startswith("/annotations/") and oci.split(line.path)[-1] in life.requested:
+            if (
+                line.path.startswith("/annotations/")
+                and specs.split(line.path)[-1] in life.requested
+            ):
                 # Later events show the requested annotation, even if it was not applied.
                 continue
             section = next((one for one in _SOMETIMES_OMITTED if line.path.startswith(one)), "")
@@ -366,7 +369,7 @@ class _Checker:
             real = _at(life.real, line.path)
             shown = _at(oci.spec_of(self.node._shown(life)), line.path)
             effect = life.effects.get(line.path)
-            if not any(oci.same(line.value, each) for each in (real, shown, effect)):
+            if not any(specs.same(line.value, each) for each in (real, shown, effect)):
                 self._report(
                     "a line with a false value", container, line.path, line.value, real, shown
                 )
@@ -374,7 +377,7 @@ class _Checker:
     def _runtimes_own(self, life: Life, line: OwnedLine, creations: list[Creation]) -> None:
         """Check a line owned by the runtime: no plugin set its value."""
         first = creations[-1].before if creations else life.past[0][1]
-        if oci.same(_at(first, line.path), line.value) or line.path == _SWAP:
+        if specs.same(_at(first, line.path), line.value) or line.path == _SWAP:
             return
         if line.path.startswith("/linux/resources/devices/"):
             # The runtime adds a rule for each device.
@@ -477,7 +480,7 @@ class _Checker:
                     (
                         one.event,
                         one.change.kind,
-                        oci.label(one.change.path),
+                        specs.label(one.change.path),
                         wording.owner(one.owner),
                     )
                 )
@@ -549,9 +552,9 @@ class _Checker:
                     self._report("the diagnosis omits a dropped request", _describe_request(asked))
 
 
-def _at(spec: oci.Spec, path: str) -> oci.Json:
-    found = oci.value_at(spec, path)
-    return None if found is oci.ABSENT else found
+def _at(spec: specs.Spec, path: str) -> specs.Json:
+    found = specs.value_at(spec, path)
+    return None if found is specs.ABSENT else found
 
 
 def _in_range(owner: Owner, plugin: str) -> bool:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from nri_scope import oci
+from nri_scope import specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import Evidence
 from nri_scope.differ.attribution.differ import Differ
@@ -86,16 +86,16 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
     # The steps are exactly the differences between consecutive observations.
     rebuilt = history.base
     for _, together in groupby(own, key=lambda step: (step.event, step.evidence[0], step.owner)):
-        rebuilt = oci.apply(rebuilt, [step.change for step in together])
-    assert not [one for one in oci.changes(rebuilt, history.spec) if one.kind != "moved"]
+        rebuilt = specs.apply(rebuilt, [step.change for step in together])
+    assert not [one for one in specs.changes(rebuilt, history.spec) if one.kind != "moved"]
     if validated:
-        assert not oci.changes(truth.before, history.base), case.name
-        remaining = [one for one in oci.changes(history.spec, truth.after) if one.kind != "moved"]
+        assert not specs.changes(truth.before, history.base), case.name
+        remaining = [one for one in specs.changes(history.spec, truth.after) if one.kind != "moved"]
         # Changes that runtimes ignore leave the base value; runtimes keep showing removed map keys.
         assert all(
             _ODD in one.path
             or one.path.startswith(MAPS)
-            or oci.value_at(history.spec, one.path) == oci.value_at(history.base, one.path)
+            or specs.value_at(history.spec, one.path) == specs.value_at(history.base, one.path)
             for one in remaining
         ), case.name
     for plugin, role in seen.items():

@@ -20,11 +20,11 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import lines
 from nri_scope.differ.recording_differ import blame, rounds
 from nri_scope.events import Container, Event
-from nri_scope.oci import label
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Finding, FindingKind
+from nri_scope.specs import label
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 LIMIT = "/linux/resources/pids/limit"

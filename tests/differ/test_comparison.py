@@ -15,8 +15,8 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import RUNTIME, SPEC, plugin
 from nri_scope.differ.comparison import Comparison, compare, compare_recordings
 from nri_scope.events import Pod
-from nri_scope.oci import Json, Spec, changes
 from nri_scope.recording.reader import Recording
+from nri_scope.specs import Json, Spec, changes
 from tests.replay.recordings import of_capture
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"

@@ -9,8 +9,8 @@ from hypothesis import given
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.generated_values import Generated
 from nri_scope.events import Pod
-from nri_scope.oci import Json, Spec, same
-from tests.oci.specs import SPECS
+from nri_scope.specs import Json, Spec, same
+from tests.specs.generated import SPECS
 
 CONTAINER = "3d616e25fb47ea93be490ee9c43f8e470e2da1ff73c8c38a0abe6412fb34c602"
 SANDBOX = "d6e8c12818c4bf7a82f09ffd9e363300e9f6b07eda5861291d736f18a71950f1"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.versions import NriVersion
-from nri_scope.oci import Json, Spec, changes
+from nri_scope.specs import Json, Spec, changes
 from tests.interop.attribution_fields import ENTRIES, Entry
 from tests.interop.merge_cases import Reply
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import fields as known
 from nri_scope.nri.versions import V0_7, V0_12, NriVersion
@@ -61,7 +61,7 @@ def expected_of(case: Case, view: str, seen: Run) -> list[ReportedChange]:
 
 
 def _by_plugin(
-    states: tuple[oci.Spec, ...], owners: tuple[str, str], case: Case, version: NriVersion
+    states: tuple[specs.Spec, ...], owners: tuple[str, str], case: Case, version: NriVersion
 ) -> Iterator[ReportedChange]:
     """ExpectedChange changes by each plugin, up to the end of the chain."""
     culprit = _culprit(case, version) if is_refused(case, version) else ""
@@ -94,7 +94,7 @@ def _beyond_the_chain(case: Case, seen: Run, view: str) -> Iterator[ReportedChan
     if case.entry.name == "linux.resources.hugepage_limits" and case.action is Action.REPLACE:
         return
     owner = "runtime" if _kept(case, seen) else _validator_owner(case, seen, view)
-    if not oci.same(after, real):
+    if not specs.same(after, real):
         yield from (ReportedChange(*step) for step in steps_between(owner, after, real))
 
 
@@ -121,7 +121,7 @@ def owner_names(owners: api.FieldOwners) -> Iterator[str]:
         yield from (name.removeprefix("-") for name in text.split(","))
 
 
-def real_spec(case: Case, seen: Run | None) -> oci.Spec:
+def real_spec(case: Case, seen: Run | None) -> specs.Spec:
     """The spec passed to the OCI runtime; without `seen`, the spec without plugins."""
     spec = oci.spec_of(case.container)
     if seen is not None:
@@ -132,7 +132,7 @@ def real_spec(case: Case, seen: Run | None) -> oci.Spec:
     linux = real.get("linux")
     resources = linux.get("resources") if isinstance(linux, dict) else None
     if isinstance(linux, dict) and isinstance(resources, dict):
-        kept: oci.Spec = {key: value for key, value in resources.items() if key != "blockIO"}
+        kept: specs.Spec = {key: value for key, value in resources.items() if key != "blockIO"}
         real["linux"] = (
             {**linux, "resources": kept}
             if kept

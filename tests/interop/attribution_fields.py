@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import fields as known
-from nri_scope.oci import Json, Spec
+from nri_scope.specs import Json, Spec
 from tests.interop.merge_rules import REMOVALS
 
 Adjust: TypeAlias = Callable[[api.ContainerAdjustment, int], object]

@@ -15,7 +15,7 @@ from typing import TextIO, cast
 
 from google.protobuf.message import Message
 
-from nri_scope import oci
+from nri_scope import specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.logger.logger import Logger
@@ -332,7 +332,7 @@ class View:
     probes: tuple[str, ...] = ()
     validator: bool = False
     taps: tuple[str, ...] = ()
-    real: Callable[[str], oci.Spec | None] | None = None
+    real: Callable[[str], specs.Spec | None] | None = None
     """Function from a container's name to the CRI's spec after the creation; None without CRI."""
 
 
@@ -364,7 +364,7 @@ def _ask_cri(
     recorder: Recorder,
     sessions: dict[str, int],
     seen: Run,
-    real: Callable[[str], oci.Spec | None],
+    real: Callable[[str], specs.Spec | None],
     after: Asked,
     at_ns: int,
 ) -> None:

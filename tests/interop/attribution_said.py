@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from nri_scope.differ.attribution.attributed_changes import ChangeStep
-from nri_scope.oci import Json
+from nri_scope.specs import Json
 
 
 class ReportedChange(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from nri_scope import oci
+from nri_scope import specs
 from tests.interop.attribution_cases import (
     FIRST,
     SECOND,
@@ -107,7 +107,7 @@ def _what_shows(done: Iterable[Case], seen: Run, *, cri: bool) -> str:
         before, after = moments[0].wanted, moments[-1].wanted
         if cri:
             before, after = real_spec(case, None), real_spec(case, seen)
-        shows = "yes" if not oci.same(before, after) else "–"
+        shows = "yes" if not specs.same(before, after) else "–"
         if case.action in SETTING:
             sets.add(shows)
         elif case.action in REMOVING:

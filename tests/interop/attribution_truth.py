@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import ChangeStep
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.nri.merging import adjusted
 from nri_scope.nri.versions import V0_10, V0_11, V0_12, NriVersion
-from nri_scope.oci import Json, Spec
+from nri_scope.specs import Json, Spec
 from tests.interop.attribution_cases import FIRST, SECOND, Action, Case, UpdateCase, container_named
 from tests.interop.attribution_fields import joined
 from tests.interop.attribution_run import Run, updated_by
@@ -134,8 +134,8 @@ class Truth:
 
 def value_or_none(spec: Spec, path: str) -> Json:
     """The value at a path; None if it is absent."""
-    value = oci.value_at(spec, path)
-    return None if isinstance(value, oci.Absent) else value
+    value = specs.value_at(spec, path)
+    return None if isinstance(value, specs.Absent) else value
 
 
 def of_creation(case: Case, seen: Run) -> Truth:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.nri.merging import fields as known
@@ -76,7 +76,7 @@ def test_runs_match_the_cases(release: Merger) -> None:
             message = asked.get(name)
             assert message is not None or answer.error, case.name
             if message is not None:
-                assert oci.same(oci.spec_of(message.container), joined(base, state)), case.name
+                assert specs.same(oci.spec_of(message.container), joined(base, state)), case.name
 
 
 def test_the_validator_request_names_the_configured_owners(release: Merger) -> None:
@@ -178,7 +178,7 @@ def test_later_events_show_the_final_container(release: Merger, view: str) -> No
         spec = found.histories[case.container.id].spec
         rest = [
             change
-            for change in oci.changes(begin, real)
+            for change in specs.changes(begin, real)
             if value_or_none(spec, change.path) != change.after
             # Absence is no evidence here: most runtimes never send these fields.
             and not (change.path.startswith("/linux/intelRdt/") and change.after is None)

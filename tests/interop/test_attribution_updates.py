@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope import oci
+from nri_scope import specs
 from nri_scope.differ.attribution.attributed_changes import Evidence
 from tests.interop.attribution_cases import UpdateCase, UpdateTrigger, update_cases
 from tests.interop.attribution_expected import expected_of_update, fails
@@ -13,7 +13,7 @@ from tests.interop.attribution_truth import false_claims, of_update, value_or_no
 from tests.interop.build import Merger
 
 
-def changes_of(case: UpdateCase) -> oci.Spec:
+def changes_of(case: UpdateCase) -> specs.Spec:
     """The container after the update."""
     return of_update(case).moments[-1].wanted
 
@@ -74,7 +74,7 @@ def test_later_events_show_the_updated_container(release: Merger, view: str) -> 
         spec = found.histories[case.target.id].spec
         rest = [
             change
-            for change in oci.changes(before, after)
+            for change in specs.changes(before, after)
             if value_or_none(spec, change.path) != change.after
         ]
         if rest:
@@ -101,7 +101,7 @@ def test_updates_that_were_not_applied_are_reported(release: Merger) -> None:
     wrong = []
     for case in update_cases(seen.version):
         before, after = of_update(case).moments[0].wanted, changes_of(case)
-        if fails(case) or not oci.same(before, after):
+        if fails(case) or not specs.same(before, after):
             continue
         asked = {
             (str(one.owner), one.path)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Spec
+from nri_scope.specs import Spec
 
 _M = TypeVar("_M", bound=Message)
 

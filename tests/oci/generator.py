@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Json, Spec
+from nri_scope.specs import Json, Spec
 from tests.interop.toolchain import Unavailable, find_go
 
 SOURCES = Path(__file__).parent / "go"

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Json, Spec, adjust, changes, same, sort_mounts, spec_of
+from nri_scope.oci import adjust, sort_mounts, spec_of
+from nri_scope.specs import Json, Spec, changes, same
+from tests.specs.generated import SPECS
 
 from .examples import ADJUSTMENT, ADJUSTMENT_SPEC, CONTAINER, unset_fields
-from .specs import SPECS
 
 
 def test_every_field_of_an_adjustment_reaches_the_spec() -> None:

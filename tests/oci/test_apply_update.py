@@ -8,10 +8,11 @@ from hypothesis import given
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Json, Spec, UpdatePath, same, spec_of, update
+from nri_scope.oci import UpdatePath, spec_of, update
+from nri_scope.specs import Json, Spec, same
+from tests.specs.generated import SPECS
 
 from .examples import CONTAINER, UPDATE, UPDATE_SPEC, unset_fields
-from .specs import SPECS
 
 
 def test_an_update_applies_the_fields_that_the_cri_has() -> None:

@@ -12,7 +12,8 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri.merging import Creation
-from nri_scope.oci import Spec, adjust, remarks, spec_of
+from nri_scope.oci import adjust, remarks, spec_of
+from nri_scope.specs import Spec
 from tests.amount import amount
 from tests.interop.merge_cases import Case, generated
 from tests.interop.toolchain import Unavailable

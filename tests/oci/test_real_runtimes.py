@@ -5,7 +5,8 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.request_subject import decode_reply, decode_request
-from nri_scope.oci import Spec, adjust, changes, spec_of
+from nri_scope.oci import adjust, spec_of
+from nri_scope.specs import Spec, changes
 from tests.nri.captures import NAMES, exchanges
 
 # The adjustment of shop/web/app by 20-device-injector, whose traffic was not captured.

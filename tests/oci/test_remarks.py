@@ -4,7 +4,8 @@ from __future__ import annotations
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Remark, Spec, UpdatePath, adjust, remarks, update
+from nri_scope.oci import Remark, UpdatePath, adjust, remarks, update
+from nri_scope.specs import Spec
 
 from .examples import ADJUSTMENT, UPDATE, without_each_field
 

@@ -14,8 +14,8 @@ import pytest
 from nri_scope.differ import blame
 from nri_scope.differ import recording_differ as reading
 from nri_scope.events import Role
-from nri_scope.oci import value_at
 from nri_scope.recording.reader import Recording
+from nri_scope.specs import value_at
 from tests.runtime.testbed.connections import cut_oldest
 from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.crew import Crew, crew

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from nri_scope.nri.methods import METHODS
-from nri_scope.oci import Change, Spec, changes
+from nri_scope.specs import Change, Spec, changes
 from tests.cri.driver import Resources
 from tests.interop.build import Unavailable, Variant, build
 from tests.interop.reference import ReferencePlugin, read_requests

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.oci import Json
+from nri_scope.specs import Json
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.yaml_flow import MAX_DEPTH, fill
 from nri_scope.text.yaml_text import inline, key

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from nri_scope.oci import (
+from nri_scope.oci.resources import UNRESOLVED_CLASS
+from nri_scope.specs import (
     ABSENT,
     Absent,
     Change,
@@ -29,7 +30,6 @@ from nri_scope.oci import (
     value_at,
     values_of_key,
 )
-from nri_scope.oci.resources import UNRESOLVED_CLASS
 
 from .attributed_changes import Applied, ChangeStep
 from .findings import standing

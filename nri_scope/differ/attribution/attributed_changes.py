@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from nri_scope.oci import Change, Json
+from nri_scope.specs import Change, Json
 
 from .owner import Owner
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
-from nri_scope.oci import Spec
 from nri_scope.recording.display import SHORT_ID
+from nri_scope.specs import Spec
 
 from . import applied_spec, later_changes
 from .attributed_changes import ChangeStep, PluginRequest, RequestFate
@@ -278,8 +278,8 @@ def _complete(history: History, shown: Spec) -> None:
     No plugin is known to have changed this: the original state was not observed.
     """
     for step in history.steps:
-        shown = oci.apply(shown, [step.change])
+        shown = specs.apply(shown, [step.change])
     history.spec = shown
     for step in reversed(history.steps):
-        shown = oci.apply(shown, [later_changes.inverse(step.change)])
+        shown = specs.apply(shown, [later_changes.inverse(step.change)])
     history.base = shown

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import Event, Role
@@ -22,7 +22,7 @@ from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.merging.isulad import SWAPPED
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.nri.versions import NriVersion
-from nri_scope.oci import Change, Json, Spec
+from nri_scope.specs import Change, Json, Spec
 
 from . import evidence as other_evidence
 from .attributed_changes import EVICTION, ChangeStep, Claim, Evidence, PluginRequest, RequestFate
@@ -252,16 +252,16 @@ class _Creation:
                     self.id, change, RUNTIME, (evidence,), event, at_ns, note=reason
                 )
                 self.found.steps.append(undone)
-        return oci.apply(spec, back) if back else spec
+        return specs.apply(spec, back) if back else spec
 
     def _undoing(self, path: str, spec: Spec) -> Change | None:
         """Return the change that restores the value before the chain; None if it is unchanged."""
-        now, first = oci.value_at(spec, path), oci.value_at(self.base, path)
-        if now is oci.ABSENT:
-            return None if first is oci.ABSENT else Change(path, None, first, "added")
-        if first is oci.ABSENT:
+        now, first = specs.value_at(spec, path), specs.value_at(self.base, path)
+        if now is specs.ABSENT:
+            return None if first is specs.ABSENT else Change(path, None, first, "added")
+        if first is specs.ABSENT:
             return Change(path, now, None, "removed")
-        return None if oci.same(now, first) else Change(path, now, first, "changed")
+        return None if specs.same(now, first) else Change(path, now, first, "changed")
 
     def _time(self, event: int) -> int:
         """Return the wall-clock time of an event of this round."""
@@ -387,13 +387,13 @@ class _Creation:
                 if not self._sees_all:
                     notes[gone.path] = UNLESS_ITS_OWN
                     continue
-                if oci.value_at(self.base, gone.path) is oci.ABSENT:
+                if specs.value_at(self.base, gone.path) is specs.ABSENT:
                     continue
             value: Json = value_at(wanted, gone.path)
-            if value is None and oci.value_at(spec, gone.path) is oci.ABSENT:
+            if value is None and specs.value_at(spec, gone.path) is specs.ABSENT:
                 value = gone.value
             elif value is None:
-                value = f"-{oci.split(gone.path)[-1]}"
+                value = f"-{specs.split(gone.path)[-1]}"
             self.found.ask(
                 PluginRequest(self.id, owner, gone.path, value, gone.reason, evidence, event.id)
             )
@@ -549,8 +549,8 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
     mounts, regardless of the order that plugins saw.
     """
     if before.get("mounts") == after.get("mounts"):
-        return oci.changes(before, after)
-    return oci.changes(oci.sort_mounts(before), oci.sort_mounts(after))
+        return specs.changes(before, after)
+    return specs.changes(oci.sort_mounts(before), oci.sort_mounts(after))
 
 
 def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str, str]:
@@ -571,7 +571,7 @@ def _notes(remarks: Iterable[oci.Remark], changes: Iterable[Change]) -> dict[str
 def not_passed_on(removal: ChangeStep, event: Event) -> PluginRequest:
     """Return a removal as a request without effect, which `event` shows."""
     asked = removal.asked(NOT_PASSED_ON)
-    return asked._replace(value=f"-{oci.split(asked.path)[-1]}", event=event.id)
+    return asked._replace(value=f"-{specs.split(asked.path)[-1]}", event=event.id)
 
 
 @lru_cache(maxsize=256)

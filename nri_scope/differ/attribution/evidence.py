@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, cast
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
-from nri_scope.oci import Spec
+from nri_scope.specs import Spec
 
 from .attributed_changes import EVICTION, Evidence, PluginRequest, RequestFate
 from .chain import Chain

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import path_of_field
-from nri_scope.oci import ABSENT, Absent, Change, Json, Spec, apply, same, value_at
+from nri_scope.specs import ABSENT, Absent, Change, Json, Spec, apply, same, value_at
 
 from .attributed_changes import Applied, ChangeStep, Evidence
 from .chain import HIGHEST

@@ -10,13 +10,13 @@ from typing import cast
 
 from google.protobuf.message import DecodeError, Message
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Role
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.nri.versions import NriVersion
-from nri_scope.oci import Change, Json, Spec
+from nri_scope.specs import Change, Json, Spec
 from nri_scope.wire.status import Code
 
 from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
@@ -202,8 +202,8 @@ _parsed = lru_cache(maxsize=64)(NriVersion.parse)
 
 def value_at(spec: Spec, path: str) -> Json:
     """Return the value at `path`; None if there is none."""
-    value = oci.value_at(spec, path)
-    return None if value is oci.ABSENT else value
+    value = specs.value_at(spec, path)
+    return None if value is specs.ABSENT else value
 
 
 def standing(steps: Sequence[ChangeStep]) -> list[int]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import ABSENT, Change, Json, Spec
+from nri_scope.specs import ABSENT, Change, Json, Spec
 
 from .attributed_changes import ChangeStep
 
@@ -37,8 +37,8 @@ def is_back(change: Change, base: Spec, newest: Mapping[str, ChangeStep]) -> Cha
     step = newest.get(change.path)
     if change.kind != "added" or step is None or step.change.kind != "removed":
         return None
-    old = oci.value_at(base, change.path)
-    return step if old is not ABSENT and oci.same(old, change.after) else None
+    old = specs.value_at(base, change.path)
+    return step if old is not ABSENT and specs.same(old, change.after) else None
 
 
 def is_hidden(change: Change) -> bool:
@@ -82,15 +82,15 @@ class Hidden:
         known = frozenset(keys)
         for key in sorted(known):
             name = key.removeprefix("-")
-            place = oci.pointer(path, name)
+            place = specs.pointer(path, name)
             if name in known:
                 # The plugin sets the value, or replaces it by a removal and a new value.
                 self._removed.pop(place, None)
                 continue
-            value, first = oci.value_at(shown, place), oci.value_at(self._base, place)
+            value, first = specs.value_at(shown, place), specs.value_at(self._base, place)
             if value is ABSENT:
                 continue
-            if first is not ABSENT and oci.same(value, first):
+            if first is not ABSENT and specs.same(value, first):
                 self._removed[place] = value
             else:
                 yield place
@@ -101,8 +101,8 @@ class Hidden:
             spec = oci.adjust(spec, adjustment)
         gone: list[Change] = []
         for path, value in self._removed.items():
-            now = oci.value_at(spec, path)
+            now = specs.value_at(spec, path)
             # Unless a later plugin set another value.
-            if now is not ABSENT and oci.same(now, value):
+            if now is not ABSENT and specs.same(now, value):
                 gone.append(Change(path, value, None, "removed"))
-        return oci.apply(spec, gone) if gone else spec
+        return specs.apply(spec, gone) if gone else spec

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nri_scope.oci import Spec
+from nri_scope.specs import Spec
 
 from .attributed_changes import ChangeStep, Evidence, PluginRequest
 from .owner import RUNTIME, UNKNOWN, Owner

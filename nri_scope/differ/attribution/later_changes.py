@@ -10,14 +10,14 @@ from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import Message
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.nri.merging import NOT_PASSED_ON
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import container_of
-from nri_scope.oci import ABSENT, Change, Spec
-from nri_scope.oci.lists import KEYED, key_of
+from nri_scope.specs import ABSENT, Change, Spec
+from nri_scope.specs.lists import KEYED, key_of
 
 from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
 from .creation import changes_of_chain, not_passed_on
@@ -175,7 +175,7 @@ def drift(
     newest = newest_steps(history.steps)
     repeated = [one for one in found if _is_repeated(one, history, newest, rules)]
     if repeated:
-        shown = dict(oci.apply(shown, [inverse(one) for one in reversed(repeated)]))
+        shown = dict(specs.apply(shown, [inverse(one) for one in reversed(repeated)]))
         found = changes_of_chain(history.spec, shown)
     shown = _in_order(shown, history.spec)
     drifted = Drift(spec=shown)
@@ -242,8 +242,8 @@ def _is_repeated(
     """Return whether this runtime's events keep an earlier value after a change."""
     path = change.path
     if path.startswith("/annotations/") and rules.repeats_requested_annotations:
-        first = oci.value_at(history.base, path)
-        return first is not ABSENT and oci.same(first, change.after)
+        first = specs.value_at(history.base, path)
+        return first is not ABSENT and specs.same(first, change.after)
     if rules.reports_all_updates or path.startswith(_UPDATES_TOLD):
         return False
     step = newest.get(path)
@@ -254,7 +254,7 @@ def _is_repeated(
 
 def inverse(change: Change) -> Change:
     """Return the change back."""
-    kinds: dict[oci.ChangeKind, oci.ChangeKind] = {"added": "removed", "removed": "added"}
+    kinds: dict[specs.ChangeKind, specs.ChangeKind] = {"added": "removed", "removed": "added"}
     return Change(
         change.path, change.after, change.before, kinds.get(change.kind, change.kind), None
     )
@@ -265,9 +265,9 @@ def _asked_for(change: Change, asked: Iterable[PluginRequest]) -> PluginRequest 
     found: PluginRequest | None = None
     for one in asked:
         if change.kind == "removed":
-            is_it = one.value == f"-{oci.split(change.path)[-1]}"
+            is_it = one.value == f"-{specs.split(change.path)[-1]}"
         else:
-            is_it = one.value is not None and oci.same(one.value, change.after)
+            is_it = one.value is not None and specs.same(one.value, change.after)
         if is_it:
             found = one
     return found
@@ -297,7 +297,7 @@ def _by(
         return ANY_OWNER, NOT_SHOWN
     if change.path == _SWAP and all(other.path != _LIMIT for other in beside):
         # The runtime sets the swap limit to the memory limit.
-        follows = change.after is not None and oci.value_at(now, _LIMIT) == change.after
+        follows = change.after is not None and specs.value_at(now, _LIMIT) == change.after
         return (tail, "") if follows else (ANY_OWNER, NOT_SEEN)
     # Between two events of one container, plugins can request updates in replies to other events
     # and to Synchronize, which other connections do not see.
@@ -331,7 +331,7 @@ def _is_merged(member: str, known: Spec, shown: Spec, rules: oci.RuntimeRules) -
     """
     if not rules.adjusts_as_upstream or not member.startswith("/process/env/"):
         return False
-    before, after = (oci.values_of_key(spec, key_of(member)) for spec in (known, shown))
+    before, after = (specs.values_of_key(spec, key_of(member)) for spec in (known, shown))
     return len(before) > 1 and after == before[-1:]
 
 
@@ -374,7 +374,7 @@ def _devices(history: History) -> _Devices:
     members = linux.get("devices") if isinstance(linux, dict) else None
     # An index: a lookup by path would search all devices each time.
     there = {
-        oci.pointer("/linux/devices", str(device.get("path"))): device
+        specs.pointer("/linux/devices", str(device.get("path"))): device
         for device in (members if isinstance(members, list) else ())
         if isinstance(device, dict)
     }

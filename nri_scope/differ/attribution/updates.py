@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Protocol, cast
 
-from nri_scope import oci
+from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import Event
@@ -15,7 +15,7 @@ from nri_scope.nri import merging
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import NriVersion
-from nri_scope.oci import Json, Spec
+from nri_scope.specs import Json, Spec
 
 from .attributed_changes import EVICTION, ChangeStep, Evidence, PluginRequest, RequestFate
 from .chain import LOWEST, Chain
@@ -70,7 +70,7 @@ class _Updating:
                 continue
             owner, evidence = self._who(after, station)
             shown = oci.update(self.before, request.linux_resources, self.path)
-            for change in oci.changes(spec, shown):
+            for change in specs.changes(spec, shown):
                 made = step(self.id, change, owner, evidence, station.event)
                 self.found.steps.append(made)
             remarks = oci.remarks(request.linux_resources, path=self.path)
@@ -121,7 +121,7 @@ class _Updating:
             self.found.fail(error.problem)
             return spec
         after = oci.update(self.before, turn.resources, self.path)
-        for change in oci.changes(spec, after):
+        for change in specs.changes(spec, after):
             self.found.steps.append(step(self.id, change, owner, evidence, event))
         remarked: set[str] = set()
         for each in reply.update:
@@ -238,7 +238,7 @@ def beside(
         after = oci.update(history.spec, kept, path)
         steps = [
             step(target, change, one.owner_of(change.path), one.evidence, one.event)
-            for change in oci.changes(history.spec, after)
+            for change in specs.changes(history.spec, after)
         ]
         failure = found.failure or (_FAILED if target in not_done else "")
         if failure or doubt:

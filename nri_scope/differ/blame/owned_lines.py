@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from nri_scope.oci import ABSENT, Json, value_at
+from nri_scope.specs import ABSENT, Json, value_at
 
 from ..attribution.attributed_changes import Applied, ChangeStep, Evidence
 from ..attribution.final_spec import FinalOwners, final_spec

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError
-from nri_scope.oci import ABSENT, Json, label, path_of, pointer, split, value_at
+from nri_scope.specs import ABSENT, Json, label, path_of, pointer, split, value_at
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep, PluginRequest
 from ..attribution.final_spec import final_spec

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.oci import Json, label
 from nri_scope.recording.display import Days, clock
+from nri_scope.specs import Json, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import break_text
 from nri_scope.text.styled_text import Span, Style, StyledText, styled

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nri_scope.oci import Change, label
+from nri_scope.specs import Change, label
 from nri_scope.text.layout import Layout, LayoutPart
 from nri_scope.text.styled_text import Style, StyledText
 

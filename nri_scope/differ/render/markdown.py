@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.oci import Change, label
 from nri_scope.recording.display import many
 from nri_scope.recording.records import rfc3339
+from nri_scope.specs import Change, label
 
 from ..attribution.attributed_changes import ChangeStep, NameOf, RoundDiff
 from . import wording

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.oci import Change
 from nri_scope.recording.records import SCHEMA_VERSION, to_json
+from nri_scope.specs import Change
 from nri_scope.text.layout import Layout
 from nri_scope.text.styled_text import Style
 

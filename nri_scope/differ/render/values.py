@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 
-from nri_scope.oci import Change, Json, Spec, split
+from nri_scope.specs import Change, Json, Spec, split
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.:+@%-]+\Z")
 """Text without spaces, brackets, quotes, commas and equals signs, which needs no quotes."""

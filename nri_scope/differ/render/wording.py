@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from nri_scope.oci import Change, Json, label, split
 from nri_scope.recording.display import deadline, duration
+from nri_scope.specs import Change, Json, label, split
 
 from ..attribution.attributed_changes import (
     EVICTION,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from nri_scope.nri.plain import Plain
-from nri_scope.oci import Change
 from nri_scope.recording.records import SCHEMA_VERSION
+from nri_scope.specs import Change
 
 from ..golden import plain_reply
 from ..replies import Reply

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from nri_scope.errors import limit_words
 from nri_scope.nri.no_change import is_empty_reply
-from nri_scope.oci import Change, Json, Spec, differences, label, sort_mounts
+from nri_scope.oci import sort_mounts
 from nri_scope.recording.display import duration
+from nri_scope.specs import Change, Json, Spec, differences, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, styled
 

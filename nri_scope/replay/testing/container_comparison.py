@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nri_scope.oci import changes, label
+from nri_scope.specs import changes, label
 from nri_scope.text.escape import safe
 
 from ..report import Report

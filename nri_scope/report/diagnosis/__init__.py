@@ -14,7 +14,7 @@ from itertools import groupby
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.events import Event
-from nri_scope.oci import Spec
+from nri_scope.specs import Spec
 
 from ..finding import Finding, Level, ranked
 from ..limits import FINDINGS_OF_KIND_MAX

@@ -15,7 +15,7 @@ from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.rounds import CREATE
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
-from nri_scope.oci import Spec
+from nri_scope.specs import Spec
 
 from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Detector, Latest, RecordingFacts

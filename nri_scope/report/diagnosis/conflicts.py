@@ -15,8 +15,8 @@ from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording as words
 from nri_scope.differ.render.values import clipped
 from nri_scope.nri.merging.isulad import REFUSALS
-from nri_scope.oci import label
 from nri_scope.recording.creation_outcomes import NO_POST, NO_STATE
+from nri_scope.specs import label
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX

@@ -17,7 +17,7 @@ from nri_scope.differ.attribution.attributed_changes import (
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
-from nri_scope.oci import label
+from nri_scope.specs import label
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, WORDS_MAX

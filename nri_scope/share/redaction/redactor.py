@@ -14,9 +14,9 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, EVENT_TEXTS
 from nri_scope.nri import invocation
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.plain import Plain
-from nri_scope.oci.paths import pointer as joined
-from nri_scope.oci.paths import split
 from nri_scope.recording.cri_answers import requested_container_id
+from nri_scope.specs.paths import pointer as joined
+from nri_scope.specs.paths import split
 
 from . import commands, free_text, json_documents, messages, value_places
 from .assignments import redact_assignments

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from textual.app import App
 
 from nri_scope.errors import NriScopeError
-from nri_scope.oci import label
 from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.specs import label
 from nri_scope.text.escape import safe
 
 from ..actions import Keymap

@@ -20,11 +20,12 @@ from nri_scope.differ.render.wording import GLYPHS
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.events import Container, Event
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.oci import Change, Spec, differences, label, spec_of
+from nri_scope.oci import spec_of
 from nri_scope.recording import lookup, message_parts
 from nri_scope.recording.display import clock, day, many, subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.specs import Change, Spec, differences, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import break_text
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from nri_scope.events import Container, Event, Gap, Pod, Role, Session
 from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.oci import label
 from nri_scope.recording import lookup
 from nri_scope.recording.display import (
     clock,
@@ -23,6 +22,7 @@ from nri_scope.recording.display import (
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import neighbours, pod_of_event
 from nri_scope.recording.tap_tables import printed_by, tapped
+from nri_scope.specs import label
 from nri_scope.wire.status import Code
 
 from ..store.rows import Row

@@ -11,8 +11,8 @@ from nri_scope.events import Event
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import Matches, quote
 from nri_scope.nri.methods import METHODS
-from nri_scope.oci import label
 from nri_scope.recording import display
+from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
 
 from ..store.rows import COLUMNS, Column, Row, RowKind, path_in_short

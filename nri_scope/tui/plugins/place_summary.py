@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nri_scope.oci import label
 from nri_scope.recording.attribution_file import paths_changed_by
 from nri_scope.recording.display import deadline, duration, many, subject
 from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import TimeRange, distribution
+from nri_scope.specs import label
 
 from ..detail.summary import INDENT, fact
 from ..store.store import Store

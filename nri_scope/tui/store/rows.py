@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nri_scope.events import Container, Event, Gap, Pod, Problem, Session, Status
-from nri_scope.oci import label
 from nri_scope.recording import display
 from nri_scope.recording.records import deadline_ms
+from nri_scope.specs import label
 from nri_scope.text.escape import safe
 
 from .markers import (

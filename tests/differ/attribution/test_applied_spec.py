@@ -13,8 +13,9 @@ from nri_scope.differ.attribution import applied_spec
 from nri_scope.differ.attribution.applied_spec import judge, judge_all
 from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import plugin
-from nri_scope.oci import ABSENT, Change, Json, Spec, apply, changes, sort_mounts, value_at
-from tests.oci.specs import SPECS, put
+from nri_scope.oci import sort_mounts
+from nri_scope.specs import ABSENT, Change, Json, Spec, apply, changes, value_at
+from tests.specs.generated import SPECS, put
 
 DATA = Path(__file__).parents[2] / "data" / "specs"
 YES, NO, DIFFERENTLY = Applied.YES, Applied.NO, Applied.DIFFERENTLY

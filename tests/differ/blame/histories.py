@@ -20,9 +20,9 @@ from nri_scope.differ.attribution.owner import (
     one_of,
     plugin,
 )
-from nri_scope.oci import ChangeKind, Json, Spec, apply, changes
+from nri_scope.specs import ChangeKind, Json, Spec, apply, changes
 from tests.differ.render.samples import APP, CHOICE, ENV, RANGE, step
-from tests.oci.specs import SPECS
+from tests.specs.generated import SPECS
 
 OWNERS = (
     ENV,

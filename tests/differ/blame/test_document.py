@@ -10,8 +10,8 @@ from hypothesis import given
 from nri_scope.differ.attribution.attributed_changes import Evidence, PluginRequest
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import document, lines, past
-from nri_scope.oci import Json
 from nri_scope.recording.records import json_in_parts
+from nri_scope.specs import Json
 from tests.differ.render.samples import APP, CPU, ENV
 
 from .histories import FEW, HISTORIES, history_of_turns

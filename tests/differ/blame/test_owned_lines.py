@@ -14,10 +14,10 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.later_changes import ANY_OWNER
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, SPEC, UNKNOWN, plugin
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
-from nri_scope.oci import ABSENT, Json, Spec, same, value_at
-from nri_scope.oci.lists import KEYED
+from nri_scope.specs import ABSENT, Json, Spec, same, value_at
+from nri_scope.specs.lists import KEYED
 from tests.differ.render.samples import CPU, ENV
-from tests.oci.spec_lines import walk
+from tests.specs.spec_lines import walk
 
 from .histories import FEW, HISTORIES, history, history_of_turns, step, with_cri_spec
 

@@ -14,7 +14,7 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import REQUEST
 from nri_scope.differ.blame import past, past_body, resolve
 from nri_scope.errors import UsageError
-from nri_scope.oci import Spec
+from nri_scope.specs import Spec
 from nri_scope.text.escape import safe
 from tests.differ.render.samples import CPU, ENV
 

@@ -24,7 +24,7 @@ from nri_scope.differ.blame import (
     resolve,
     view,
 )
-from nri_scope.oci import Json, Spec, same
+from nri_scope.specs import Json, Spec, same
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import paint_line
 from tests.differ.render.samples import APP, CPU, ENV, RANGE

@@ -6,7 +6,7 @@ import pytest
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.differ.live.cri_queue import Starting, is_gone, worth_asking
-from nri_scope.oci import changes
+from nri_scope.specs import changes
 from tests.recording.made import an_event
 
 

@@ -23,7 +23,7 @@ from nri_scope.differ.attribution.owner import (
     one_of,
     plugin,
 )
-from nri_scope.oci import Change, ChangeKind, Json
+from nri_scope.specs import Change, ChangeKind, Json
 
 AT_NS = 1_700_000_000 * 10**9
 APP, SIDECAR, POD = "a" * 64, "b" * 64, "c" * 64

@@ -15,7 +15,7 @@ from nri_scope.differ.attribution.owner import RUNTIME
 from nri_scope.differ.comparison import Comparison, compare
 from nri_scope.differ.render import Format
 from nri_scope.differ.render.comparison import comparison
-from nri_scope.oci import Spec
+from nri_scope.specs import Spec
 from tests.differ.render.samples import CPU, step
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from nri_scope.differ.attribution.attributed_changes import Applied, RoundDiff
 from nri_scope.differ.json_records import MAX_DEPTH
 from nri_scope.differ.render import renderer
-from nri_scope.oci import Json
+from nri_scope.specs import Json
 from tests.differ.render.samples import CALM, CREATION, JUDGED, STEPS, name_of, step, with_step
 
 _DOCUMENTED_KEYS = ("path", "op", "before", "after", "owner", "index", "evidence", "event", "at")

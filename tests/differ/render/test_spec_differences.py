@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 from nri_scope.differ.render.spec_differences import spec_diff
-from nri_scope.oci import Spec, changes
+from nri_scope.specs import Spec, changes
 
 ONE: Spec = {"process": {"env": ["FOO=bar", "A=1"], "args": ["sleep"]}}
 TWO: Spec = {"process": {"env": ["FOO=baz"], "args": ["sleep"]}, "hostname": "x"}

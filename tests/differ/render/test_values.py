@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.differ.render.values import clipped, clipped_pair, place, shown, sides
-from nri_scope.oci import Change, Json, pointer
+from nri_scope.specs import Change, Json, pointer
 from tests.differ.render.samples import DEVICE, MOUNT, RLIMIT
 
 

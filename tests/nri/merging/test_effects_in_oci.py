@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri.merging import Creation, Updating, adjusted, with_resources
-from nri_scope.oci import Spec, adjust, spec_of, update
+from nri_scope.oci import adjust, spec_of, update
+from nri_scope.specs import Spec
 from tests.interop.merge_cases import PLUGINS, Case, generated
 from tests.interop.merging import apply
 

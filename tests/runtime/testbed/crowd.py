@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from nri_scope.oci import Json
+from nri_scope.specs import Json
 from tests.cri.driver import Resources
 
 from .containerd import Containerd

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Json, pointer
+from nri_scope.specs import Json, pointer
 from tests.interop.reference import read_requests
 
 

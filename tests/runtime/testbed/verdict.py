@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
-from nri_scope.oci import ABSENT, Absent, Json, Spec, pointer, value_at
+from nri_scope.specs import ABSENT, Absent, Json, Spec, pointer, value_at
 
 from .crowd import Life
 from .deeds import GONE, MOUNTS, Deed, Value

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.oci import Change, Json, Spec, apply, changes, same
-from nri_scope.oci.lists import KEYED
+from nri_scope.specs import Change, Json, Spec, apply, changes, same
+from nri_scope.specs.lists import KEYED
 
 from .flat import flatten
-from .specs import ANY, ORDINARY, SPECS, put, shuffled
+from .generated import ANY, ORDINARY, SPECS, put, shuffled
 
 
 def text(change: Change) -> str:

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from nri_scope.oci import ABSENT, Json, Spec, changes, same, value_at
-from nri_scope.oci.lists import KEYED
-from tests.oci.spec_lines import SpecLine, walk
+from nri_scope.specs import ABSENT, Json, Spec, changes, same, value_at
+from nri_scope.specs.lists import KEYED
+from tests.specs.spec_lines import SpecLine, walk
 
-from .specs import SPECS, put
+from .generated import SPECS, put
 
 
 def test_lines_are_in_document_order_with_their_paths() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nri_scope.oci import Json, Spec, pointer, same
-from nri_scope.oci.lists import KEYED, members
+from nri_scope.specs import Json, Spec, pointer, same
+from nri_scope.specs.lists import KEYED, members
 
 
 @dataclass

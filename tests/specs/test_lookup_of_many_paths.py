@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.oci import ABSENT, Spec, path_lookup, value_at, values_of_key
-from nri_scope.oci.lists import members
+from nri_scope.specs import ABSENT, Spec, path_lookup, value_at, values_of_key
+from nri_scope.specs.lists import members
 
 MANY = 3_000
 

@@ -7,10 +7,10 @@ from bisect import bisect_left
 from math import isnan
 from typing import Literal, NamedTuple, TypeAlias
 
+from .json_spec import ABSENT, Absent, Json, Spec
 from .lists import KEYED, OPEN, Keyed, members
 from .path_lookup import value_at
 from .paths import pointer
-from .spec import ABSENT, Absent, Json, Spec
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "moved"]
 
@@ -19,7 +19,7 @@ class Change(NamedTuple):
     """A difference at one path."""
 
     path: str
-    """A pointer; see `nri_scope.oci.paths`."""
+    """A pointer; see `nri_scope.specs.paths`."""
     before: Json
     """The old value; None if added (or a JSON null). The old position if moved."""
     after: Json

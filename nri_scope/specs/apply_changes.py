@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .differences import Change
+from .json_spec import ABSENT, Absent, Json, Spec
 from .lists import KEYED, OPEN, Keyed, items, members
 from .path_lookup import numbered, step
 from .paths import split
-from .spec import ABSENT, Absent, Json, Spec
 
 
 def apply(before: Spec, changes: Iterable[Change]) -> Spec:

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nri_scope.oci import Json, Spec
-from nri_scope.oci.lists import KEYED, OPEN
+from nri_scope.specs import Json, Spec
+from nri_scope.specs.lists import KEYED, OPEN
 
 # Few keys, so that two specs share some; some are odd.
 _KEYS = st.sampled_from(

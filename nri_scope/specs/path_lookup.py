@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from .json_spec import ABSENT, Absent, Json, Spec
 from .lists import KEYED, key_of, members
 from .paths import pointer, split
-from .spec import ABSENT, Absent, Json, Spec
 
 
 def value_at(spec: Spec, path: str) -> Json | Absent:

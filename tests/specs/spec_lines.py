@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from nri_scope.oci import Json, Spec, pointer
-from nri_scope.oci.path_lookup import labelled, step
+from nri_scope.specs import Json, Spec, pointer
+from nri_scope.specs.path_lookup import labelled, step
 
 Form: TypeAlias = Literal["scalar", "object", "array"]
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.oci import Change, Json, Spec, apply, changes, same
-from nri_scope.oci.lists import KEYED
+from nri_scope.specs import Change, Json, Spec, apply, changes, same
+from nri_scope.specs.lists import KEYED
 
-from .specs import ANY, SPECS, put
+from .generated import ANY, SPECS, put
 
 
 @given(SPECS, SPECS)

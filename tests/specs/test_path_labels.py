@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.nri.changes import path_of_field
-from nri_scope.oci import pointer
-from nri_scope.oci.lists import KEYED
-from nri_scope.oci.path_labels import label, meaning, path_of
+from nri_scope.specs import pointer
+from nri_scope.specs.lists import KEYED
+from nri_scope.specs.path_labels import label, meaning, path_of
 from nri_scope.text.escape import safe
 
 _PLACES = ["", "/process", "/linux", "/linux/resources", "/annotations", "/env", "/memory", *KEYED]

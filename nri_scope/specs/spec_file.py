@@ -8,7 +8,7 @@ from typing import NoReturn, cast
 
 from nri_scope.errors import UsageError
 
-from .spec import Json, Spec
+from .json_spec import Json, Spec
 
 MAX_SPEC_SIZE = 16 * 1024 * 1024
 """Maximum size in bytes. The largest specs of runtimes, with a long seccomp profile and thousands

@@ -10,11 +10,11 @@ from deepdiff import DeepDiff
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nri_scope.oci import Json, Spec, changes, pointer
-from nri_scope.oci.lists import KEYED, OPEN, members
-from tests.oci.spec_lines import walk
+from nri_scope.specs import Json, Spec, changes, pointer
+from nri_scope.specs.lists import KEYED, OPEN, members
+from tests.specs.spec_lines import walk
 
-from .specs import ANY, ORDINARY, SPECS, put, shuffled
+from .generated import ANY, ORDINARY, SPECS, put, shuffled
 
 
 class _Level(Protocol):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .spec import Json
+from .json_spec import Json
 
 
 def _member_itself(_key: str, value: Json) -> Json:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
-from nri_scope.oci import Spec, read_spec, same
-from nri_scope.oci.spec_file import MAX_SPEC_DEPTH, MAX_SPEC_SIZE
+from nri_scope.specs import Spec, read_spec, same
+from nri_scope.specs.spec_file import MAX_SPEC_DEPTH, MAX_SPEC_SIZE
+from tests.oci.examples import CONTAINER_SPEC
 
-from .examples import CONTAINER_SPEC
-from .specs import ANY
+from .generated import ANY
 
 
 def nested(levels: int) -> str:

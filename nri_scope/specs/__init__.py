@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare OCI runtime specs as JSON, look up values by path, and convert paths to text and back.
+
+In: specs and paths. Out: changes, values, and text for people. `changes` compares two specs,
+`apply` applies the result and `differences` is its form for readers. `value_at` looks up values by
+the paths of changes; `label` and `path_of` convert a path to text for people and back; `read_spec`
+parses a spec file. Functions are pure, except that one; this room never depends on NRI messages.
+"""
+
+from .apply_changes import apply as apply
+from .differences import Change as Change
+from .differences import ChangeKind as ChangeKind
+from .differences import changes as changes
+from .differences import differences as differences
+from .differences import same as same
+from .json_spec import ABSENT as ABSENT
+from .json_spec import Absent as Absent
+from .json_spec import Json as Json
+from .json_spec import Spec as Spec
+from .path_labels import WHOLE as WHOLE
+from .path_labels import label as label
+from .path_labels import path_of as path_of
+from .path_lookup import labels_at as labels_at
+from .path_lookup import value_at as value_at
+from .path_lookup import values_of_key as values_of_key
+from .paths import pointer as pointer
+from .paths import split as split
+from .spec_file import read_spec as read_spec
