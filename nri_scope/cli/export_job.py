@@ -12,7 +12,7 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many, size
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.summary import is_redacted
+from nri_scope.recording.redacted import is_redacted
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.share.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.share.extract import Selection

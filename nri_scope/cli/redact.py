@@ -85,7 +85,7 @@ def command(
 def _preview(file: Path, rules: Rules, output_format: str) -> None:
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
-    from nri_scope.recording.summary import is_redacted
+    from nri_scope.recording.redacted import is_redacted
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import preview
 
@@ -132,7 +132,7 @@ def _write(
 ) -> None:
     from nri_scope.recording.display import many
     from nri_scope.recording.reader import Recording
-    from nri_scope.recording.summary import is_redacted
+    from nri_scope.recording.redacted import is_redacted
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import redact
 

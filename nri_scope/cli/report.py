@@ -173,7 +173,7 @@ def _read(
     """Return the result of `diagnose` or `collect`, the redactor that was applied to it, and
     whether the recording had been redacted before.
     """
-    from nri_scope.recording.summary import is_redacted
+    from nri_scope.recording.redacted import is_redacted
 
     from .redacted_view import open_view
     from .share_messages import progress

@@ -15,9 +15,9 @@ from nri_scope.filter import Filter
 
 from .opening import is_settled
 from .reader import MAX_ROWS, Recording, Value
+from .redacted import is_redacted
 from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
 from .sqlite_errors import query_numbers, query_rows, recording_errors
-from .summary import is_redacted
 
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000

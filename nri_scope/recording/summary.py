@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_scope.errors import RecordingError
-from nri_scope.events import REDACTED, Container, Gap, Pod, Role, Session
+from nri_scope.events import Container, Gap, Pod, Role, Session
 from nri_scope.nri.plain import Plain
 
 from .reader import Recording
@@ -135,23 +134,6 @@ def _took(took: ResponseTimes | None) -> dict[str, Plain]:
     if took is None:
         return {"p50": None, "p99": None, "max": None}
     return {"p50": took.p50 // 1000, "p99": took.p99 // 1000, "max": took.max // 1000}
-
-
-def is_redacted(recording: Recording) -> bool:
-    """Return whether a recording, or the manifest of its bundle, says that it was redacted.
-
-    Raises RecordingError.
-    """
-    if recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [REDACTED]):
-        return True
-    # By its name: opening and closing a recording that this process writes would drop SQLite's
-    # locks.
-    if recording.path.suffix.lower() == ".zip":
-        from .bundle.unpack import read_manifest
-
-        with suppress(RecordingError):
-            return read_manifest(recording.path).redaction is not None
-    return False
 
 
 def time_range(recording: Recording, about: Pod | Container | None = None) -> tuple[int, int]:

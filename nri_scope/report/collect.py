@@ -16,7 +16,8 @@ from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import many, runtime
 from nri_scope.recording.plugin_calls import by_plugin, measured_times
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.summary import is_redacted, time_range
+from nri_scope.recording.redacted import is_redacted
+from nri_scope.recording.summary import time_range
 
 from .chain import Links
 from .changed_containers import Changes

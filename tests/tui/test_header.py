@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.summary import is_redacted, summarise
+from nri_scope.recording.redacted import is_redacted
+from nri_scope.recording.summary import summarise
 from nri_scope.tui.store.store import Store
 from tests.tui.screen import RECORDINGS
 

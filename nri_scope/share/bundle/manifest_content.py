@@ -21,7 +21,7 @@ from nri_scope.recording.bundle.manifest import (
     to_bytes,
 )
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.summary import is_redacted
+from nri_scope.recording.redacted import is_redacted
 
 from ..extract import Extracted, Selection
 from ..redaction import Redactor

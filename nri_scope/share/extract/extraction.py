@@ -14,7 +14,7 @@ from nri_scope.events import LEFT_OUT, REDACTED, Mark
 from nri_scope.recording.bundle.manifest import Counts, subject_of
 from nri_scope.recording.marks.store import marks_of
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.summary import is_redacted
+from nri_scope.recording.redacted import is_redacted
 
 from .context_events import with_context
 from .exchanges import Stopped, exchanges

@@ -23,7 +23,6 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import neighbours, pod_of_event
 from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.specs import label
-from nri_scope.wire.status import Code
 
 from ..store.rows import Row
 from ..text.styled_line import Span, Style, StyledLine
@@ -190,6 +189,9 @@ def _reply(event: Event) -> Iterator[StyledLine]:
 
 
 def _code(number: int) -> str:
+    # Imported late: no other part of the terminal interface needs the protocol.
+    from nri_scope.wire.status import Code
+
     known = f" ({Code(number).name.lower().replace('_', ' ')})" if number in set(Code) else ""
     return f"code {number}{known}"
 
