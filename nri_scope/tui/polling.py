@@ -27,7 +27,7 @@ POLL_SECONDS = 0.1
 """Seconds between polls; a poll without new events is cheap."""
 MAX_POLL_SECONDS = 0.5
 """Maximum seconds between polls, if drawing many new events exceeds `SHARE`."""
-SHARE = 0.1
+SHARE = 0.08
 """Maximum share of one processor for polling and drawing, to spare the node."""
 BOARD_SECONDS = 0.5
 """Minimum seconds between updates of a view other than the list of events."""

@@ -30,7 +30,7 @@ _MOST_WHILE_QUIET_S = 1.0
 """Processor time for the events of a pass while none arrive."""
 _QUIET_S = 1.0
 """Seconds without growth after which the rest of the recording is analysed without pauses."""
-_GROWTH_FACTOR = 13
+_GROWTH_FACTOR = 15
 """Minimum pause before new events are analysed, as a multiple of the time that the last ones took:
 with `_MOST_S`, this limits the share of a processor to spare the node, like `polling.SHARE`.
 """
