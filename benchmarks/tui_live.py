@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -31,7 +32,11 @@ async def measure(folder: Path, *, seconds: float) -> list[Finding]:
         await runtime.admit()
         await shown.shows("following")
         drawing = shown.process.pid
-        recorder, survey = sorted(children(drawing), key=_is_survey)
+        async with asyncio.timeout(_REQUEST_TIMEOUT_S):
+            # The survey starts after the first rows.
+            while len(started := children(drawing)) < 2:
+                await asyncio.sleep(0.01)
+        recorder, survey = sorted(started, key=_is_survey)
         begin_s, before = time.perf_counter(), [work_of(one) for one in (drawing, recorder, survey)]
         written = shown.written
         played = await runtime.play(seconds=seconds, rate=RATE)

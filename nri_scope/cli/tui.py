@@ -242,7 +242,6 @@ def _run(
     import asyncio
     from importlib import import_module
 
-    from nri_scope.transport.loop import collect_rarely
     from nri_scope.tui.store.store import Store
 
     _return_freed_arrays()
@@ -254,8 +253,7 @@ def _run(
         # A thread opens the file, while this one imports the interface.
         opening = asyncio.create_task(Store.open(file, live=live))
         await asyncio.sleep(0)
-        with _without_collections():
-            import_module("nri_scope.tui.app")
+        import_module("nri_scope.tui.app")
         # Errors in the file are reported before the interface takes over the screen.
         store = await opening
         app = make_app(
@@ -268,13 +266,20 @@ def _run(
             store=store,
             source=source,
         )
-        # A screen has thousands of short-lived objects. With Python's defaults, cycle collection
-        # took a fifth of the drawing time; with the intervals used elsewhere, 8 MiB stay allocated.
-        collect_rarely(5_000, 5, 5)
+        app.started = started
         await app.run_async()
         return app
 
-    app = asyncio.run(show())
+    def started() -> None:
+        from nri_scope.transport.loop import collect_rarely
+
+        # A screen has thousands of short-lived objects. With Python's defaults, cycle collection
+        # took a fifth of the drawing time; with the intervals used elsewhere, 8 MiB stay allocated.
+        collect_rarely(5_000, 5, 5)
+        gc.enable()
+
+    with _without_collections():
+        app = asyncio.run(show())
     if app.failure is not None:
         raise app.failure
     report_saved_files(app)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -53,6 +55,11 @@ from .widgets import messages, screens
 from .widgets.board import Board
 from .widgets.filter_bar import Choice, Field, FilterBar, Purpose
 from .widgets.screens import MainScreen, ReadingScreen, help_lines
+
+_FIRST_ROWS_S = 1.0
+"""Seconds until the start continues even if no rows could be read."""
+_PAUSE_S = 0.05
+"""Seconds for the terminal to show the first rows, before the start continues."""
 
 
 class ScopeApp(KeyOrderApp, inherit_bindings=False):
@@ -113,6 +120,12 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         """Whether the commands have been created."""
         self._opened_in_detail = False
         """Whether the detail pane had the focus before the input was opened."""
+        self._has_rows = asyncio.Event()
+        """Set once the first rows have been drawn."""
+        self._has_started = asyncio.Event()
+        """Set once all views have been created."""
+        self.started: Callable[[], object] = lambda: None
+        """Callback at the end of the start, when all views have been created."""
 
     @property
     def store(self) -> Store:
@@ -157,6 +170,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             is_marked=self._marks.has,
             hide_detail=self.size.width < columns and self.size.height < lines,
         )
+        self.views.events.drawn = self._has_rows.set
         await self.query_one("#body").mount(self.views)
         self._make_commands()
         self.views.switched = self._switched
@@ -169,9 +183,19 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             self.narrower.show()
         self.poller.begin()
         if self._surveyed:
-            self.surveyor.begin()
+            self.surveyor.begin(self._has_started)
         if self._warning:
             self.frame.say(self._warning, problem=True)
+        begin(self, self._complete_start, "start")
+
+    async def _complete_start(self) -> None:
+        """Do what would delay the first rows."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_rows.wait(), _FIRST_ROWS_S)
+        await asyncio.sleep(_PAUSE_S)
+        await self.views.complete()
+        self._has_started.set()
+        self.started()
 
     def _make_commands(self) -> None:
         frame, views, store, keymap = self.frame, self.views, self.store, self.keymap
@@ -288,6 +312,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     @on(messages.RowChosen)
     def _row_chosen(self, event: messages.RowChosen) -> None:
+        if event.row is None:
+            # There are no rows.
+            self._has_rows.set()
         self._show_detail(event.row)
         self._focus_moved()
 

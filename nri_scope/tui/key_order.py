@@ -72,6 +72,7 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         the input, and keys after one that closes it would still reach it.
         """
         if isinstance(event, events.Key) and not event.is_forwarded:
+            await self.views.complete()
             await self._handle_held()
             if not await self._hold_back(event):
                 await self._handle(event)
@@ -80,6 +81,7 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
             # A click refers to the visible content: drop keys that wait for other content.
             self._held.clear()
             self.frame.status.clear_message()
+            await self.views.complete()
         await super().on_event(event)
 
     @on(messages.LinesAvailable)

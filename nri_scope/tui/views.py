@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
@@ -14,17 +14,12 @@ from textual.widgets import ContentSwitcher, Static
 from nri_scope.events import Event
 
 from .actions import Keymap, Scope
-from .containers.container_board import ContainerBoard
 from .detail.detail_pane import DetailPane
 from .detail.tab_lines import Tab
-from .findings.finding_board import FindingBoard
 from .list.event_list import EventList
 from .list.row_painter import EventHeader
-from .plugins.plugin_board import PluginBoard
-from .sessions.session_board import SessionBoard
 from .store.context import Context
 from .store.store import Store
-from .timeline.timeline_board import TimelineBoard
 from .widgets.board import Board
 from .widgets.messages import StatusText
 
@@ -34,28 +29,22 @@ DETAIL_FROM = (200, 30)
 """Minimum columns or lines for showing the detail pane from the start."""
 
 
-class BoardKind(NamedTuple):
-    """A view other than the list of events; ``mode_<name>`` is the action that shows it."""
-
-    name: str
-    scope: Scope
-    make: Callable[[Store, Context, Keymap], Board]
-
-
-BOARDS: tuple[BoardKind, ...] = (
-    BoardKind("containers", Scope.CONTAINERS, ContainerBoard),
-    BoardKind("timeline", Scope.TIMELINE, TimelineBoard),
-    BoardKind("plugins", Scope.PLUGINS, PluginBoard),
-    BoardKind("sessions", Scope.SESSIONS, SessionBoard),
-    BoardKind("findings", Scope.FINDINGS, FindingBoard),
-)
-"""Boards in key order."""
-SCOPES = {EVENTS: Scope.EVENTS, **{kind.name: kind.scope for kind in BOARDS}}
-"""Key scope of each view."""
+SCOPES = {
+    EVENTS: Scope.EVENTS,
+    "containers": Scope.CONTAINERS,
+    "timeline": Scope.TIMELINE,
+    "plugins": Scope.PLUGINS,
+    "sessions": Scope.SESSIONS,
+    "findings": Scope.FINDINGS,
+}
+"""Key scope of each view, in key order; ``mode_<name>`` is the action that shows it."""
 
 
 class Views(Container):
-    """The list of events, the boards, and the detail pane; one view is shown at a time."""
+    """The list of events, the boards, and the detail pane; one view is shown at a time.
+
+    The boards are created by `complete`.
+    """
 
     DEFAULT_CSS = """
     Views { height: 1fr; }
@@ -78,6 +67,8 @@ class Views(Container):
     ) -> None:
         """Create the views. ``follows`` returns whether the recording may still grow."""
         super().__init__()
+        self._board_arguments = store, context, keymap
+        self._is_marked = is_marked
         header = EventHeader()
         self.events = EventList(
             store,
@@ -89,15 +80,13 @@ class Views(Container):
         )
         self.nothing = Static(id="nothing", markup=False)
         """Text shown instead of an empty list."""
-        self.boards = {kind.name: kind.make(store, context, keymap) for kind in BOARDS}
-        for name, board in self.boards.items():
-            board.id = name
-            board.is_marked = is_marked
+        self.boards: Mapping[str, Board] = {}
+        """The other views, by name."""
+        self._completing = asyncio.Lock()
         self.detail = DetailPane(store, hidden=hide_detail, keymap=keymap)
         self.detail.left = self.focus_view
         self._switcher = ContentSwitcher(
             Vertical(header, self.events, self.nothing, id=EVENTS),
-            *self.boards.values(),
             initial=EVENTS,
             id="views",
         )
@@ -108,6 +97,24 @@ class Views(Container):
         """Compose the views and the detail pane."""
         yield self._switcher
         yield self.detail
+
+    async def complete(self) -> None:
+        """Create the boards, unless they exist.
+
+        This takes longer than the list of events needs to show its first rows.
+        """
+        async with self._completing:
+            if not self.boards:
+                from .boards import BOARDS
+
+                boards = {name: make(*self._board_arguments) for name, make in BOARDS.items()}
+                for name, board in boards.items():
+                    board.id, board.is_marked, board.display = name, self._is_marked, False
+                await self._switcher.mount_all(boards.values())
+                self.boards = boards
+                for board in boards.values():
+                    # The marks may have been loaded before.
+                    board.marks_changed()
 
     @property
     def mode(self) -> str:

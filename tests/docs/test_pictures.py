@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope.tui.actions import DEFAULT, Scope
 from nri_scope.tui.footer import Situation, footer
-from nri_scope.tui.views import BOARDS, EVENTS, SCOPES
+from nri_scope.tui.views import SCOPES
 from scripts.screens import FIRST, SCREENS, THEMES
 from tests.docs.readme import ROOT, TEXT
 
@@ -55,12 +55,11 @@ def test_pictures_show_the_current_keys_and_views() -> None:
     }
     longest_first = sorted(labels, key=len, reverse=True)
     keys = re.compile(f"qquit\\?help({'|'.join(map(re.escape, longest_first))})+$")
-    views = [EVENTS, *(kind.name for kind in BOARDS)]
     for name in [*README_PICTURES, *PICTURES]:
         seen = words(name)
         if "Esccloses" in seen:
             # An overlay hides the keys and views.
             continue
         assert keys.search(seen), f"{name}: {UPDATE_HINT}"
-        for number, view in enumerate(views, 1):
+        for number, view in enumerate(SCOPES, 1):
             assert f"{number}{view.capitalize()}" in seen, f"{name}: {UPDATE_HINT}"

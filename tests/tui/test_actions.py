@@ -12,6 +12,7 @@ from tests.tui.screen import showing
 
 async def test_every_action_is_available_somewhere() -> None:
     async with showing() as screen:
+        await screen.app.views.complete()
         missing = [
             action.name
             for action in ACTIONS

@@ -23,7 +23,6 @@ from ..containers.outline import NO_POD, Node
 from ..frame import Frame
 from ..store.markers import Key
 from ..store.store import Store
-from ..timeline.timeline_board import TimelineBoard
 from ..views import EVENTS, Views
 from ..widgets.messages import begin_reading
 
@@ -72,6 +71,9 @@ class Jumper:
         )
 
     async def _go_to(self, place: int | Moment, text: str) -> None:
+        # Imported late, like all boards.
+        from ..timeline.timeline_board import TimelineBoard
+
         timeline = self.views.current
         if isinstance(timeline, TimelineBoard):
             if isinstance(place, Moment):

@@ -22,7 +22,6 @@ from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.escape import safe
 
 from ..actions import Keymap
-from ..containers.container_board import ContainerBoard
 from ..frame import Frame
 from ..store.store import Store
 from ..textual_workarounds import begin
@@ -234,6 +233,9 @@ class Marker:
 
     def _choice_note(self, number: int) -> str:
         """Explain the choice of the event if the cursor is not on an event; else return ""."""
+        # Imported late, like all boards.
+        from ..containers.container_board import ContainerBoard
+
         current = self.views.current
         if not isinstance(current, ContainerBoard) or current.node is None or current.node.event:
             return ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -68,9 +69,10 @@ class Surveyor:
     _grown_s: float = 0.0
     """When the recording was last seen to grow, to the extent `_grown`."""
 
-    def begin(self) -> None:
-        """Start the survey in the background."""
-        begin(self.app, self._work, "survey")
+    def begin(self, after: asyncio.Event) -> None:
+        """Start the survey in the background, after the event, as it would delay the first rows."""
+        self._show(share=0.0)
+        begin(self.app, partial(self._work, after), "survey")
 
     def close(self) -> None:
         """End the survey."""
@@ -82,13 +84,13 @@ class Surveyor:
         self._state = state
         self._news.set()
 
-    async def _work(self) -> None:
+    async def _work(self, after: asyncio.Event) -> None:
+        await after.wait()
         try:
             self._process = SurveyProcess(self.store.path, self._receive)
         except NriScopeError as error:
             self._show(share=0.0, problem=str(error))
             return
-        self._show(share=0.0)
         try:
             while await self._survey():
                 pass

@@ -104,6 +104,10 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._delayed_draw: Timer | None = None
         self._reads_after_draw = False
         """Whether to read the rows around the screen once it has been drawn."""
+        self._has_drawn = False
+        """Whether any row has been drawn."""
+        self.drawn: Callable[[], object] = lambda: None
+        """Callback after the first rows were drawn."""
 
     # -- for other widgets --------------------------------------------------------------------
 
@@ -206,6 +210,9 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         if self._reads_after_draw:
             self._reads_after_draw = False
             self.call_later(self._read_missing)
+        if not self._has_drawn and self._strips and not self._is_missing_rows():
+            self._has_drawn = True
+            self.drawn()
         return strips
 
     def render_line(self, y: int) -> Strip:
@@ -234,6 +241,10 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     def _read_missing(self) -> None:
         """Start reading missing rows on the screen, and then around it."""
         self._reader.read_missing(self.view, self.listing.top, self.listing.height)
+
+    def _is_missing_rows(self) -> bool:
+        top = self.listing.top
+        return self._rows.missing(self.view, top, top + self.listing.height) is not None
 
     def _rows_read(self, view: View, rows: Sequence[Row]) -> None:
         if view is not self.view:
@@ -289,7 +300,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         """Draw, read and report after a move; with ``positions``, redraw only these rows."""
         self.follow_listing()
         top, width = self.listing.top, self.scrollable_content_region.width
-        if self._rows.missing(self.view, top, top + self.listing.height) is None:
+        if not self._is_missing_rows():
             if self._delayed_draw is None:
                 self.post_message(self.Moved())
             self._draw(*(Region(0, each - top, width, 1) for each in positions))
@@ -343,6 +354,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Start reading."""
+        # Until the first layout, the height is unknown, but at most that of the screen.
+        self.listing.resize(self.app.size.height)
         self._moved()
 
     def resized(self) -> None:

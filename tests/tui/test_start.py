@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The start of the terminal interface: the first rows come before everything else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri_scope.errors import RecordingError
+from nri_scope.tui import app
+from nri_scope.tui.boards import BOARDS
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.views import EVENTS, SCOPES, Views
+
+from .screen import copy_recording, showing
+
+LATE = ("tui.boards", "oci", "nri.merging", "wire", "transport", "differ", "survey.survey")
+"""Modules that the first rows do not need."""
+
+
+def test_the_boards_are_the_views_other_than_the_list_of_events() -> None:
+    assert [EVENTS, *BOARDS] == [*SCOPES]
+
+
+def test_the_first_rows_need_no_module_of_the_other_views() -> None:
+    program = "import sys, nri_scope.cli.tui, nri_scope.tui.app; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    loaded = [name for name in run.stdout.decode().split() if name.startswith("nri_scope.")]
+    late = [f"nri_scope.{name}" for name in LATE]
+    assert "nri_scope.tui.list.event_list" in loaded
+    assert [one for one in loaded if one in late or one.endswith("_board")] == []
+
+
+async def test_boards_are_created_once_all_rows_of_the_screen_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[list[bool]] = []
+    complete = Views.complete
+
+    async def completing(views: Views) -> None:
+        events = views.events
+        drawn.append(["…" in events.render_line(y).text for y in range(events.size.height)])
+        await complete(views)
+
+    monkeypatch.setattr(Views, "complete", completing)
+    async with showing(size=(160, 50)) as screen:
+        await screen.until(lambda: screen.app.views.boards)
+    assert drawn and len(drawn[0]) > 20 and not any(drawn[0])
+
+
+async def test_a_key_before_the_end_of_the_start_waits_for_the_views(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(app, "_PAUSE_S", 3600.0)
+    async with showing(copy_recording(tmp_path), (120, 40)) as screen:
+        assert not screen.app.views.boards
+        await screen.press("2", "j", "j", "j", "m")
+        await screen.shows("[2 Containers]", "is marked")
+
+
+async def test_all_views_are_created_although_no_row_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RecordingError("r.nriscope.db", "disk I/O error")
+
+    monkeypatch.setattr(Store, "rows", fail)
+    async with showing() as screen:
+        await screen.until(lambda: screen.app.views.boards)
+        await screen.shows("disk I/O error")
