@@ -4,7 +4,7 @@
 In: specs and paths. Out: changes, values, and text for people. `changes` compares two specs,
 `apply` applies the result and `differences` is its form for readers. `value_at` looks up values by
 the paths of changes; `label` and `path_of` convert a path to text for people and back; `read_spec`
-parses a spec file. Functions are pure, except that one; this room never depends on NRI messages.
+parses a spec file. Functions are pure, except `read_spec`; this room never depends on NRI.
 """
 
 from .apply_changes import apply as apply

@@ -121,11 +121,12 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._opened_in_detail = False
         """Whether the detail pane had the focus before the input was opened."""
         self._has_rows = asyncio.Event()
-        """Set once the first rows have been drawn."""
+        """Set once the first rows have been drawn, or there are none."""
         self._has_started = asyncio.Event()
-        """Set once all views have been created."""
+        """Set at the end of the start, when all views have been created."""
         self.started: Callable[[], object] = lambda: None
-        """Callback at the end of the start, when all views have been created."""
+        """Callback at the end of the start."""
+        self._signals: EndSignals | None = None
 
     @property
     def store(self) -> Store:
@@ -149,9 +150,18 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         yield self.frame.status
         yield self.frame.keys
 
+    def on_load(self) -> None:
+        """Install the signal handlers, before Textual takes over the terminal."""
+        self._signals = EndSignals(self._end)
+
+    def _end(self) -> None:
+        self.is_ending = True
+        self.exit()
+
     async def on_mount(self) -> None:
         """Open the recording, mount the views and start polling."""
-        self._signals = EndSignals(self.exit)
+        if self.is_ending:
+            return
         try:
             if self._store is None:
                 self._store = await Store.open(self.path, live=self._live)
@@ -271,7 +281,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             await self._store.close()
         if self._has_commands:
             await self.marker.release()
-        self._signals.restore()
+        if self._signals is not None:
+            self._signals.restore()
 
     def _changes_found(self, after: int | None, is_over: bool) -> None:
         """Show other changes and problems of the events after one, or of all events (None).

@@ -54,6 +54,8 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         super().__init__(driver_class=TerminalDriver)
         self._held: deque[events.Key] = deque()
         """Keys waiting for lines of the current view."""
+        self.is_ending = False
+        """Whether a signal has ended the app, possibly before it was shown."""
 
     def available(self) -> frozenset[str]:
         """Return the names of all currently available actions."""
@@ -71,8 +73,11 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         keys may already be queued: keys typed quickly after one that opens an input would miss
         the input, and keys after one that closes it would still reach it.
         """
+        if self.is_ending and isinstance(event, (events.Key, *_MOUSE_EVENTS)):
+            return
         if isinstance(event, events.Key) and not event.is_forwarded:
-            await self.views.complete()
+            if not _is_for(self.keymap, _IMMEDIATE, event):
+                await self.views.complete()
             await self._handle_held()
             if not await self._hold_back(event):
                 await self._handle(event)

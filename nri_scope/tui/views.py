@@ -43,7 +43,7 @@ SCOPES = {
 class Views(Container):
     """The list of events, the boards, and the detail pane; one view is shown at a time.
 
-    The boards are created by `complete`.
+    The boards do not exist before `complete`.
     """
 
     DEFAULT_CSS = """
@@ -81,7 +81,7 @@ class Views(Container):
         self.nothing = Static(id="nothing", markup=False)
         """Text shown instead of an empty list."""
         self.boards: Mapping[str, Board] = {}
-        """The other views, by name."""
+        """The other views, by name; empty before `complete`."""
         self._completing = asyncio.Lock()
         self.detail = DetailPane(store, hidden=hide_detail, keymap=keymap)
         self.detail.left = self.focus_view
@@ -99,7 +99,7 @@ class Views(Container):
         yield self.detail
 
     async def complete(self) -> None:
-        """Create the boards, unless they exist.
+        """Create the boards, unless they exist or the app is ending.
 
         This takes longer than the list of events needs to show its first rows.
         """
@@ -111,6 +111,9 @@ class Views(Container):
                 for name, board in boards.items():
                     board.id, board.is_marked, board.display = name, self._is_marked, False
                 await self._switcher.mount_all(boards.values())
+                if not all(board.is_attached for board in boards.values()):
+                    # Textual mounts nothing while the app is ending.
+                    return
                 self.boards = boards
                 for board in boards.values():
                     # The marks may have been loaded before.
@@ -139,7 +142,9 @@ class Views(Container):
         return bool(screens) and screens[0].focused is self.detail.body
 
     def show(self, name: str) -> None:
-        """Show and focus a view."""
+        """Show and focus a view, if it exists."""
+        if name != EVENTS and name not in self.boards:
+            return
         if name != self.mode:
             self._switcher.current = name
             self.switched()

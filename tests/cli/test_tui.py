@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -228,3 +231,37 @@ def test_a_closed_terminal_ends_the_tui_with_and_without_sighup(gets_sighup: boo
             process.wait(60)
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("keys", [b"", b"2"], ids=["no key", "a key"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.06, 0.1])
+def test_a_signal_at_the_start_ends_the_tui_and_restores_the_terminal(
+    keys: bytes, number: int, delay_s: float
+) -> None:
+    master, slave = os.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    before = termios.tcgetattr(master)
+    with subprocess.Popen(
+        [NRI_SCOPE, "tui", RECORDING],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color"},
+    ) as process:
+        os.close(slave)
+        output = b""
+        while b"\x1b[?1049h" not in output:
+            output += os.read(master, 65_536)
+        time.sleep(delay_s)
+        os.write(master, keys)
+        process.send_signal(number)
+        # Reading fails once no process has the terminal open.
+        with contextlib.suppress(OSError):
+            while True:
+                output += os.read(master, 65_536)
+        assert process.wait(60) == 0
+    assert termios.tcgetattr(master) == before
+    os.close(master)
+    assert b"\x1b[?1049l" in output and b"Traceback" not in output

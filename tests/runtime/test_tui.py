@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.cri.driver import Resources
-from tests.runtime.test_record import NOT_CONNECTED, assert_healthy, assert_told, gaps
+from tests.runtime.test_record import NOT_CONNECTED, assert_told, gaps
 from tests.runtime.testbed.containerd import Containerd
-from tests.runtime.testbed.driver import Driver
+from tests.runtime.testbed.driver import Driver, assert_healthy
 from tests.runtime.testbed.record import PLUGIN, log, rows
 from tests.tui.terminal import needs_tmux, terminal
 

@@ -18,14 +18,14 @@ from nri_scope.tui.views import EVENTS, SCOPES, Views
 from .screen import copy_recording, showing
 
 LATE = ("tui.boards", "oci", "nri.merging", "wire", "transport", "differ", "survey.survey")
-"""Modules that the first rows do not need."""
+"""Modules that the list of events does not need."""
 
 
 def test_the_boards_are_the_views_other_than_the_list_of_events() -> None:
     assert [EVENTS, *BOARDS] == [*SCOPES]
 
 
-def test_the_first_rows_need_no_module_of_the_other_views() -> None:
+def test_no_module_of_the_other_views_is_loaded_with_the_app() -> None:
     program = "import sys, nri_scope.cli.tui, nri_scope.tui.app; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
     loaded = [name for name in run.stdout.decode().split() if name.startswith("nri_scope.")]
@@ -46,6 +46,7 @@ async def test_boards_are_created_once_all_rows_of_the_screen_are_drawn(
         await complete(views)
 
     monkeypatch.setattr(Views, "complete", completing)
+    monkeypatch.setattr(app, "_PAUSE_S", 0.0)
     async with showing(size=(160, 50)) as screen:
         await screen.until(lambda: screen.app.views.boards)
     assert drawn and len(drawn[0]) > 20 and not any(drawn[0])
@@ -71,3 +72,25 @@ async def test_all_views_are_created_although_no_row_can_be_read(
     async with showing() as screen:
         await screen.until(lambda: screen.app.views.boards)
         await screen.shows("disk I/O error")
+
+
+async def test_marks_that_were_loaded_before_the_views_are_shown_in_them(tmp_path: Path) -> None:
+    path = copy_recording(tmp_path)
+    async with showing(path) as screen:
+        await screen.go_to(26)
+        await screen.press("m")
+        await screen.shows("is marked")
+    async with showing(path) as screen:
+        await screen.shows("1 marked")
+        await screen.until(lambda: screen.app.views.boards)
+        await screen.press("2")
+        await screen.until(lambda: "*" in screen.line("shop/web"))
+
+
+async def test_a_key_for_a_view_that_was_not_created_before_the_end_is_ignored() -> None:
+    async with showing() as screen:
+        await screen.until(lambda: screen.app.views.events.selected_row is not None)
+        screen.app.exit()
+        await screen.app.views.complete()
+        screen.app.views.show("containers")
+        assert not screen.app.views.boards and screen.app.views.mode == EVENTS

@@ -70,7 +70,7 @@ class Surveyor:
     """When the recording was last seen to grow, to the extent `_grown`."""
 
     def begin(self, after: asyncio.Event) -> None:
-        """Start the survey in the background, after the event, as it would delay the first rows."""
+        """Start the survey in the background once ``after`` is set."""
         self._show(share=0.0)
         begin(self.app, partial(self._work, after), "survey")
 

@@ -105,9 +105,9 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._reads_after_draw = False
         """Whether to read the rows around the screen once it has been drawn."""
         self._has_drawn = False
-        """Whether any row has been drawn."""
+        """Whether all rows of a screen have been drawn."""
         self.drawn: Callable[[], object] = lambda: None
-        """Callback after the first rows were drawn."""
+        """Callback while all rows of a screen are drawn for the first time."""
 
     # -- for other widgets --------------------------------------------------------------------
 

@@ -42,8 +42,9 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._words = Static(words, id="small", markup=False)
 
     async def on_mount(self) -> None:
-        """Mount the size message."""
-        await self.mount(self._words)
+        """Mount the size message, unless the app is already ending."""
+        if self.is_attached:
+            await self.mount(self._words)
 
     def on_resize(self, event: events.Resize) -> None:
         """Show only the size message on a screen that is too small; else restore the content."""
