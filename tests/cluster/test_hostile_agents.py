@@ -33,6 +33,8 @@ from tests.cluster.test_views import KUBECTL, Done, run
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\r\n"
 HUGE = 2**63 - 1
+CLOSE_TIMEOUT_S = 10.0
+"""Maximum seconds to wait for the handlers of a closed server."""
 SESSION = v1.Session(recording="r", id=1, role="logger", started_ns=1)
 CAUGHT_UP = v1.GetEventsResponse(heartbeat=v1.Heartbeat(caught_up=True))
 
@@ -73,7 +75,10 @@ async def serving(agent: v1.AgentBase) -> AsyncIterator[int]:
         yield listening.getsockname()[1]
     finally:
         server.close()
-        await server.wait_closed()
+        # grpclib was once seen to wait forever for a handler that it had cancelled.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await server.wait_closed()
 
 
 async def ask(folder: Path, agent: v1.AgentBase, *command: str) -> Done:
