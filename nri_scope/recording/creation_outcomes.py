@@ -144,6 +144,8 @@ class Creations:
 
     def outcome(self, event: Event) -> Outcome:
         """Return the outcome of the creation to which ``event`` belongs, from all connections."""
+        if event.event == _CREATE and self._is_proven_next(event):
+            return CREATED
         asked: list[_Row] = []
         later: list[_Row] = []
         for most in (_FEW, _ROWS_MAX):
@@ -168,6 +170,15 @@ class Creations:
                 return found
             best = found if best.fate is CreationFate.UNKNOWN else best
         return best
+
+    def _is_proven_next(self, event: Event) -> bool:
+        """Return whether the container's next event shows that it was created, as usually."""
+        rows = self._rows(
+            "o.container = (SELECT container FROM event WHERE id = ?) AND o.id > ? "
+            "ORDER BY o.id LIMIT 1",
+            (event.id, event.id),
+        )
+        return any(row.name in _PROOFS for row in rows)
 
     def _stored_outcome(self, event: Event) -> Outcome | None:
         """Return the outcome stored when this part was extracted from a recording; None if none."""

@@ -105,9 +105,8 @@ class _Names(Latest[str, str]):
             self._put(event.container_id, f"{space}{pod}/{event.container}")
 
     def _put(self, thing: str, name: str) -> None:
-        name = clipped(name, NAME_MAX)
         if self.get(thing) != name:
-            self[thing] = name
+            self[thing] = clipped(name, NAME_MAX)
 
 
 class Finder:
@@ -250,7 +249,7 @@ class Finder:
 
     def _see(self, event: Event) -> None:
         self._diagnosis.see(event)
-        if self._wanted(event):
+        if self._ids is None or self._wanted(event):
             self._see_wanted(event)
 
     def _see_wanted(self, event: Event) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -192,3 +193,26 @@ class TestWithoutPostCreateContainer:
             [about(CREATE), about("RemoveContainer")], mask=_WITHOUT_POST_CREATE
         )
         assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_next_event_alone_shows_what_all_events_show(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    names = (CREATE, CREATE, POST, "ValidateContainerAdjustment", "StartContainer", "StopContainer")
+    sessions = [
+        RecordedSession(
+            [about(chance.choice(names)) for _ in range(chance.randint(1, 8))],
+            plugin=f"{chance.randint(0, 3)}0-probe",
+            runtime=chance.choice(["containerd", "cri-o", "isulad"]),
+            role=chance.choice([Role.PROBE, Role.REPLAY]),
+        )
+        for _ in range(chance.randint(1, 3))
+    ]
+    outcome(tmp_path, RecordedSession([about(CREATE)]), *sessions)
+    with Recording.open(tmp_path / "one.nriscope.db") as recording:
+        creations = [one for one in recording.events() if one.event == CREATE]
+        found = [Creations(recording).outcome(one) for one in creations]
+        monkeypatch.setattr(Creations, "_is_proven_next", lambda *_: False)
+        assert found == [Creations(recording).outcome(one) for one in creations]
