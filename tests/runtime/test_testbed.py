@@ -72,7 +72,8 @@ async def test_pods_survive_a_restart_of_containerd(
 async def test_an_unfinished_snapshot_of_a_killed_containerd_fails_one_pod(
     containerd: Containerd, driver: Driver
 ) -> None:
-    await driver.live("shop", "web")
+    # Its snapshot is the newest one.
+    await driver.run_pod("shop", "web")
     await containerd.stop(kill=True)
     (snapshots,) = containerd.layout.folder.glob("root/*.snapshotter.v1.native/snapshots")
     left = snapshots / str(1 + max(int(each.name) for each in snapshots.iterdir())) / "left"
