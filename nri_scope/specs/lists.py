@@ -122,6 +122,15 @@ def _syscalls(item: Json) -> tuple[str, Json] | None:
 _SET = Keyed(_itself, ordered=False)
 _BLOCK_IO = "/linux/resources/blockIO"
 
+HOOKS = (
+    "prestart",
+    "createRuntime",
+    "createContainer",
+    "startContainer",
+    "poststart",
+    "poststop",
+)
+"""Names of the lists of hooks."""
 KEYED: dict[str, Keyed] = {
     "/process/env": Keyed(_variable, ordered=False, join=_assignment),
     "/process/rlimits": Keyed(_by("type"), ordered=False),
@@ -142,17 +151,7 @@ KEYED: dict[str, Keyed] = {
     "/linux/seccomp/flags": _SET,
     "/linux/seccomp/syscalls": Keyed(_syscalls, ordered=True),
     "/cdiDevices": Keyed(_by("name"), ordered=False),
-    **{
-        f"/hooks/{when}": Keyed(_by("path"), ordered=True)
-        for when in (
-            "prestart",
-            "createRuntime",
-            "createContainer",
-            "startContainer",
-            "poststart",
-            "poststop",
-        )
-    },
+    **{f"/hooks/{when}": Keyed(_by("path"), ordered=True) for when in HOOKS},
     **{
         f"/process/capabilities/{kind}": _SET
         for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")

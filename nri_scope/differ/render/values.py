@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from nri_scope.specs import Change, Json, Spec, split
+from nri_scope.specs.lists import HOOKS
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.:+@%-]+\Z")
 """Text without spaces, brackets, quotes, commas and equals signs, which needs no quotes."""
@@ -164,16 +165,6 @@ _OBJECTS: Mapping[tuple[str, ...], Callable[[Spec, str], str]] = {
     ("linux", "namespaces"): _named("type"),
     ("linux", "resources", "devices"): _named(""),
     ("linux", "resources", "hugepageLimits"): _named("pageSize"),
-    **{
-        ("hooks", when): _named("path")
-        for when in (
-            "prestart",
-            "createRuntime",
-            "createContainer",
-            "startContainer",
-            "poststart",
-            "poststop",
-        )
-    },
+    **{("hooks", when): _named("path") for when in HOOKS},
 }
 """Formatters of the objects at these paths."""
