@@ -80,10 +80,14 @@ coverage: $(STAMP) ## line and branch coverage of the unit tests, including thei
 		--deselect tests/writer/test_supervisor.py::test_a_responder_does_not_import_writer_modules \
 		--deselect tests/pytest_plugin/test_pytest_plugin.py::test_suite_without_replays_imports_nothing_heavy
 
+.PHONY: containerd
+containerd: $(STAMP) ## build the newest containerd for test-runtime in a cache folder, if Go is installed
+	@command -v go >/dev/null && $(BIN)/python -m tests.kubernetes.programs containerd || echo "no Go: tests of validators are skipped"
+
 # Tests mostly wait for containerd. Each worker has its own.
 RUNTIME_WORKERS ?= 3
 .PHONY: test-runtime
-test-runtime: $(STAMP) ## tests against a real containerd (as root)
+test-runtime: containerd ## tests against a real containerd (as root)
 	$(BIN)/pytest -n $(RUNTIME_WORKERS) --dist worksteal -m runtime tests/runtime $(PYTEST_ARGS)
 
 # Builds Kubernetes in a cache folder at first, which takes 12 minutes on two cores.
@@ -111,7 +115,7 @@ bench: $(STAMP) ## benchmarks, with the Go reference in the same run; BENCH_ARGS
 # ------------------------------------------------------------------------- lint
 # Independent checks run in parallel, with their output grouped; all run even if one fails.
 CODE = $(wildcard nri_scope tests scripts benchmarks examples)
-LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs lint-words
+LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs lint-words lint-docstrings lint-size
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
@@ -139,6 +143,10 @@ lint-generated:
 	@echo "== generated code"; $(BIN)/python -m scripts.generate --check
 lint-words:
 	@echo "== words"; $(BIN)/python -m scripts.check_words
+lint-docstrings:
+	@echo "== docstrings"; $(BIN)/python -m scripts.check_docstrings
+lint-size:
+	@echo "== size"; $(BIN)/python -m scripts.check_size
 lint-docs:
 	@echo "== generated docs"; $(if $(GEN_DOCS),$(BIN)/python -m $(GEN_DOCS) --check,echo "none yet")
 

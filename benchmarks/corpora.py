@@ -21,7 +21,7 @@ from typing import NamedTuple
 import yaml
 
 from benchmarks.samples import Sampler
-from nri_scope.share.redaction.rule_set import PUBLIC_RULES_FILE
+from nri_scope.share.redaction.credential_formats import PUBLIC_RULES_FILE
 from tests.interop.build import CACHE
 
 FOLDER = CACHE / "corpora"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.cri_server import serving
 from benchmarks.findings import Finding, number, table
 from benchmarks.recorder import Record, processor_time
 from tests.interop.reference import Played, ReferencePlugin, ReferenceRuntime
@@ -24,6 +25,7 @@ NOOP = "Go, no-op"
 YAML = "Go, logs YAML"
 RECORD = "nri-scope record"
 REDACT = "nri-scope record --redact"
+CRI = "nri-scope record --cri"
 THREE_NOOP = "three Go, no-op"
 THREE_PROBES = "diff, three probes"
 _INDICES = ("10", "50", "90")
@@ -100,9 +102,16 @@ async def _contestants(stack: AsyncExitStack, folder: Path) -> dict[str, Contest
         await peer.admit()
         contestants[name] = Contestant(peer, pid=plugin.process.pid)
 
-    for name, options in ((RECORD, ()), (REDACT, ("--redact",))):
-        peer, socket = await runtime("redact" if options else "record")
-        recording = folder / f"latency{''.join(options)}.nriscope.db"
+    cri = folder / "cri.sock"
+    await stack.enter_async_context(serving(cri))
+    for name, options in (
+        (RECORD, ()),
+        (REDACT, ("--redact",)),
+        (CRI, ("--cri", str(cri))),
+    ):
+        title = "".join(options[:1])
+        peer, socket = await runtime(f"record{title}")
+        recording = folder / f"latency{title}.nriscope.db"
         record = await stack.enter_async_context(await Record.start(socket, recording, *options))
         await peer.admit()
         # Configure and Synchronize may be rows too, so the wait can end a few events early.
@@ -136,6 +145,7 @@ def _medians(rounds: list[Played], worked: float) -> Latency:
 def findings(latencies: dict[str, Latency]) -> list[Finding]:
     """Return the ratios that have limits, and the processor time."""
     record, redact, noop, yaml = (latencies[name] for name in (RECORD, REDACT, NOOP, YAML))
+    cri = latencies[CRI]
     probes, three = latencies[THREE_PROBES], latencies[THREE_NOOP]
     return [
         Finding(name="p50, record ÷ no-op", value=record.p50 / noop.p50, limit=0.55),
@@ -144,6 +154,15 @@ def findings(latencies: dict[str, Latency]) -> list[Finding]:
         Finding(name="p50, record --redact ÷ no-op", value=redact.p50 / noop.p50, limit=0.6),
         Finding(name="p50, record --redact ÷ YAML logger", value=redact.p50 / yaml.p50, limit=0.1),
         Finding(name="p99, record --redact ÷ no-op", value=redact.p99 / noop.p99, limit=1.0),
+        Finding(
+            name="p50, record --cri ÷ record",
+            value=cri.p50 / record.p50,
+            limit=1.1,
+            detail=f"p50 {cri.p50:.0f} and {record.p50:.0f} µs, p99 {cri.p99:.0f} and"
+            f" {record.p99:.0f} µs; processor time of an event {cri.processor:.0f} and"
+            f" {record.processor:.0f} µs",
+        ),
+        Finding(name="p99, record --cri ÷ no-op", value=cri.p99 / noop.p99, limit=1.0),
         Finding(name="p50, three probes ÷ three no-ops", value=probes.p50 / three.p50, limit=0.5),
         Finding(name="p99, three probes ÷ three no-ops", value=probes.p99 / three.p99, limit=1.0),
         Finding(

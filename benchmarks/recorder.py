@@ -67,7 +67,11 @@ def stored(recording: Path) -> Stored:
         return Stored(0, 0, 0)
     uri = f"file:{recording}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=10)) as connection:
-        (events,) = connection.execute("SELECT count(*) FROM event").fetchone()
+        # Answers of the CRI are no requests of the runtime.
+        (events,) = connection.execute(
+            "SELECT count(*) FROM event "
+            "WHERE session NOT IN (SELECT id FROM session WHERE role = 'cri')"
+        ).fetchone()
         gaps, lost = connection.execute("SELECT count(*), total(lost) FROM gap").fetchone()
     return Stored(events, gaps, int(lost))
 
@@ -150,7 +154,8 @@ class Record:
 
     async def __aexit__(self, *exc: object) -> None:
         if self.process.returncode is None:
-            self.process.kill()
+            # Not killed: its writer would go on writing in a folder that is about to be removed.
+            self.process.terminate()
             await self.process.wait()
 
 

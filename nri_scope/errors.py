@@ -48,22 +48,29 @@ class FilterError(UsageError):
         return f"filter: {super().__str__()} (at character {self.position + 1})"
 
 
-class ConnectError(NriScopeError):
+class FileError(NriScopeError):
+    """An unusable file. Raise one of the subclasses."""
+
+    def __init__(self, path: str | Path, problem: str, hint: str = "") -> None:
+        super().__init__(str(path), problem, hint)
+        self.path = str(path)
+        self.problem = problem
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.problem}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class ConnectError(FileError):
     """A unix socket that cannot be connected to or listened on, or is not a socket."""
 
     def __init__(
         self, path: str | Path, problem: str, hint: str = "", *, can_retry: bool = False
     ) -> None:
-        super().__init__(str(path), problem, hint)
-        self.path = str(path)
-        self.problem = problem
-        self.hint = hint
+        super().__init__(path, problem, hint)
         self.can_retry = can_retry
         """Whether a runtime may start to listen later, so that a retry can succeed."""
-
-    def __str__(self) -> str:
-        text = f"{self.path}: {self.problem}"
-        return f"{text}; {self.hint}" if self.hint else text
 
 
 class ConnectionClosed(NriScopeError):
@@ -122,18 +129,8 @@ class DeadlineExceeded(NriScopeError):
         return f"{self.method}: no answer within {limit_words(self.timeout)}"
 
 
-class RecordingError(NriScopeError):
+class RecordingError(FileError):
     """An unusable recording: another kind of file, too new, damaged, locked or unreadable."""
-
-    def __init__(self, path: str | Path, problem: str, hint: str = "") -> None:
-        super().__init__(str(path), problem, hint)
-        self.path = str(path)
-        self.problem = problem
-        self.hint = hint
-
-    def __str__(self) -> str:
-        text = f"{self.path}: {self.problem}"
-        return f"{text}; {self.hint}" if self.hint else text
 
 
 class RecordingCut(UserWarning):

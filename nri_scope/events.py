@@ -24,6 +24,16 @@ LATE = "answered after the deadline"
 RUNTIME_CLOSED = "the runtime closed the connection"
 """Beginning of the reason for the end of a tapped connection that the runtime closed first."""
 
+CLOSED_BY_RUNTIME = "closed by the runtime"
+"""Beginning of this reason for a connection of nri-scope itself, see `PluginSession`."""
+
+
+PLUGIN_CLOSED = "the plugin closed the connection"
+"""The same for a connection that the plugin closed first."""
+
+ORPHANED = "the process that was connected to the runtime has ended"
+"""Reason for the end of a connection whose process was killed, such as a tap by the runtime."""
+
 
 class Role(StrEnum):
     """The part of nri-scope that recorded a session."""
@@ -84,7 +94,7 @@ runtime has not assigned it. iSulad does so after CreateContainer, if the creati
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """Properties of a plugin connection, complete once Configure is answered."""
+    """Properties of a plugin connection, known once Configure is answered."""
 
     role: Role
     plugin_name: str
@@ -99,6 +109,11 @@ class SessionStart:
     """0 if the runtime does not report it (before NRI 0.7)."""
     request_timeout_ms: int
     started_ns: int
+
+    @classmethod
+    def unconfigured(cls, role: Role, index: str, name: str, started_ns: int) -> SessionStart:
+        """Return the start of a session without Configure, which names the runtime."""
+        return cls(role, name, index, "", "", "", False, 0, 0, 0, started_ns)
 
 
 EVENT_TEXTS = ("status_message",)
@@ -165,6 +180,29 @@ class Session:
         return self.role not in OUTSIDE_CHAIN
 
 
+class OutcomeKind(StrEnum):
+    """What became of a request, as far as evidence shows it."""
+
+    REQUESTED = "requested"
+    """A plugin, a CRI client or the runtime asked for it; nothing later shows the result."""
+    SEEN = "seen"
+    """A later event carries the value, in a field that shows the real state at this runtime."""
+    IN_EFFECT = "in effect"
+    """The runtime's own spec, config.json or the cgroup has the value."""
+    REFUSED = "refused"
+    """The operation failed: by an error, a conflict, or because the Post event that must follow did
+    not come."""
+    DROPPED = "dropped"
+    """The operation went on without the value: by a named rule of this runtime and version, or
+    because a later state shows the earlier value."""
+    SUPERSEDED = "superseded"
+    """Another value took its place."""
+
+
+HAPPENED = frozenset({OutcomeKind.SEEN, OutcomeKind.IN_EFFECT})
+"""Outcomes of changes; all others are outcomes of requests."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line of the log: an event without its request and reply."""
@@ -201,9 +239,26 @@ class Event:
     """A `Problem`; "" for none. Problems that only several events show are known after
     `Recording.attach`."""
     changed: tuple[str, ...] = ()
-    """OCI paths that plugins changed, according to this event."""
+    """OCI paths that plugins asked to change, according to this event, or changed. With `outcomes`,
+    one for each request: a path for which two asked is there twice."""
     owners: tuple[str, ...] = ()
-    """Plugins (``NN-name``) that made these changes."""
+    """Plugins (``NN-name``) that asked for these changes. With `outcomes`, the owner of each of the
+    requests, which may be another one: ``CRI request``, ``one of 00–19``."""
+    outcomes: tuple[str, ...] = ()
+    """The `OutcomeKind` of each of these requests; () if later events were not analysed, see
+    `Recording.attach`. Requests that evidence shows as changes come first."""
+    targets: tuple[str, ...] = ()
+    """For each of these requests, ``ns/pod/container`` of another container that it is about, or ""
+    for the event's own one; () if `outcomes` is empty."""
+
+    @property
+    def changes(self) -> int:
+        """Number of requests that evidence shows as changes: the first ones of `changed`."""
+        return sum(kind in HAPPENED for kind in self.outcomes)
+
+    def owners_of(self, some: slice) -> tuple[str, ...]:
+        """Return the owners of some requests, each once; all owners if outcomes are not known."""
+        return tuple(dict.fromkeys(self.owners[some] if self.outcomes else self.owners))
 
 
 LEFT_OUT = "this is a part of a recording: these events were recorded, and are not in it"

@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def nri_replay(request: pytest.FixtureRequest) -> Iterator[NriReplay]:
-    """Replay the recording of the marker `nri_recording` to plugins; see `NriReplay`."""
+    """Replay the recording of the marker "nri_recording" to plugins; see `NriReplay`."""
     try:
         replay = NriReplay(request)
     except UsageError as error:
@@ -121,11 +121,11 @@ class NriReplay:
 
         ``plugin`` is an object with handlers (see `nri_scope.plugin.BasePlugin`), which runs in
         this process over a real connection; or a command to launch, as a list, a path, or a text in
-        shell quoting; or a mapping from indices (``"10"`` or ``"10-name"``) to several of these. A
+        shell quoting; or a mapping from indices ("10" or "10-name") to several of these. A
         program with a ``/`` in its name is looked up in the same folders as the recording.
 
         ``index``: "10" by default, or as in the command's file name ``NN-name``. ``name``: by
-        default from the file, or from the object's class: ``my-name`` for ``MyName``. ``config``:
+        default from the file, or from the object's class: "my-name" for "MyName". ``config``:
         configuration to send in Configure, for all plugins or by index. ``profile``: overrides the
         marker's. ``faults``: in the syntax of ``nri-scope replay --fault``. Without ``effects``,
         requests are sent as recorded, regardless of replies. With ``ideal``, commands get
@@ -197,13 +197,13 @@ class NriReplay:
         )
 
     def _recording_at(self, path: str) -> Path:
-        found = self._find(path)
-        if found is None:
+        recording = self._find(path)
+        if recording is None:
             places = dict.fromkeys([self._folder, self._root])
             where = " or ".join(str(place) for place in places)
             tried = "" if Path(path).is_absolute() else f" in {where}"
             raise UsageError(f"no recording {path}{tried}")
-        return found
+        return recording
 
     def _find(self, path: str) -> Path | None:
         for place in (self._folder, self._root):
@@ -253,7 +253,7 @@ def pytest_terminal_summary(
     """Print the goldens that were written."""
     if config.getoption("--nri-golden") != "update":
         return
-    reports = [report for found in terminalreporter.stats.values() for report in found]
+    reports = [report for outcome in terminalreporter.stats.values() for report in outcome]
     written = {file for report in reports for file in getattr(report, "nri_goldens", ())}
     for file in sorted(written):
         shown = os.path.relpath(file)

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import sys
 from pathlib import Path
 
-from nri_scope.scenario.json_schema import scenario_schema
 from scripts import (
     cli_reference,
     completions,
@@ -38,7 +36,6 @@ def render() -> dict[Path, str]:
         ROOT / "docs/recording-format.md": recording_format.render(),
         ROOT / "docs/redaction.md": redaction_page.render(),
         ROOT / "docs/tui.md": tui_page.render(),
-        ROOT / "docs/scenario.schema.json": json.dumps(scenario_schema(), indent=2) + "\n",
     }
     files |= {SHARE / "man/man1" / name: page for name, page in man_pages.render().items()}
     files |= {SHARE / place: script for place, script in completions.render().items()}

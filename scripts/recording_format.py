@@ -46,9 +46,8 @@ It and the files beside it are readable only by their owner (mode 0600).
 - New tables and indexes do not change the version; a new column does. Readers ignore unknown \
 tables and indexes. They refuse a file with triggers, virtual tables or views other than `log`.
 - A change that older readers would misinterpret makes a new version. Readers refuse a file of a \
-newer version and suggest an upgrade. They convert a file of an older version step by step in a \
-temporary copy, and leave the file unchanged. Events can only be added to a file of the newest \
-version.
+newer version and suggest an upgrade. There is only version 1 so far; the change that makes \
+version 2 will let readers convert a file of version 1 in a temporary copy.
 - `tests/data/recordings/` has a file of each released version, which must stay readable.
 
 ## Times
@@ -82,7 +81,12 @@ time.
 An event of a session with the role `cri` is a response of the CRI, not a request to a plugin. \
 `request` is the ContainerStatusRequest as one object. `reply` is the JSON text under `info` in \
 the verbose response, with `status` (state, exitCode, reason, message) added if the container \
-failed to start.
+failed to start. If the recorder could read the container's files, `cgroup` has the limits in its \
+cgroups by OCI path (-1: no limit; inexact values, such as CPU shares from a weight, are \
+`{{"anyOf": [[from, to], …]}}`), and `bundleSpec` is a JSON merge patch (RFC 7396) that turns \
+`runtimeSpec` into its config.json. `{{"notFound": true}}` is the reply for a container that the \
+runtime did not know, at least three seconds after it was first asked about. The event's time is \
+that of the question, and its duration ends after the files were read.
 
 When events are added to a file without the table `effect`, the recorder creates the table, \
 unless the file already has events that should be in it. Without the table, readers search the \

@@ -20,8 +20,7 @@ from pathlib import Path
 
 from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox
 from nri_scope.recording.reader import Recording
-from nri_scope.replay.pace import paced
-from nri_scope.replay.playback import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions, paced
 from nri_scope.replay.plugins import InProcess, PluginSet
 from nri_scope.replay.run import Job, replay
 from nri_scope.report.collect import collect

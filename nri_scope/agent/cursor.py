@@ -19,10 +19,8 @@ from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.timeline import Item
 
 _TIME = "(-?[0-9]{1,19})"
-# Cursors of older agents end after the event's time.
 _PART = re.compile(
-    rf"([A-Za-z0-9_.-]{{1,128}}):([0-9]{{1,19}}):{_TIME}(?::{_TIME}(?::{_TIME}:{_TIME})?)?",
-    re.ASCII,
+    rf"([A-Za-z0-9_.-]{{1,128}}):([0-9]{{1,19}}):{_TIME}:{_TIME}(?::{_TIME}:{_TIME})?", re.ASCII
 )
 _NOW = re.compile(r"@([0-9]{1,19})", re.ASCII)
 _LENGTH_MAX = MAX_RECORDINGS * 240
@@ -78,7 +76,7 @@ def parse_cursor(text: str) -> Cursor:
         found = _PART.fullmatch(part)
         if found is None or found[1] in positions:
             raise problem
-        event, at_ns, first_ns = (_number(text or "0", problem) for text in found.group(2, 3, 4))
+        event, at_ns, first_ns = (_number(text, problem) for text in found.group(2, 3, 4))
         span = None
         if found[5] is not None:
             span = TimeSpan(_number(found[5], problem), _number(found[6], problem))

@@ -112,7 +112,7 @@ class NodeMetrics:
         )
         self._changes = Counter(
             "nri_scope_plugin_changes",
-            "Changes of containers by plugins, as named in requests to validators.",
+            "Changes that plugins asked for, as named in requests to validators.",
             ("plugin", "kind"),
             registry=registry,
         )
@@ -284,7 +284,7 @@ def gap_reason(reason: str) -> str:
 
 
 def kind_of(path: str) -> str:
-    """Return the kind of field of an OCI path: ``env`` of ``/process/env/FOO``."""
+    """Return the kind of field of an OCI path, such as "env" for ``/process/env/FOO``."""
     parts = path.split("/")[1:]
     first = parts[0] if parts else ""
     return parts[1] if first in ("process", "linux") and len(parts) > 1 else first or _OTHER

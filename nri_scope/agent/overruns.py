@@ -15,7 +15,7 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 
 from .cursor import Position, newest_removed, time_of_event
-from .event_responses import ResponseMaker, TimedResponse
+from .event_messages import ResponseMaker, TimedResponse
 
 OVERRUN = "older events were removed from the recording before they could be sent"
 """Reason of a gap in a stream whose receiver is slower than the recorder's ring."""

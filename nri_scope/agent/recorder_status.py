@@ -22,8 +22,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_gaps import gaps_between
 from nri_scope.share.redaction import NameKind, Redactor
 
-from .event_messages import session_message
-from .event_redaction import redacted_session
+from .cursor import time_of_event
+from .event_messages import redacted_session, session_message
 from .node_recordings import FolderError, NodeRecording, NodeRecordings, UnchangedContents
 
 _PLUGINS_MAX = 100
@@ -172,7 +172,10 @@ class RecorderStatus:
         oldest, newest = event_range(recording)
         if newest:
             status.events = newest - oldest + 1
-            status.oldest_ns, status.newest_ns = _time(recording, oldest), _time(recording, newest)
+            status.oldest_ns, status.newest_ns = (
+                time_of_event(recording, oldest),
+                time_of_event(recording, newest),
+            )
         losses = [gap for gap in gaps if gap.reason not in NO_LOSS]
         status.gaps = len(losses)
         status.lost = sum(gap.lost or 0 for gap in losses)
@@ -182,7 +185,7 @@ class RecorderStatus:
     def _validation(self, file: NodeRecording, recording: Recording) -> _Validation:
         """Return the newest request to a validator; only new events are searched for it."""
         found = self._validations.get((file.name, file.inode), _Validation())
-        if found.until and _time(recording, found.until) != found.until_ns:
+        if found.until and time_of_event(recording, found.until) != found.until_ns:
             # Another recording has the same name and inode.
             found = _Validation()
         _, newest = event_range(recording)
@@ -191,14 +194,9 @@ class RecorderStatus:
             found.plugins = [self._shown(plugin_title(*one)) for one in plugins[:_PLUGINS_MAX]]
             found.session, found.at_ns = event.session, event.at_ns
         if newest:
-            found.until, found.until_ns = newest, _time(recording, newest)
+            found.until, found.until_ns = newest, time_of_event(recording, newest)
         self._validations[file.name, file.inode] = found
         return found
 
     def _shown(self, title: str) -> str:
         return title if self._redactor is None else self._redactor.name(NameKind.PLUGIN, title)
-
-
-def _time(recording: Recording, number: int) -> int:
-    event = recording.event(number)
-    return 0 if event is None else event.at_ns

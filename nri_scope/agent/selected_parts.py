@@ -22,11 +22,11 @@ from nri_scope.recording.timeline import Item
 from nri_scope.share.extract import NothingSelectedError, Selection, extract
 from nri_scope.share.extract.event_numbers import is_among
 
+from .call_limits import Copies
 from .cursor import Cursor, Position, is_of_ring
-from .event_responses import ResponseMaker, TimedResponse
+from .event_messages import ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording
 from .redactors import NodeRedactors, SharedRedactor, UnredactableError
-from .temporary_copies import Copies
 
 
 @dataclass(frozen=True, slots=True)

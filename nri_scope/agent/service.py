@@ -27,14 +27,13 @@ from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import NothingSelectedError, Selection
 
-from .call_limits import CALLS_MAX, Slots
+from .call_limits import CALLS_MAX, Copies, Slots
 from .cursor import parse_cursor
 from .event_reader import EventReader
 from .node_recordings import FolderError, NodeRecording, NodeRecordings
 from .recorder_status import RecorderStatus
 from .redactors import NodeRedactors
 from .selected_parts import EventQuery
-from .temporary_copies import Copies
 
 COPIES_MAX = 8
 """Maximum number of these calls that have temporary copies of recordings; others wait."""
@@ -117,7 +116,7 @@ class AgentService(v1.AgentBase):
     ) -> AsyncIterator[v1.GetRecordingResponse]:
         """Answer a call."""
         with _grpc_errors():
-            where = parse(message.where) if message.where else None
+            where = _where(message.where)
             interval(message.since, message.until)
         self._exports.take()
         thread = ThreadPoolExecutor(1, "export")
@@ -203,7 +202,7 @@ class AgentService(v1.AgentBase):
 def _at_end_of_call(end: Callable[[], None]) -> None:
     """Call ``end`` when the task of this call has ended.
 
-    A generator's own ``finally`` runs late: after a cancelled call, at the next collection of
+    A generator's own finally block runs late: after a cancelled call, at the next collection of
     garbage.
     """
     task = asyncio.current_task()
@@ -216,12 +215,19 @@ def _heartbeat(cursor: str, *, caught_up: bool) -> v1.GetEventsResponse:
     return v1.GetEventsResponse(cursor=cursor, heartbeat=heartbeat)
 
 
+def _where(text: str) -> Filter | None:
+    where = parse(text) if text else None
+    if where is not None and "outcome" in where.fields:
+        raise UsageError("outcome: not known to an agent", "pull the events, and filter them")
+    return where
+
+
 def _query(message: v1.GetEventsRequest) -> EventQuery:
     if message.last > LAST_MAX:
         raise UsageError(f"last: more than {LAST_MAX:,}", "give a smaller number")
     interval(message.since, message.until)
     return EventQuery(
-        where=parse(message.where) if message.where else None,
+        where=_where(message.where),
         since=message.since,
         until=message.until,
         last=message.last,

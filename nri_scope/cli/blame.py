@@ -15,7 +15,7 @@ from .output import Output
 from .params import ANY_PATH, format_option, redact_option
 
 if TYPE_CHECKING:
-    from nri_scope.differ.attribution.attributed_changes import ChangeStep, PluginRequest
+    from nri_scope.differ.attribution.attributed_changes import ChangeStep
     from nri_scope.differ.attribution.history import History
     from nri_scope.differ.blame import OwnedLine, PathHistory, View
     from nri_scope.share.redaction import Rules
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _EPILOG = """
 \b
 The gutter: owner, evidence (letters, explained above the lines), and kind of change:
-  + added, - removed, ~ changed, > moved to another place, ! requested but not applied.
+  + added, - removed, ~ changed, > moved to another place, ! refused,
+  ? asked for, outcome not known.
 """
 
 
@@ -131,7 +132,7 @@ def _perform(
 def _text(
     history: History,
     lines: Sequence[OwnedLine],
-    part: tuple[Sequence[PathHistory], Sequence[PluginRequest]] | None,
+    part: tuple[Sequence[PathHistory], Sequence[ChangeStep]] | None,
     kind: View,
     width: int | None,
     *,

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -12,12 +12,12 @@ import click
 
 from .params import (
     ANY_PATH,
-    INDEX,
-    PLUGIN_NAME,
-    Duration,
+    GRACE,
+    TIMEOUT,
     FilePath,
-    Grace,
     command_line_argument,
+    index_option,
+    name_option,
     set_option,
     where_option,
 )
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
-
-
-class Timeout(Duration):
-    """Duration in seconds; infinity for ``none``."""
-
-    name = "timeout"
-
-    def convert(
-        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the duration in seconds."""
-        return math.inf if value == "none" else super().convert(value, param, ctx)
 
 
 class ChainOptions(TypedDict):
@@ -52,6 +40,7 @@ class ChainOptions(TypedDict):
     configs: tuple[str, ...]
     variables: tuple[str, ...]
     external: bool
+    must_reconnect: bool
     grace: float
     session: int | None
     profile: str
@@ -73,8 +62,6 @@ class PlayOptions(ChainOptions):
     begin: str | None
     end: str | None
     only: str
-    watched: tuple[Path, ...]
-    build: str | None
 
 
 _CHAIN = (
@@ -87,14 +74,8 @@ _CHAIN = (
         metavar="NN=COMMAND",
         help="Launch this plugin with this index. Repeat it for a chain of plugins.",
     ),
-    click.option(
-        "--index",
-        type=INDEX,
-        help="Index of COMMAND.  [default: from its file name NN-name, else 10]",
-    ),
-    click.option(
-        "--name", type=PLUGIN_NAME, help="Name of COMMAND.  [default: from its file name]"
-    ),
+    index_option,
+    name_option,
     click.option(
         "--config",
         "configs",
@@ -119,7 +100,7 @@ _CHAIN = (
     ),
     click.option(
         "--grace",
-        type=Grace(),
+        type=GRACE,
         default="1s",
         show_default=True,
         help="Time for a plugin to end by itself after the replay, and again after SIGTERM, before "
@@ -127,6 +108,13 @@ _CHAIN = (
     ),
 )
 _EMULATION = (
+    click.option(
+        "--must-reconnect",
+        is_flag=True,
+        help="Fail an external plugin that ends when its connection is closed, as at a restart of "
+        "the runtime, instead of connecting again. Without this, replay starts it again, as a "
+        "service manager may do.",
+    ),
     click.option(
         "--session",
         type=click.IntRange(min=1),
@@ -188,27 +176,9 @@ _SELECTION = (
         help="Play only events of this pod or container: ns/pod or ns/pod/container.",
     ),
 )
-_WATCH = (
-    click.option(
-        "--watch",
-        "watched",
-        multiple=True,
-        type=FilePath(),
-        metavar="PATH",
-        help="On every save of this file, or of a file in this folder, run --build, replay again "
-        "and show what differs from the run before. Can be repeated.",
-    ),
-    click.option(
-        "--build",
-        metavar="COMMAND",
-        help="Shell command that builds the plugin, for --watch.",
-    ),
-)
-
-
 timeout_option = click.option(
     "--timeout",
-    type=Timeout(),
+    type=TIMEOUT,
     metavar="DURATION|none",
     help="Deadline of each request instead of the runtime's; none lets a plugin reply, and "
     "register, at any time, for example in a debugger.",
@@ -234,5 +204,32 @@ listen_options = _adding(_LISTEN)
 """Add the options of external plugins."""
 selection_options = _adding(_SELECTION)
 """Add the options that select the events to play."""
-watch_options = _adding(_WATCH)
-"""Add --watch and --build."""
+
+
+@contextmanager
+def played(options: ChainOptions, *, quiet: bool = False) -> Iterator[None]:
+    """Replace FILE by a recording of it, with the changes of ``--set``, inside the block.
+
+    Remarks on a manifest, unless ``quiet``, become the job's notes, which are printed only when the
+    replay begins: errors of options are found inside the block. Stop signals raise
+    KeyboardInterrupt in the block, unless handled otherwise, as that recording must be removed.
+    Raises UsageError and RecordingError.
+    """
+    from nri_scope.process.signals import interrupted_by_signals
+    from nri_scope.scenario.playable import playable
+    from nri_scope.scenario.source import is_text
+
+    given = options["file"]
+    changes, session, profile = options["changes"], options["session"], options["profile"]
+    notes: list[str] = []
+    with (
+        interrupted_by_signals(),
+        playable(
+            given, changes=changes, session=session, profile=profile, on_note=notes.append
+        ) as recording,
+    ):
+        options["file"], options["notes"] = recording, [] if quiet else notes
+        if recording != given and not is_text(given):
+            # The only session was made from the chosen one.
+            options["session"] = None
+        yield

@@ -16,15 +16,17 @@ from .chain_options import (
     chain_options,
     emulation_options,
     listen_options,
+    played,
     selection_options,
     timeout_option,
-    watch_options,
 )
-from .params import WHERE, say
-from .played import played
+from .params import WHERE, FilePath, say
 from .tui import respect_no_color, tui_obstacle
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nri_scope.debugger.watch import Watch
     from nri_scope.filter import Filter
 
 
@@ -33,6 +35,8 @@ class Options(PlayOptions):
 
     breaks: tuple[Filter, ...]
     until: int | None
+    watched: tuple[Path, ...]
+    build: str | None
 
 
 @click.command()
@@ -50,7 +54,18 @@ class Options(PlayOptions):
     help="Stop before events that match, first at the first of them. Can be repeated.",
 )
 @click.option("--until", type=click.IntRange(min=1), metavar="N", help="Stop first before event N.")
-@watch_options
+@click.option(
+    "--watch",
+    "watched",
+    multiple=True,
+    type=FilePath(),
+    metavar="PATH",
+    help="On every save of this file, or of a file in this folder, run --build, replay again and "
+    "show what differs from the run before. Can be repeated.",
+)
+@click.option(
+    "--build", metavar="COMMAND", help="Shell command that builds the plugin, for --watch."
+)
 def command(**options: Unpack[Options]) -> None:
     """Replay to a plugin on a screen, and stop before events.
 
@@ -65,11 +80,22 @@ def command(**options: Unpack[Options]) -> None:
     if reason := tui_obstacle():
         raise UsageError(
             f"debug needs a terminal: {reason}",
-            "use `replay --step`, which reads commands as lines",
+            "`replay` sends the same events, and --set changes a pod or container on the way",
         )
     file = options["file"]
     with played(options):
         _debug(options, file.name)
+
+
+def _watch(paths: tuple[Path, ...], build: str | None) -> Watch | None:
+    """Return the watched files and their build; None if there are none. Raises `UsageError`."""
+    if not paths and build is not None:
+        raise UsageError("--build needs --watch", "add --watch PATH")
+    if paths and not build:
+        raise UsageError("--watch needs --build", "add --build COMMAND, such as 'go build .'")
+    from nri_scope.debugger.watch import Watch
+
+    return Watch(paths, build) if build else None
 
 
 def _debug(options: Options, title: str) -> None:
@@ -80,7 +106,7 @@ def _debug(options: Options, title: str) -> None:
     from nri_scope.tui.config import config_path, load
     from nri_scope.tui.theme import NAMES, color_system
 
-    from .replay_options import selected_job, watch_of
+    from .replay_options import selected_job
     from .share_messages import resolved_where
 
     if options["no_effects"]:
@@ -95,7 +121,7 @@ def _debug(options: Options, title: str) -> None:
         title=title,
         theme=load(config_path(), NAMES).theme,
         colors=color_system(),
-        watch=watch_of(options["watched"], options["build"]),
+        watch=_watch(options["watched"], options["build"]),
     )
     for note in job.notes:
         say(note)

@@ -6,20 +6,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.events import CapturedCall, Role, SessionStart
+from nri_scope.recorder.complete_recording import call_of, start_of
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.tap_tables import Taps
 from nri_scope.runtime import Pace
 
 if TYPE_CHECKING:
-    from nri_scope.events import Event, Session, Tapped
     from nri_scope.recording.reader import Recording
 
 PAUSE_MIN_S, PAUSE_MAX_S, TOTAL_MAX_S = 0.4, 2.0, 15.0
@@ -48,7 +48,7 @@ class Playback:
         self.sessions = recording.sessions()
         taps = Taps(recording)
         self._calls = [
-            (event.session, captured_call(event, request, reply, taps.of(event.id)))
+            (event.session, call_of(event, request, reply, tapped=taps.of(event.id)))
             for event, request, reply in islice(recording.exchanges(), EVENTS_MAX)
         ]
         if not self._calls:
@@ -91,8 +91,9 @@ class Playback:
                 await asyncio.sleep(pause)
                 self._end_sessions(recorder, call.wall_ns, wall_ns)
                 if session not in self._numbers:
-                    start = session_start(sessions[session], wall_ns)
-                    self._numbers[session] = recorder.begin_session(start)
+                    start = start_of(sessions[session])
+                    shifted_start = replace(start, started_ns=start.started_ns + wall_ns)
+                    self._numbers[session] = recorder.begin_session(shifted_start)
                 at_ns = call.wall_ns + wall_ns
                 shifted = call._replace(wall_ns=at_ns, mono_ns=call.mono_ns + mono_ns)
                 recorder.capture(self._numbers[session], shifted)
@@ -124,39 +125,3 @@ def demo_pauses(times_ns: Sequence[int], speed: float) -> list[float]:
     ]
     factor = speed * max(1.0, sum(pauses) / TOTAL_MAX_S)
     return [pause / factor for pause in pauses]
-
-
-def captured_call(
-    event: Event, request: bytes, reply: bytes, tapped: Tapped | None = None
-) -> CapturedCall:
-    """Return a recorded event as it was captured."""
-    return CapturedCall(
-        wall_ns=event.at_ns,
-        mono_ns=event.mono_ns,
-        method=event.method,
-        request=request,
-        reply=reply,
-        status_code=event.status_code,
-        status_message=event.status_message,
-        took_ns=event.took_ns,
-        timeout_ns=event.timeout_ns,
-        held_ns=None if tapped is None else tapped.held_ns,
-        metadata=() if tapped is None else tapped.metadata,
-    )
-
-
-def session_start(session: Session, shift_ns: int = 0) -> SessionStart:
-    """Return the start of a recorded session, ``shift_ns`` later."""
-    return SessionStart(
-        role=Role(session.role),
-        plugin_name=session.plugin_name,
-        plugin_index=session.plugin_index,
-        runtime_name=session.runtime_name,
-        runtime_version=session.runtime_version,
-        nri_version=session.nri_version,
-        nri_version_inferred=session.nri_version_inferred,
-        mask=session.mask,
-        registration_timeout_ms=session.registration_timeout_ms,
-        request_timeout_ms=session.request_timeout_ms,
-        started_ns=session.started_ns + shift_ns,
-    )

@@ -13,11 +13,11 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index
 
 from .params import (
+    DURATION,
     PLUGIN_NAME,
-    Duration,
-    FilePath,
     NewRecording,
     complete_path,
+    cri_option,
     format_option,
     given_options,
     redact_option,
@@ -42,7 +42,8 @@ _RECORDING_ONLY = ("since", "until")
 _EVENTS_ONLY = ("where", "show_all")
 _EPILOG = """
 \b
-Glyphs: + added, - removed, ~ changed, > moved, where order matters.
+Glyphs: + added, - removed, ~ changed, > moved, where order matters; of requests
+that no evidence shows as changes: ? outcome not known, ^ superseded, ! refused or dropped.
 Owners: "one of 01–29" is an unidentified plugin between two recorded connections.
 """
 
@@ -75,19 +76,16 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
     "--validate",
     is_flag=True,
     help="--live: also subscribe to ValidateContainerAdjustment, which shows which plugin owns "
-    "which change (NRI 0.10 and later). RISK: if this process dies or stalls during such a "
-    "request, the runtime fails the creation of that container.",
+    "which change (NRI 0.10 and later). RISK: the runtime fails the creation of a container if "
+    "this process stalls during such a request and, up to NRI 0.12.4, the next creation after it "
+    "was killed (kill -9). If stopped, it first registers once more, passively, so that none "
+    "fails.",
 )
-@click.option(
-    "--cri",
-    type=FilePath(),
-    metavar="SOCKET",
-    help="--live: query the runtime over CRI for the specs it used, and show what was applied.",
-)
+@cri_option("--live: also")
 @click.option(
     "-o", "--output", type=NewRecording(), metavar="REC", help="--live: save the recording as REC."
 )
-@click.option("--duration", type=Duration(), help="--live: stop after this time, e.g. 10m.")
+@click.option("--duration", type=DURATION, help="--live: stop after this time, e.g. 10m.")
 @click.option("--once", is_flag=True, help="--live: stop when the runtime disconnects.")
 @click.option("--wait", is_flag=True, help="--live: wait for the socket if it does not exist yet.")
 @redact_option
@@ -224,7 +222,7 @@ def _live(options: Options, explicit: dict[str, str]) -> int:
 
 
 def _probes(text: str) -> tuple[str, ...] | None:
-    """Return the indices in ascending order; None for ``auto``."""
+    """Return the indices in ascending order; None for "auto"."""
     if text == _AUTO:
         return None
     indices = sorted(check_index(index.strip()) for index in text.split(","))

@@ -15,7 +15,7 @@ from nri_scope.differ.comparison import compare_containers, compare_recordings
 from nri_scope.differ.recording_differ import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.differ.render.comparison import comparison
-from nri_scope.differ.render.spec_differences import spec_diff
+from nri_scope.differ.render.text import spec_diff
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
@@ -136,9 +136,8 @@ def _at_path(found: Iterable[RoundDiff], meant: Meaning) -> Iterator[RoundDiff]:
     """Yield the rounds with changes and requests at some paths, without the others."""
     for diff in found:
         steps = tuple(step for step in diff.steps if meant.includes(step.change.path))
-        asked = tuple(one for one in diff.asked if meant.includes(one.path))
-        if steps or asked:
-            yield replace(diff, steps=steps, asked=asked, spans=())
+        if steps:
+            yield replace(diff, steps=steps, settled=(), spans=())
 
 
 def two_recordings(one: Path, name: str, redact: Rules | None, output_format: Format) -> bool:

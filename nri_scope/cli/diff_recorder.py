@@ -17,29 +17,24 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri_scope.differ.live.channel import (
-    Answer,
     ChainSeen,
     Closed,
-    CriBegan,
-    CriEnded,
-    CriPollingEnded,
-    FinishAsking,
     ReadPosition,
     Unread,
     decode,
     encode,
 )
-from nri_scope.differ.live.cri_sessions import CriSessions
 from nri_scope.differ.live.probe_mover import INITIAL_INDICES, Placer
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.logger.probes import ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
 from nri_scope.nri.events import Event, events_in
 from nri_scope.oci.runtime_rules import runtime_rules_of
+from nri_scope.plugin import Identity
 from nri_scope.process.signals import stop_signals
 from nri_scope.recording.reader import Recording
 from nri_scope.transport.loop import prepare_process, run
-from nri_scope.writer.messages import RecordingOptions
+from nri_scope.writer.messages import CriSource, RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess
 
 if TYPE_CHECKING:
@@ -51,8 +46,6 @@ if TYPE_CHECKING:
 
 PRIVATE_MAX = 256 << 20
 """Maximum size in bytes of a temporary recording, without -o; its oldest parts are removed."""
-CRI_END_TIMEOUT_S = 10.0
-"""Seconds to wait at the end for outstanding CRI answers."""
 UNREAD = "the output was closed"
 
 
@@ -112,9 +105,6 @@ class _Run(ProbeListener):
         self._stopped = ""
         self._probes: Probes | None = None
         self._placer: Placer | None = None
-        self._cri = CriSessions(self._say)
-        self._cri_result: CriPollingEnded | None = None
-        self._cri_finished = asyncio.Event()
         self._sessions = 0
         self._printed: set[str] = set()
         self.is_orphaned = False
@@ -141,6 +131,7 @@ class _Run(ProbeListener):
 
     async def _record(self) -> None:
         options = self._options
+        first = Identity(min(options.probes or INITIAL_INDICES), options.name)
         writer = WriterProcess(
             RecordingOptions(
                 options.path,
@@ -148,6 +139,8 @@ class _Run(ProbeListener):
                 existed=True,
                 max_size=PRIVATE_MAX if options.private else None,
                 redact=options.redact,
+                cri=CriSource(options.cri, options.wait) if options.cri is not None else None,
+                validator=(options.socket, first) if options.validate else None,
             ),
             self._say,
         )
@@ -155,12 +148,8 @@ class _Run(ProbeListener):
         try:
             with Recording.open(options.path) as recording:
                 self._viewer.tell(*encode(ReadPosition.end_of(recording)))
-            self._cri.record_to(writer)
             await self._probe(writer)
-            self._viewer.tell(*encode(FinishAsking()))
-            await self._finish_asking()
         finally:
-            self._cri.end("recording stopped")
             counters = await writer.close()
             self.needless = not (self._sessions or self._existed)
             if not self.needless:
@@ -195,12 +184,6 @@ class _Run(ProbeListener):
             self._probes.stop(self._stopped)
         await self._probes.run()
 
-    async def _finish_asking(self) -> None:
-        try:
-            await asyncio.wait_for(self._cri_finished.wait(), CRI_END_TIMEOUT_S)
-        except TimeoutError:
-            pass
-
     def _stop(self, reason: str) -> None:
         self._stopped = self._stopped or reason
         if self._probes is not None:
@@ -210,20 +193,10 @@ class _Run(ProbeListener):
 
     def _handle(self, kind: int, payload: bytes) -> None:
         match decode(kind, payload):
-            case CriBegan() as began:
-                self._cri.began(began)
-            case CriEnded() as ended:
-                self._cri.ended(ended)
-            case Answer() as answer:
-                self._cri.answered(answer)
             case ChainSeen(indices):
                 if self._placer is not None:
                     self._placer.chain(tuple(indices))
-            case CriPollingEnded() as asked:
-                self._cri_result = asked
-                self._cri_finished.set()
             case Unread():
-                self._cri_finished.set()
                 self._stop(UNREAD)
             case _:
                 pass
@@ -244,13 +217,16 @@ class _Run(ProbeListener):
         validator = self._probes is not None and start.plugin_index == self._probes.validator
         if validator and Event.ValidateContainerAdjustment in events:
             self._say(
-                "warning: --validate: if this process dies or stalls, containers may not be created"
+                "warning: --validate: if this process is killed or stalls, containers may not be "
+                "created"
             )
         elif validator and self._options.probes is None:
             self._stay(f"NRI {report.nri_version} does not report the plugins of the chain")
 
     def ended(self, index: str, end: SessionEnd) -> None:
         """Report that a probe lost its connection."""
+        if end.warning:
+            self._say(f"warning: --validate: {end.warning}")
         if not self._stopped:
             more = "" if self._options.once else "; it connects again"
             self._say(f"probe {index}: session ended: {end.reason}{more}")
@@ -274,14 +250,8 @@ class _Run(ProbeListener):
 
     def _summary(self, counters: RecorderCounters) -> str:
         lost = f", {counters.lost:,} lost" if counters.lost else ""
-        asked = ""
-        if self._cri_result is not None and self._options.cri is not None:
-            asked = f"; the CRI answered {self._cri_result.answered:,} times"
-            if self._cri_result.unanswered:
-                asked += f", but not for {self._cri_result.unanswered:,} containers"
         kept = f": {self._options.output}" if self._options.output else ""
-        events = max(0, counters.recorded - self._cri.answers)
         return (
-            f"{events:,} events in {self._sessions:,} sessions of probes over "
-            f"{monotonic() - self._started:.0f} s, {counters.gaps:,} gaps{lost}{asked}{kept}"
+            f"{counters.recorded:,} events in {self._sessions:,} sessions of probes over "
+            f"{monotonic() - self._started:.0f} s, {counters.gaps:,} gaps{lost}{kept}"
         )

@@ -69,7 +69,7 @@ def command(
     from nri_scope.doctor.install import Program, plan
     from nri_scope.doctor.install import as_json as plan_as_json
     from nri_scope.doctor.install import as_text as plan_as_text
-    from nri_scope.doctor.plugin_metrics import check_metrics
+    from nri_scope.doctor.plugins import check_metrics
     from nri_scope.doctor.render import as_json, as_text
     from nri_scope.nri.plugin_metrics import parse_metrics
     from nri_scope.transport.http_get import http_get

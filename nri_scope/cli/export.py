@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -13,10 +12,9 @@ from nri_scope.share.formats import FORMATS
 
 from .params import (
     ANY_PATH,
+    SIZE,
     FilePath,
-    Size,
     check_tokens,
-    command_line_argument,
     redact_option,
     tokens_options,
     where_option,
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     # Importing it at run time would slow down --help.
     from .export_job import Options
 
-EXIT_DIFFERS = 1
 _EPILOG = "\n".join(
     [
         "\b",
@@ -38,8 +35,7 @@ _EPILOG = "\n".join(
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("file", required=False, type=ANY_PATH)
-@command_line_argument
+@click.argument("file", type=ANY_PATH)
 @click.option(
     "-o",
     "--output",
@@ -59,7 +55,7 @@ _EPILOG = "\n".join(
 )
 @click.option(
     "--max-size",
-    type=Size(),
+    type=SIZE,
     help="Fail if the bundle exceeds this size; with --split, write several instead.  [default: "
     "25000000, a common limit of issue trackers]",
 )
@@ -70,13 +66,7 @@ _EPILOG = "\n".join(
     type=click.Choice(list(FORMATS)),
     help="Write this format for other programs instead of a bundle; see below.",
 )
-@click.option(
-    "--verify",
-    is_flag=True,
-    help="With --redact: replay the original and the bundle to COMMAND, and compare its replies.",
-)
-@click.pass_context
-def command(context: click.Context, **options: Unpack[Options]) -> None:
+def command(**options: Unpack[Options]) -> None:
     """Pack a recording, or a part of it, into a bundle for sharing.
 
     A bundle is a zip file with the recording, a README.md and a manifest. Every command accepts it
@@ -86,26 +76,19 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     With --redact, all output is searched for each replaced value, except short and ordinary ones;
     if one is found, no file is kept. Without --redact, the bundle contains everything that the
     runtime sent, secrets included.
-
-    Exit status: 0 written, 1 --verify found a difference, 2 an error occurred.
     """
-    file = _check(options)
+    _check(options)
+    from .export_job import write_bundle, write_format
+
     if options["output_format"] is not None:
-        from .export_job import write_format
-
-        write_format(file, options["output_format"], options)
-        return
-    from .export_job import write_bundle
-
-    if not write_bundle(file, options):
-        context.exit(EXIT_DIFFERS)
+        write_format(options["output_format"], options)
+    else:
+        write_bundle(options)
 
 
-def _check(options: Options) -> Path:
-    """Return the file to export. Raise UsageError for options that exclude each other."""
-    file, output = options["file"], options["output"]
-    if file is None:
-        raise UsageError("FILE is missing", "see `nri-scope export --help`")
+def _check(options: Options) -> None:
+    """Raise UsageError for options that exclude each other."""
+    output = options["output"]
     # Possibly an unset variable of a script, which must not export everything.
     if options["pod"] == "":
         raise UsageError("--pod is empty", "write NS/POD, or leave it out")
@@ -125,24 +108,10 @@ def _check(options: Options) -> Path:
                 f"{output}: --format does not write zip files",
                 "choose another suffix, or leave out --format",
             )
-        for name in ("split", "max_size", "note", "verify"):
+        for name in ("split", "max_size", "note"):
             if options[name]:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} is only valid for bundles", "leave out it or --format")
     check_tokens(stable=options["stable_tokens"], unlinked=options["unlinked"])
     if options["redact"] is None and (options["stable_tokens"] or options["unlinked"]):
         raise UsageError("--stable-tokens and --unlinked need --redact", "add --redact")
-    if options["verify"]:
-        _check_verify(options)
-    elif options["command_line"]:
-        raise UsageError("COMMAND is only valid with --verify", "add --verify or leave out COMMAND")
-    return file
-
-
-def _check_verify(options: Options) -> None:
-    if not options["command_line"]:
-        raise UsageError("--verify needs a plugin to replay to", "write its command after --")
-    if options["redact"] is None:
-        raise UsageError("--verify needs --redact", "add --redact")
-    if options["split"]:
-        raise UsageError("--verify and --split exclude each other", "leave one of them out")

@@ -19,7 +19,7 @@ from nri_scope.share.extract import Selection
 from nri_scope.share.formats import FORMATS, Format
 from nri_scope.share.output_files import Outputs
 from nri_scope.share.redacted_copy import convert, selected_numbers
-from nri_scope.text.escape import safe
+from nri_scope.survey.foreground import analysed
 
 from .output import Output
 from .params import say
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from nri_scope.share.bundle import Bundle
     from nri_scope.share.redaction import Redactor, Rules
 
-    from .export_verify import Verified
-
 _SECRETS = "nothing was replaced: secrets in the recording are in the bundle; --redact removes them"
 _REDACTED_BEFORE = "the recording was already redacted, and nothing else was replaced"
 
@@ -48,8 +46,7 @@ _REDACTED_BEFORE = "the recording was already redacted, and nothing else was rep
 class Options(TypedDict):
     """The options of ``export`` as click passes them."""
 
-    file: Path | None
-    command_line: tuple[str, ...]
+    file: Path
     output: Path | None
     where: Filter | None
     since: str | None
@@ -63,35 +60,24 @@ class Options(TypedDict):
     max_size: int | None
     force: bool
     output_format: str | None
-    verify: bool
 
 
-def write_bundle(file: Path, options: Options) -> bool:
-    """Write the bundle and report it; return False if --verify found a difference."""
+def write_bundle(options: Options) -> None:
+    """Write the bundle and report it."""
     output = options["output"]
     assert output is not None
-    comparisons: list[Verified] = []
-
-    def verify(bundle: Path) -> None:
-        # Imported late: a replay needs many modules that packing does not.
-        from .export_verify import verified
-
-        comparisons.append(verified(file, selection, bundle, options["command_line"]))
-
-    with interrupted_by_signals(), Recording.open(file) as recording:
+    with interrupted_by_signals(), Recording.open(options["file"]) as recording:
         redactor = _redactor(recording, options)
-        selection = _selection(recording, options)
         with progress(recording, "packing") as on_progress:
             exported = export(
                 recording,
                 output,
-                selection,
+                _selection(recording, options),
                 redactor=redactor,
                 note=options["note"],
                 max_bytes=options["max_size"] or MAX_BYTES,
                 split=options["split"],
                 force=options["force"],
-                inspect=verify if options["verify"] else None,
                 on_progress=on_progress,
             )
         redacted = is_redacted(recording)
@@ -105,26 +91,12 @@ def write_bundle(file: Path, options: Options) -> bool:
     warn_unreadable_marks(recording)
     if redactor is None:
         say(_REDACTED_BEFORE if redacted else _SECRETS)
-    return all(map(_report_comparison, comparisons))
 
 
-def _report_comparison(found: Verified) -> bool:
-    for gone in found.gone:
-        say(f"{gone}, before and after redaction; earlier events were compared")
-    if not found.differences:
-        say("verified: the plugin behaves the same before and after redaction")
-        return True
-    with Output() as output:
-        for line in found.differences:
-            output.line(safe(line, output.width))
-    say("not verified: a rule may replace a value that the plugin depends on; RULES can keep it")
-    return False
-
-
-def write_format(file: Path, name: str, options: Options) -> None:
+def write_format(name: str, options: Options) -> None:
     """Write the recording in a format for other programs."""
     form = FORMATS[name]
-    with interrupted_by_signals(), Recording.open(file) as recording:
+    with interrupted_by_signals(), Recording.open(options["file"]) as recording:
         redactor = _redactor(recording, options)
         if options["output"] is None:
             _print_format(recording, form, _selection(recording, options), redactor)
@@ -142,7 +114,7 @@ def _print_format(
                 f"add -o FILE{form.suffix}",
             )
         if redactor is None:
-            form.write(recording, selected_numbers(recording, selection), stdout)
+            form.write(recording, selected_numbers(recording, selection), stdout, analysed)
             return
         # Nothing is printed until the whole output has been searched for replaced values.
         with temporary_folder() as folder:
@@ -150,11 +122,7 @@ def _print_format(
             target = Path("standard output")
             with writing_to(folder), progress(recording, "redacting") as on_progress:
                 convert(
-                    recording,
-                    form,
-                    draft,
-                    selection,
-                    redactor,
+                    *(recording, form, draft, selection, redactor, analysed),
                     target=target,
                     on_progress=on_progress,
                 )
@@ -172,7 +140,9 @@ def _write_format(
         draft = outputs.new(form.suffix)
         selection = _selection(recording, options)
         count = convert(
-            recording, form, draft, selection, redactor, target=output, on_progress=on_progress
+            *(recording, form, draft, selection, redactor, analysed),
+            target=output,
+            on_progress=on_progress,
         )
         written = draft.stat().st_size
         outputs.place([draft])

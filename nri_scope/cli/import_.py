@@ -43,8 +43,7 @@ def command(file: Path, output: Path | None, force: bool) -> None:
 
     JSON lines are those of `export --format jsonl`. Times are rounded to microseconds in them.
     """
-    from nri_scope.share.bundle.import_recording import import_bundle
-    from nri_scope.share.import_json_lines import import_json_lines, is_json_lines
+    from nri_scope.share.import_recording import import_bundle, import_json_lines, is_json_lines
 
     target = output if output is not None else Path(_stem(file) + ".nriscope.db")
     if is_json_lines(file):

@@ -10,6 +10,7 @@ from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session, 
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import (
     Days,
+    changes_words,
     clock,
     duration,
     left_out_words,
@@ -143,7 +144,7 @@ class Lines:
         length = duration(max(0, gap.to_ns - gap.from_ns))
         text = (
             f"   gap {clock(gap.from_ns)} {length:>6} ! events lost: {lost}{session}"
-            f" ({safe(gap.reason, _MAX_DETAIL)})"
+            f" ({_cut(gap.reason)})"
         )
         return self._paint(Style.WARN, safe(text, self._width))
 
@@ -217,7 +218,7 @@ def _detail(event: Event, delay: str = "") -> str:
     if is_failed_later:
         parts.append("the operation failed")
     if delay:
-        parts.append(f"slow before it: {safe(delay, _MAX_DETAIL)}")
+        parts.append(f"slow before it: {_cut(delay)}")
     if event.mark:
         parts.append(safe(mark_words(event.mark), _MAX_DETAIL))
     if event.status == "timeout":
@@ -227,20 +228,19 @@ def _detail(event: Event, delay: str = "") -> str:
             parts.append(f"reply too late{limit}")
         else:
             # The message is from the side that waited; whether a reply came later is unknown.
-            parts.append(f"no reply in time{limit}: {safe(event.status_message, _MAX_DETAIL)}")
+            parts.append(f"no reply in time{limit}: {_cut(event.status_message)}")
     elif event.status != "ok":
-        words = f": {safe(event.status_message, _MAX_DETAIL)}" if event.status_message else ""
+        words = f": {_cut(event.status_message)}" if event.status_message else ""
         parts.append(f"error {event.status_code}{words}")
     if is_plugins_call(event.method, event.mark):
         parts.append("called by the plugin")
     if event.changed:
-        owners = ", ".join(safe(owner) for owner in event.owners)
-        by = f" by {safe(owners, _MAX_DETAIL)}" if owners else ""
-        first, more = label(event.changed[0]), len(event.changed) - 1
-        others = f" and {more} more" if more else ""
-        verb = "not applied:" if is_failed_later else "changed"
-        parts.append(f"{verb} {safe(first, _MAX_DETAIL)}{others}{by}")
+        parts.append(changes_words(event, lambda path: _cut(label(path)), _cut))
     return f"  {'; '.join(parts)}" if parts else ""
+
+
+def _cut(text: str) -> str:
+    return safe(text, _MAX_DETAIL)
 
 
 def _operation_detail(one: Operation) -> str:
@@ -250,7 +250,7 @@ def _operation_detail(one: Operation) -> str:
     if len(one.events) > 1:
         parts.append(f"events {one.first.id} to {one.events[-1].id}")
     if one.slowest_words:
-        parts.append(f"slowest: {safe(one.slowest_words, _MAX_DETAIL)}")
+        parts.append(f"slowest: {_cut(one.slowest_words)}")
     return f"  {'; '.join(parts)}" if parts else ""
 
 

@@ -95,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def prepare_streams() -> None:
     """Prepare the standard streams of a command."""
     _open_standard_streams()
+    _buffer_stdout()
     _unbuffer_stderr()
 
 
@@ -111,6 +112,31 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
+class _WholeWrites(io.FileIO):
+    """A file whose `write` does not return before everything is written.
+
+    `TextIOWrapper` takes a short write for a whole one: a stopped process (^Z) lost output.
+    """
+
+    def write(self, data: Any, /) -> int:
+        """Write all data, or as much as a non-blocking file accepts."""
+        rest = memoryview(data)
+        while rest:
+            count = super().write(rest)
+            if count is None:
+                break
+            rest = rest[count:]
+        return len(data) - len(rest)
+
+
+def _buffer_stdout() -> None:
+    """Buffer stdout although PYTHONUNBUFFERED is set: commands flush it, see `_WholeWrites`."""
+    stdout = sys.__stdout__
+    if stdout is not None and sys.stdout is stdout and isinstance(stdout.buffer, io.RawIOBase):
+        encoding, errors, number = stdout.encoding, stdout.errors, stdout.fileno()
+        sys.stdout = open(number, "w", encoding=encoding, errors=errors, closefd=False)  # noqa: SIM115
+
+
 def _unbuffer_stderr() -> None:
     """Make stderr write immediately.
 
@@ -121,7 +147,7 @@ def _unbuffer_stderr() -> None:
     stderr = sys.__stderr__
     if stderr is not None and sys.stderr is stderr:
         sys.stderr = io.TextIOWrapper(
-            io.FileIO(stderr.fileno(), "w", closefd=False),
+            _WholeWrites(stderr.fileno(), "w", closefd=False),
             encoding=stderr.encoding,
             errors=stderr.errors,
             write_through=True,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,52 +37,6 @@ def complete_path(
     return [CompletionItem(incomplete, type="file")]
 
 
-class Size(click.ParamType[int]):
-    """Number of bytes, as an integer, from ``500M``, ``64KiB``, ``4096``."""
-
-    name = "size"
-
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the size in bytes."""
-        from nri_scope.filter.quantity import parse_size
-
-        size = value if isinstance(value, int) else parse_size(value)
-        if not size:
-            self.fail(f"{value!r} is not a size; write for example 500M or 2G", param, ctx)
-        return size
-
-
-class Duration(click.ParamType[float]):
-    """Duration in seconds, as a float, from ``90s``, ``10m``, ``1.5h``."""
-
-    name = "duration"
-
-    def convert(
-        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the duration in seconds."""
-        from nri_scope.filter.quantity import parse_duration
-
-        if not isinstance(value, str):
-            return value
-        nanoseconds = parse_duration(value)
-        if not nanoseconds:
-            self.fail(f"{value!r} is not a duration; write for example 30s, 10m or 24h", param, ctx)
-        return nanoseconds / 1e9
-
-
-class Grace(Duration):
-    """Duration in seconds, or ``0``."""
-
-    def convert(
-        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the duration in seconds."""
-        return 0.0 if value == "0" else super().convert(value, param, ctx)
-
-
 class _Parsed(click.ParamType[_Value]):
     """Value parsed by a function, whose errors are raised unchanged."""
 
@@ -109,6 +64,24 @@ class _Checked(_Parsed[_Value]):
             self.fail(str(error), param, ctx)
 
 
+def _size(text: str) -> int:
+    from nri_scope.filter.quantity import parse_size
+
+    size = parse_size(text)
+    if not size:
+        raise UsageError(f"{text!r} is not a size", "write for example 500M or 2G")
+    return size
+
+
+def _duration(text: str) -> float:
+    from nri_scope.filter.quantity import parse_duration
+
+    nanoseconds = parse_duration(text)
+    if not nanoseconds:
+        raise UsageError(f"{text!r} is not a duration", "write for example 30s, 10m or 24h")
+    return nanoseconds / 1e9
+
+
 def _events(text: str) -> frozenset[Event]:
     from nri_scope.nri.events import parse_events
 
@@ -121,6 +94,14 @@ def _filter(text: str) -> Filter:
     return parse(text)
 
 
+SIZE = _Checked("size", _size)
+"""Number of bytes, as an integer, from ``500M``, ``64KiB``, ``4096``."""
+DURATION = _Checked("duration", _duration)
+"""Duration in seconds, as a float, from ``90s``, ``10m``, ``1.5h``."""
+GRACE = _Checked("duration", lambda text: 0.0 if text == "0" else _duration(text))
+"""Duration in seconds, or ``0``."""
+TIMEOUT = _Checked("timeout", lambda text: math.inf if text == "none" else _duration(text))
+"""Duration in seconds; infinity for ``none``."""
 INDEX = _Checked("index", check_index)
 """A plugin index: two digits."""
 PLUGIN_NAME = _Checked("name", check_name)
@@ -131,7 +112,15 @@ WHERE = _Parsed("filter", _filter)
 """A filter expression; the error names the position of a mistake."""
 
 
-class RulesFile(click.ParamType["Rules"]):
+class _FileType(click.ParamType[_Value]):
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Let the shell complete a path."""
+        return complete_path(ctx, param, incomplete)
+
+
+class RulesFile(_FileType["Rules"]):
     """Rules for redaction: a file, or "" for the default rules."""
 
     name = "rules"
@@ -147,14 +136,8 @@ class RulesFile(click.ParamType["Rules"]):
             return value
         return read_rules(Path(value)) if value else Rules.DEFAULT
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Let the shell complete a path."""
-        return complete_path(ctx, param, incomplete)
 
-
-class FilePath(click.ParamType[Path]):
+class FilePath(_FileType[Path]):
     """Path of a file: neither empty nor ending in a slash."""
 
     name = "path"
@@ -167,11 +150,22 @@ class FilePath(click.ParamType[Path]):
             self.fail(f"{value!r} is not a file name" if value else "the path is empty", param, ctx)
         return Path(value)
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Let the shell complete a path."""
-        return complete_path(ctx, param, incomplete)
+
+class CriSocket(FilePath):
+    """Path of the CRI's socket; "" for the only usual one that exists."""
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        """Return the path. Raises `UsageError` if none, or several, of the usual ones exist."""
+        if value != "":
+            return super().convert(value, param, ctx)
+        found = [path for path in map(Path, _CRI_SOCKETS) if path.exists()]
+        if len(found) != 1:
+            listed = ", ".join(map(str, found or _CRI_SOCKETS))
+            problem = "several sockets of a CRI exist" if found else "no socket of a CRI found"
+            raise UsageError(f"--cri: {problem}: {listed}", "write --cri SOCKET")
+        return found[0]
 
 
 class NewRecording(FilePath):
@@ -216,6 +210,12 @@ command_line_argument = click.argument(
     type=click.UNPROCESSED,
     shell_complete=complete_path,
 )
+index_option = click.option(
+    "--index", type=INDEX, help="Index of COMMAND.  [default: from its file name NN-name, else 10]"
+)
+name_option = click.option(
+    "--name", type=PLUGIN_NAME, help="Name of COMMAND.  [default: from its file name]"
+)
 socket_option = click.option(
     "--socket",
     type=FilePath(),
@@ -223,6 +223,29 @@ socket_option = click.option(
     show_default=True,
     help="The runtime's NRI socket.",
 )
+_CRI_SOCKETS = (
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/k3s/containerd/containerd.sock",
+    "/var/run/isulad.sock",
+)
+
+
+def cri_option(prefix: str = "") -> Callable[[_Command], _Command]:
+    """Return the option to query the CRI; ``prefix`` replaces the first word of its help text."""
+    return click.option(
+        "--cri",
+        type=CriSocket(),
+        is_flag=False,
+        flag_value="",
+        metavar="[SOCKET]",
+        help=f"{prefix or 'Also'} ask the runtime, by its CRI, for the specs of containers after "
+        "they changed, and read their cgroups and config.json on this node, to show what took "
+        "effect. No reply waits for that.  [default socket: that of containerd, CRI-O, k3s or "
+        "iSulad]",
+    )
+
+
 where_option = click.option(
     "--where", type=WHERE, help="Include only events that match, e.g. 'ns:shop took:>1ms'."
 )

@@ -14,14 +14,15 @@ from nri_scope.errors import UsageError
 
 from .output import Output
 from .params import (
+    DURATION,
     EVENTS,
     INDEX,
     PLUGIN_NAME,
+    SIZE,
     WHERE,
-    Duration,
     NewRecording,
     RulesFile,
-    Size,
+    cri_option,
     say,
     socket_option,
 )
@@ -47,6 +48,7 @@ class Options(TypedDict):
     once: bool
     wait: bool
     validate: bool
+    cri: Path | None
     redact: Rules | None
     spool: str | None
 
@@ -85,18 +87,18 @@ class Options(TypedDict):
 @click.option("--where", type=WHERE, help="Record only events that match this filter.")
 @click.option(
     "--max-size",
-    type=Size(),
+    type=SIZE,
     help="Keep the file below this size, e.g. 500M, by deleting the oldest events.",
 )
-@click.option("--max-age", type=Duration(), help="Delete events older than this, e.g. 24h.")
+@click.option("--max-age", type=DURATION, help="Delete events older than this, e.g. 24h.")
 @click.option(
     "--max-folder-size",
-    type=Size(),
+    type=SIZE,
     help="Keep all recordings in the folder of FILE below this size, by deleting the oldest "
     "finished ones, those of other recorders too. FILE itself is kept below half of it, or "
     "--max-size, so that there is room for a second recorder.",
 )
-@click.option("--duration", type=Duration(), help="Stop after this time, e.g. 10m.")
+@click.option("--duration", type=DURATION, help="Stop after this time, e.g. 10m.")
 @click.option(
     "--once",
     is_flag=True,
@@ -119,8 +121,9 @@ class Options(TypedDict):
     "--validate",
     is_flag=True,
     help="Also subscribe to ValidateContainerAdjustment, which shows which plugin owns which "
-    "change (NRI 0.10 and later). RISK: if this process dies or stalls during such a "
-    "request, the runtime fails the creation of that container.",
+    "change (NRI 0.10 and later). RISK: the runtime fails the creation of a container if this "
+    "process stalls during such a request and, up to NRI 0.12.4, the next creation after it was "
+    "killed (kill -9). If stopped, it first registers once more, passively, so that none fails.",
 )
 @click.option(
     "--keep-connected",
@@ -137,6 +140,7 @@ class Options(TypedDict):
     "http://127.0.0.1:1338/v1/metrics, every ten seconds. `stats` and `report` show them. "
     "containerd serves them only if `address` is set in [metrics] of its configuration.",
 )
+@cri_option()
 @click.option(
     "--redact",
     type=RulesFile(),
@@ -210,6 +214,7 @@ def record_options(options: Options, where: Filter | None = None) -> RecordOptio
         once=options["once"],
         wait=options["wait"],
         validate=options["validate"],
+        cri=options["cri"],
         redact=redact,
         spool=Path(options["spool"]) if options["spool"] else None,
     )

@@ -134,14 +134,16 @@ def _write(
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.redacted import is_redacted
     from nri_scope.share.bundle import redactor_for
-    from nri_scope.share.redacted_copy import redact
+    from nri_scope.share.redacted_copy import copy_recording
 
     from .share_messages import progress, replacement_counts, warn_unreadable_marks
 
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = redactor_for(recording, rules, stable=stable, unlinked=unlinked)
         with progress(recording, "redacting") as on_progress:
-            rebuilt = redact(recording, output, redactor, force=force, on_progress=on_progress)
+            rebuilt = copy_recording(
+                recording, output, redactor, force=force, on_progress=on_progress
+            )
         before = is_redacted(recording)
     counts = replacement_counts(redactor.tally.by_rule(), before=before)
     say(f"{output}: {many(rebuilt.counts.events, 'event')}; {counts}")

@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.errors import UsageError
-
 from .chain_options import (
     chain_options,
     emulation_options,
     listen_options,
+    played,
     selection_options,
     timeout_option,
-    watch_options,
 )
 from .params import (
     ANY_PATH,
+    DURATION,
     INDEX,
-    Duration,
     FilePath,
     NewRecording,
     format_option,
-    given_options,
 )
 
 if TYPE_CHECKING:
@@ -80,13 +77,7 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     metavar="1x",
     help="Keep the recorded pauses; 10x plays ten times as fast.  [default: no pauses]",
 )
-@click.option("--max-idle", type=Duration(), help="With --speed: maximum pause between two events.")
-@click.option(
-    "--step",
-    is_flag=True,
-    help="Wait for Enter before each event; help lists other commands: breakpoints, edited "
-    "requests and replies, going back.",
-)
+@click.option("--max-idle", type=DURATION, help="With --speed: maximum pause between two events.")
 @click.option(
     "--loop",
     "rounds",
@@ -97,7 +88,7 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
 )
 @click.option(
     "--max-took",
-    type=Duration(),
+    type=DURATION,
     help="Fail replies that take longer, such as 5ms, even if they are in time for the runtime.",
 )
 @click.option(
@@ -139,34 +130,6 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
 @click.option(
     "--junit", type=FilePath(), metavar="FILE", help="Also write the result as JUnit XML to FILE."
 )
-@click.option(
-    "--load",
-    metavar="SHAPE",
-    help="Send many copies of the recorded pods to one process of the plugin, and measure it: "
-    "pods=500,rate=50/s,containers=3 starts 500 pods of 3 containers, 50 per second, and then "
-    "stops all. Without a rate, as fast as the plugin replies.",
-)
-@click.option(
-    "--budget",
-    "budgets",
-    multiple=True,
-    metavar="LIMIT",
-    help="With --load: exit with status 1 above this limit, such as p99=5ms, max=50ms, rss=64MiB, "
-    "cpu=50% or missed=0. Can be repeated.",
-)
-@click.option(
-    "--v01",
-    is_flag=True,
-    help="COMMAND is a plugin of NRI 0.1. It is invoked with recorded requests of NRI 0.1, or with "
-    "requests made from NRI events as by upstream's v010-adapter.",
-)
-@click.option(
-    "--on-this-host",
-    is_flag=True,
-    help="Invoke a plugin of NRI 0.1. RISK: such a plugin acts on this host by itself, for example "
-    "on the cgroups that a request names.",
-)
-@watch_options
 @format_option("text|json", "text: for people. json: one object.")
 @click.pass_context
 def command(context: click.Context, /, **options: Unpack[Options]) -> None:
@@ -175,39 +138,15 @@ def command(context: click.Context, /, **options: Unpack[Options]) -> None:
     An emulated runtime launches COMMAND as a real one would, sends it the events of a recorded
     session, merges its replies, and shows the changes to each container. In later events,
     containers are as adjusted by the plugins of this replay. No container runtime is needed, and
-    nothing on this machine is modified, except by a plugin of NRI 0.1.
+    nothing on this machine is modified.
 
     FILE can also be a scenario, or a manifest of Kubernetes; `-` reads either from standard input.
 
     Exit status: 0 all replies are valid, or match the golden; 1 otherwise; 2 an error occurred.
     """
-    if options["on_this_host"] and not options["v01"]:
-        raise UsageError("--on-this-host is only valid with --v01", "add --v01, or leave it out")
-    from .played import played
+    from .replay_job import perform
+    from .replay_options import parse_options
 
     with played(options, quiet=options["quiet"]):
-        if not _perform(options, given_options(context)):
+        if not perform(*parse_options(options)):
             context.exit(EXIT_DIFFERS)
-
-
-def _perform(options: Options, given: dict[str, str]) -> bool:
-    """Replay; return whether the exit status is 0."""
-    if options["v01"]:
-        from . import replay_v01
-
-        return replay_v01.perform(options, given)
-    if options["load"] is not None or options["budgets"]:
-        from . import replay_load
-
-        return replay_load.perform(options, given)
-    from .replay_job import perform
-    from .replay_options import parse_options, watch_of
-
-    job, result_options = parse_options(options)
-    watch = watch_of(options["watched"], options["build"])
-    if watch is None:
-        return perform(job, result_options)
-    from .replay_watch import perform_watched
-
-    perform_watched(job, watch, result_options.events)
-    return True

@@ -20,15 +20,14 @@ from nri_scope.recording.regular_files import check_private, read_regular, write
 from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden, Mismatch, as_data, lines
 from nri_scope.replay.progress import ReplayListener
+from nri_scope.replay.recorded_replies import SOURCE_LABEL, TapComparison
 from nri_scope.replay.report import Report, change_record, differing, document, junit
 from nri_scope.replay.run import Job, replay
 from nri_scope.text.escape import safe
 from nri_scope.transport.loop import run
 
-from .golden_from import SOURCE_LABEL, TapComparison
 from .output import Output
 from .params import say
-from .replay_step import stepped
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
@@ -66,8 +65,6 @@ class ResultOptions:
     """How the other chain differs, such as "without 20-b"."""
     swap: str = ""
     """The option --swap of `other`; "" without it."""
-    steps: bool = False
-    """Whether lines of standard input control the replay."""
 
 
 def perform(job: Job, options: ResultOptions) -> bool:
@@ -97,10 +94,7 @@ def _perform(
     text, audience = printing(output, job, options.events)
     if options.json:
         audience = Notices(job.notes)
-    how = stepped if options.steps else replay
-    replayed = run_interruptibly(lambda: how(job, audience))
-    if replayed is None:
-        return True
+    replayed = run_interruptibly(lambda: replay(job, audience))
     for one in job.plugin_set.own_index:
         if one.index in options.swap.split(","):
             raise own_index_error(options.swap, f"{one.id} sets its own index")

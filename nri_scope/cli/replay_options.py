@@ -7,13 +7,11 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.replay import chain
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.pace import Wait, no_wait, paced
-from nri_scope.replay.playback import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions, Wait, no_wait, paced
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection
@@ -22,12 +20,8 @@ from nri_scope.tap.wrapper import check_unwrapped
 from .chain_options import ChainOptions, PlayOptions
 from .params import environment_of
 from .replay_job import PrintedEvents, ResultOptions, own_index_error
-from .replay_step import check_input
 from .share_messages import resolved_where
 from .time_arguments import places_of
-
-if TYPE_CHECKING:
-    from nri_scope.debugger.watch import Watch
 
 NO_PLUGINS = "none"
 """Value of ``--compare-with`` for a chain without plugins."""
@@ -41,7 +35,6 @@ class Options(PlayOptions):
 
     speed: float | None
     max_idle: float | None
-    step: bool
     max_took: float | None
     quiet: bool
     only_changes: bool
@@ -54,10 +47,6 @@ class Options(PlayOptions):
     without: tuple[str, ...]
     swap: str | None
     junit: Path | None
-    load: str | None
-    budgets: tuple[str, ...]
-    v01: bool
-    on_this_host: bool
     output_format: str
 
 
@@ -101,19 +90,6 @@ def selected_job(options: PlayOptions) -> Job:
     )
 
 
-def watch_of(paths: tuple[Path, ...], build: str | None) -> Watch | None:
-    """Return the watched files and their build; None if there are none. Raises `UsageError`."""
-    if not paths and build is None:
-        return None
-    if not paths:
-        raise UsageError("--build needs --watch", "add --watch PATH")
-    if not build:
-        raise UsageError("--watch needs --build", "add --build COMMAND, such as 'go build .'")
-    from nri_scope.debugger.watch import Watch
-
-    return Watch(paths, build)
-
-
 def parse_options(options: Options) -> tuple[Job, ResultOptions]:
     """Return the job and the result options. Raise `UsageError` for conflicting options."""
     _check(options)
@@ -137,7 +113,6 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
             or options["others"]
             or options["without"]
             or options["swap"]
-            or options["watched"]
         ),
     )
     other, label = _other(job, options)
@@ -151,17 +126,11 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         other=other,
         other_label=label,
         swap=options["swap"] or "",
-        steps=options["step"],
     )
     return job, result_options
 
 
 def _check(options: Options) -> None:
-    if options["update_golden"] and options["step"]:
-        raise UsageError(
-            "--update-golden and --step exclude each other: a golden has the plugin's own replies",
-            "leave one of them out",
-        )
     if options["update_golden"] and options["golden"] is None:
         raise UsageError("--update-golden needs --golden", "add --golden FILE")
     if options["golden"] is not None and options["rounds"] > 1:
@@ -175,20 +144,12 @@ def _check(options: Options) -> None:
             raise UsageError("--golden-from and --loop exclude each other", "leave out --loop")
     if options["max_idle"] is not None and options["speed"] is None:
         raise UsageError("--max-idle needs --speed", "add --speed 1x")
-    if options["step"]:
-        check_input()
-    if options["step"] and options["rounds"] > 1:
-        raise UsageError("--step and --loop exclude each other", "leave one of them out")
-    if options["step"] and options["speed"] is not None:
-        raise UsageError("--step and --speed exclude each other", "leave one of them out")
     if options["output_format"] == "json" and (options["quiet"] or options["only_changes"]):
         name = "--quiet" if options["quiet"] else "--only-changes"
         raise UsageError(f"{name} has no effect with --format json", "leave one of them out")
     if options["quiet"] and options["only_changes"]:
         raise UsageError("--quiet and --only-changes exclude each other", "leave one of them out")
     _check_comparison(options)
-    if options["watched"] and (other := _other_than_watch(options)):
-        raise UsageError(f"--watch and {other} exclude each other", "leave one of them out")
     check_files(
         {
             "FILE": options["file"],
@@ -236,24 +197,6 @@ def _printed_events(options: Options) -> PrintedEvents:
     return PrintedEvents.CHANGES if options["only_changes"] else PrintedEvents.ALL
 
 
-def _other_than_watch(options: Options) -> str:
-    """Return an option that has no meaning with --watch; "" if there is none."""
-    given = {
-        "--step": options["step"],
-        "-o": options["output"],
-        "--golden": options["golden"],
-        "--golden-from": options["golden_from"],
-        "--junit": options["junit"],
-        "--compare-with": options["others"],
-        "--without": options["without"],
-        "--swap": options["swap"],
-        "--format json": options["output_format"] == "json",
-        "--loop": options["rounds"] > 1,
-        "--max-took": options["max_took"],
-    }
-    return next((name for name, value in given.items() if value), "")
-
-
 def check_files(named: dict[str, Path | None]) -> None:
     """Raise UsageError if two options name the same file."""
     option_of: dict[Path, str] = {}
@@ -277,13 +220,9 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
     commands = [chain.parse_plugin(text, external=external) for text in options["plugins"]]
     index, name = options["index"], options["name"]
     if options["command_line"]:
-        command = chain.command(options["command_line"], index or "", name or "", external=external)
-        if command.external and (index or name):
-            raise UsageError(
-                "--index and --name are only valid for launched plugins",
-                "leave them out: external plugins set their own",
-            )
-        commands.append(command)
+        commands.append(
+            chain.given_command(options["command_line"], index, name, external=external)
+        )
     elif index or name:
         raise UsageError("--index and --name need COMMAND", "write it after --")
     if not commands and listen is None:
@@ -308,6 +247,7 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
         listen=listen,
         expect=expect or (1 if listen is not None else 0),
         grace_s=options["grace"],
+        must_reconnect=options["must_reconnect"],
     )
 
 

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 _EPILOG = """
 \b
 Findings of --diagnose:
+  runtime-crash              an update of a container at which iSulad ended
   deadline                   a plugin that came close to its deadline, or exceeded it
   disconnected               a plugin that disconnected, and containers created without it
   conflict, failed           two plugins that set the same field; errors and rejections
-  dropped                    requests of plugins that the runtime did not apply
+  dropped                    requests that the runtime did not apply
+  replaced                   values of plugins that an update by the CRI replaced
   unified-on-cgroup-v1       cgroup v2 settings on a node with cgroup v1
   duplicate-name             two plugins with the same name
   missed-around-synchronize  containers of which a plugin was never notified

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .params import ANY_PATH, FilePath, NewRecording, Size, say, set_option, where_option
+from .params import ANY_PATH, SIZE, FilePath, NewRecording, say, set_option, where_option
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -139,7 +138,7 @@ def from_recording_command(
 )
 @click.option(
     "--node-memory",
-    type=Size(),
+    type=SIZE,
     metavar="SIZE",
     help="Memory of the node, such as 64GiB, for oom_score_adj.  [default: 16GiB]",
 )
@@ -184,14 +183,6 @@ def from_pod_command(
     )
     heading = [f"Made from a manifest: {file.name}"] if file != Path("-") else []
     _write(scenario, changes, heading, notes, output, force=force)
-
-
-@command.command("schema")
-def schema_command() -> None:
-    """Print the JSON Schema of scenarios, for editors and other programs."""
-    from nri_scope.scenario.json_schema import scenario_schema
-
-    click.echo(json.dumps(scenario_schema(), indent=2))
 
 
 def _write(

@@ -8,8 +8,8 @@ from typing import Unpack
 
 import click
 
-from .chain_options import ChainOptions, chain_options, emulation_options
-from .params import ANY_PATH, Duration, FilePath, NewRecording
+from .chain_options import ChainOptions, chain_options, emulation_options, played
+from .params import ANY_PATH, DURATION, FilePath, NewRecording
 
 EXIT_INTERRUPTED = 130
 
@@ -55,7 +55,7 @@ class Options(ChainOptions):
 )
 @click.option(
     "--max-time",
-    type=Duration(),
+    type=DURATION,
     default="5m",
     show_default=True,
     help="End the search after this time.",
@@ -79,7 +79,6 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     """
     from nri_scope.replay.shrink import Limits
 
-    from .played import played
     from .replay_options import chain_job, check_files
     from .shrink_job import Destination, perform
 

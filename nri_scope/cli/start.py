@@ -3,26 +3,20 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 _EXIT_INTERRUPTED = 130
 
 
-def main() -> None:
-    """Run ``nri-scope`` and exit with its status."""
+def main(module: str = "nri_scope.cli.main") -> None:
+    """Run ``nri-scope``, or another program's module, and exit with its status."""
     try:
-        from .main import main as run
-
-        run()
+        importlib.import_module(module).main()
     except KeyboardInterrupt:
         sys.exit(_EXIT_INTERRUPTED)
 
 
 def cluster() -> None:
     """Run ``kubectl nri-scope`` and exit with its status."""
-    try:
-        from .kubectl.main import main as run
-
-        run()
-    except KeyboardInterrupt:
-        sys.exit(_EXIT_INTERRUPTED)
+    main("nri_scope.cli.kubectl.main")

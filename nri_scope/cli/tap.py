@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.errors import UsageError
-
 from .params import (
-    INDEX,
-    PLUGIN_NAME,
-    Duration,
+    DURATION,
+    GRACE,
+    SIZE,
     FilePath,
-    Grace,
     NewRecording,
-    Size,
     command_line_argument,
+    cri_option,
     environment_of,
     given_options,
+    index_option,
+    name_option,
     say,
     socket_option,
 )
@@ -55,10 +54,8 @@ _FAULTS = (
     "with --wrap /var/lib/nri-scope/NN-name.nriscope.db]",
 )
 @socket_option
-@click.option(
-    "--index", type=INDEX, help="Index of COMMAND.  [default: from its file name NN-name, else 10]"
-)
-@click.option("--name", type=PLUGIN_NAME, help="Name of COMMAND.  [default: from its file name]")
+@index_option
+@name_option
 @click.option(
     "--env",
     "variables",
@@ -76,7 +73,7 @@ _FAULTS = (
 )
 @click.option(
     "--grace",
-    type=Grace(),
+    type=GRACE,
     default="2s",
     show_default=True,
     help="Time for COMMAND to end by itself when its connection has ended, and again after "
@@ -111,11 +108,11 @@ _FAULTS = (
 )
 @click.option(
     "--max-size",
-    type=Size(),
+    type=SIZE,
     help="Keep the file below this size, e.g. 500M, by deleting the oldest events.  "
     "[default: 256 MiB with --wrap]",
 )
-@click.option("--max-age", type=Duration(), help="Delete events older than this, e.g. 24h.")
+@click.option("--max-age", type=DURATION, help="Delete events older than this, e.g. 24h.")
 @click.option(
     "--wait", is_flag=True, help="Wait for the runtime's socket if it does not exist yet."
 )
@@ -125,6 +122,7 @@ _FAULTS = (
     type=click.Choice(["text", "jsonl"]),
     help="Print requests and replies as they happen, like strace.",
 )
+@cri_option()
 @click.option(
     "--redact",
     is_flag=False,
@@ -222,8 +220,7 @@ def _work(
 
         assert listen is not None
         return at_socket(listen, socket, wait=wait)
-    from nri_scope.tap.external_plugin import as_external
-    from nri_scope.tap.launched_plugin import to_socket
+    from nri_scope.tap.launched_plugin import as_external, to_socket
 
     show = None if options["print_format"] else printed.put
     environment, grace_s = environment_of(options["variables"]), options["grace"]
@@ -236,16 +233,12 @@ def _work(
 
 
 def _command(options: Options) -> Command:
-    from nri_scope.replay.chain import command
+    from nri_scope.replay.chain import given_command
     from nri_scope.tap.wrapper import check_unwrapped
 
-    index, name = options["index"], options["name"]
-    plugin = command(options["command_line"], index or "", name or "", external=options["external"])
-    if plugin.external and (index or name):
-        raise UsageError(
-            "--index and --name are only valid for launched plugins",
-            "leave them out: external plugins set their own",
-        )
+    plugin = given_command(
+        options["command_line"], options["index"], options["name"], external=options["external"]
+    )
     check_unwrapped(plugin.argv[0])
     return plugin
 

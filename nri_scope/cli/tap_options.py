@@ -32,6 +32,7 @@ class Options(TypedDict):
     max_age: float | None
     wait: bool
     print_format: str | None
+    cri: Path | None
     redact: str | None
     delays: tuple[str, ...]
     drops: tuple[str, ...]
@@ -48,6 +49,7 @@ _VALID_WITH = {
             "where",
             "max_size",
             "max_age",
+            "cri",
             "redact",
             "delays",
             "drops",
@@ -96,6 +98,9 @@ def settings_of(options: Options, output: Path) -> Settings:
         output=str(output),
         where=options["where"],
         redact=options["redact"],
+        cri=None if options["cri"] is None else str(options["cri"].absolute()),
+        # The runtime launches a wrapped plugin before it serves the CRI.
+        cri_waits=options["wait"] or options["wrap"] is not None,
         max_size=options["max_size"],
         max_age=options["max_age"],
         delays=options["delays"],

@@ -55,7 +55,7 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
 
 def _wrap_v01(plugin: Path, options: Options) -> None:
     """Install the wrapper of a plugin of NRI 0.1, which writes to the spool."""
-    invalid = [name for name in ("output", "where", "redact") if options[name]]
+    invalid = [name for name in ("output", "where", "cri", "redact") if options[name]]
     if invalid or options["delays"] or options["drops"] or options["errors"]:
         raise UsageError(
             "a plugin of NRI 0.1 is recorded by `record`", "give these options to `record`"

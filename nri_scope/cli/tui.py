@@ -224,6 +224,10 @@ def _record_and_show(
     finally:
         recorder.stop(signal.SIGINT)
     recorder.check()
+    if options.cri is None:
+        from nri_scope.writer.messages import CRI_HINT
+
+        say(CRI_HINT)
     if recorder.latest:
         say(recorder.latest)
 

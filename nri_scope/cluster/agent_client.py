@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call the agent of one node, through a forwarded port that may end at any time."""
+"""Call the agent of one node, through a forwarded port that may end at any time; or of many nodes,
+a few at a time.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from grpclib.client import Channel
 from grpclib.const import Status
@@ -260,3 +263,47 @@ def _refused(node: str, error: GRPCError) -> AgentError:
             "its agent does not know this call; use the same version of nri-scope here and there"
         )
     return AgentError(node, words)
+
+
+TOGETHER = min(32, 8 * (os.cpu_count() or 1))
+"""Number of nodes that are asked at the same time.
+
+Each needs a process of kubectl. That of Kubernetes 1.34 uses a processor for 0.1 s and 53 MiB to
+forward a port: with more of them, some would exceed their timeout.
+"""
+TIMEOUT_S = 30.0
+"""Default seconds for one node."""
+_T = TypeVar("_T")
+
+
+async def each_node(
+    agents: Mapping[str, AgentPod],
+    ask: Callable[[AgentPod], Awaitable[_T]],
+    *,
+    timeout: float | None = TIMEOUT_S,
+    together: int = TOGETHER,
+) -> AsyncIterator[tuple[str, _T | AgentError]]:
+    """Yield the answer of each node, or why there is none, in the order in which they arrive.
+
+    Another exception of ``ask`` ends the iteration.
+    """
+    slots = asyncio.Semaphore(together)
+
+    async def asked(agent: AgentPod) -> tuple[str, _T | AgentError]:
+        async with slots:
+            try:
+                async with asyncio.timeout(timeout):
+                    return agent.node, await ask(agent)
+            except AgentError as error:
+                return agent.node, error
+            except TimeoutError:
+                return agent.node, AgentError(agent.node, f"no answer within {timeout:g} s")
+
+    tasks = [asyncio.create_task(asked(agent)) for agent in agents.values()]
+    try:
+        for done in asyncio.as_completed(tasks):
+            yield await done
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

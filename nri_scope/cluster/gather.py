@@ -20,9 +20,8 @@ from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
 
-from .agent_client import AgentClient, AgentError
+from .agent_client import AgentClient, AgentError, each_node
 from .agent_pods import AgentPod, NamedPod
-from .fan_out import each_node
 from .kubectl import Kubectl
 from .pull import pull
 from .target import pod_filter

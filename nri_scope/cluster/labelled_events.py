@@ -14,13 +14,11 @@ from time import monotonic
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import NriScopeError, UsageError
 
-from .agent_client import AgentClient
+from .agent_client import TOGETHER, AgentClient
 from .agent_pods import NamedPod, agent_pods, labelled_pods, watched_pods
-from .fan_out import TOGETHER
 from .gather import by_node, pods_filters
 from .kubectl import Kubectl
-from .loop_thread import LoopThread
-from .pull import Responses, pull
+from .pull import LoopThread, Responses, pull
 
 LIST_S = 5.0
 """Seconds between two lists of the pods that match."""

@@ -7,8 +7,8 @@ from betterproto2 import Message
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RemoteProtocolError
-from nri_scope.events import NO_ID, CapturedCall, Role, SessionStart
-from nri_scope.recorder.complete_recording import CompleteRecording
+from nri_scope.events import NO_ID, Role, SessionStart, Tapped
+from nri_scope.recorder.complete_recording import CompleteRecording, call_of, start_of
 from nri_scope.recorder.inbox import Begin, End, EventFacts, GapEntry, NoteEntry, PluginLine, Reopen
 from nri_scope.recording.creation_outcomes import Outcome, outcome_of
 
@@ -129,19 +129,7 @@ class LocalCopy:
         if number > _INT_MAX or is_full:
             raise RemoteProtocolError(f"session {number:,} is one too many")
         self._last_session = self._sessions[key] = number
-        start = SessionStart(
-            role=Role(session.role),
-            plugin_name=session.plugin_name,
-            plugin_index=session.plugin_index,
-            runtime_name=session.runtime_name,
-            runtime_version=session.runtime_version,
-            nri_version=session.nri_version,
-            nri_version_inferred=session.nri_version_inferred,
-            mask=session.mask,
-            registration_timeout_ms=session.registration_timeout_ms,
-            request_timeout_ms=session.request_timeout_ms,
-            started_ns=session.started_ns,
-        )
+        start = start_of(session)
         self._starts[number] = start
         self._recording.put(Begin(number, start))
 
@@ -184,23 +172,10 @@ class LocalCopy:
                 self._outcome(event, number),
             )
         )
-        self._recording.capture(
-            session,
-            CapturedCall(
-                wall_ns=event.at_ns,
-                mono_ns=event.mono_ns,
-                method=event.method,
-                request=event.request,
-                reply=event.reply,
-                status_code=event.status_code,
-                status_message=event.status_message,
-                took_ns=event.took_ns,
-                timeout_ns=event.timeout_ns,
-                service=event.service,
-                held_ns=event.held_ns,
-                metadata=tuple((one.key, one.value) for one in event.metadata),
-            ),
-        )
+        metadata = tuple((one.key, one.value) for one in event.metadata)
+        tapped = Tapped(number, event.held_ns, metadata)
+        call = call_of(event, event.request, event.reply, event.service, tapped)
+        self._recording.capture(session, call)
 
     def _outcome(self, event: v1.Event, number: int) -> Outcome | None:
         """Return the outcome of a creation, with the numbers of this recording."""

@@ -11,9 +11,8 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339
 
-from .agent_client import AgentClient, AgentError
+from .agent_client import AgentClient, AgentError, each_node
 from .agent_pods import NO_AGENT, agent_pods, nodes_without_agent
-from .fan_out import each_node
 from .kubectl import Kubectl
 
 STATUS_TIMEOUT_S = 5.0

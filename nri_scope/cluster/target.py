@@ -13,9 +13,8 @@ from nri_scope.errors import UsageError
 from nri_scope.events import UNREADABLE
 from nri_scope.filter.tree import quote
 
-from .agent_client import AgentClient, AgentError
+from .agent_client import AgentClient, AgentError, each_node
 from .agent_pods import NO_AGENT, AgentPod, agent_pods, find_pod, is_name, nodes_without_agent
-from .fan_out import each_node
 from .kubectl import Kubectl
 
 PAUSE_S = 2.0

@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import cast
 
 from nri_scope._gen.cri.runtime import v1
 from nri_scope.errors import RemoteProtocolError
+from nri_scope.specs import Json, patch_of
 
-Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
-"""Parsed JSON."""
+from .node_files import NodeFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +33,57 @@ def info_with_status(response: v1.ContainerStatusResponse) -> str:
     status = response.status
     if status is None or not _failed_to_start(status):
         return text
+    return _with_members(
+        text,
+        {
+            "status": {
+                "state": status.state.name,
+                "exitCode": status.exit_code,
+                "reason": status.reason[:_MESSAGE_MAX],
+                "message": status.message[:_MESSAGE_MAX],
+            }
+        },
+    )
+
+
+def info_with_files(text: str, container_id: str, files: NodeFiles) -> str:
+    """Return the JSON under "info" with what this node's files tell about the container, if any.
+
+    "cgroup" has the limits in its cgroups by OCI path, "bundleSpec" the differences of its
+    config.json from "runtimeSpec", see `specs.patch_of`.
+    """
     try:
-        known = parse_info(response.info)
+        known = parse_info({"info": text})
     except RemoteProtocolError:
         return text
-    if "status" in known:
+    pid, spec = known.get("pid"), known.get("runtimeSpec")
+    spec = spec if isinstance(spec, dict) else {}
+    linux = spec.get("linux")
+    cgroup = linux.get("cgroupsPath") if isinstance(linux, dict) else ""
+    # systemd's form is SLICE:PREFIX:NAME.
+    name = cgroup.rpartition("/")[2].rpartition(":")[2] if isinstance(cgroup, str) else ""
+    folders = files.folders(pid, (container_id, name)) if isinstance(pid, int) and pid > 0 else {}
+    members: dict[str, Json] = {}
+    limits = files.limits(folders)
+    if limits:
+        members["cgroup"] = limits
+    config = files.config(pid if folders and isinstance(pid, int) else 0, container_id)
+    if config is not None and spec:
+        members["bundleSpec"] = patch_of(spec, config)
+    return _with_members(text, members)
+
+
+def _with_members(text: str, members: dict[str, Json]) -> str:
+    """Add members to a JSON object, whose text stays as it is. Members that it has are kept."""
+    try:
+        known = parse_info({"info": text})
+    except RemoteProtocolError:
         return text
-    added = json.dumps(
-        {
-            "state": status.state.name,
-            "exitCode": status.exit_code,
-            "reason": status.reason[:_MESSAGE_MAX],
-            "message": status.message[:_MESSAGE_MAX],
-        }
-    )
+    added = {name: value for name, value in members.items() if name not in known}
+    if not added:
+        return text
     rest = text.lstrip()[1:] if known else "}"
-    return f'{{"status": {added}{", " if known else ""}{rest}'
+    return f"{json.dumps(added)[:-1]}{', ' if known else ''}{rest}"
 
 
 def _failed_to_start(status: v1.ContainerStatus) -> bool:

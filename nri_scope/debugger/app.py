@@ -37,9 +37,18 @@ from .event_rows import (
     status_words,
     title_words,
 )
-from .keys import bindings, help_lines
 from .message_edits import MessageEdits
-from .panes import DebuggerKeys, Pane, Panes, Question, TitleLine, inserts, text_processed
+from .panes import (
+    DebuggerKeys,
+    Pane,
+    Panes,
+    Question,
+    TitleLine,
+    bindings,
+    help_lines,
+    inserts,
+    text_processed,
+)
 from .run_differences import count_words
 from .watch import Watch
 
@@ -88,6 +97,9 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         self._edits = MessageEdits(self, debugger)
         debugger.on_change = self._changed
         debugger.on_stop = self._stopped
+        for name, action in self._actions().items():
+            # Textual looks up the actions of keys as attributes of the app.
+            setattr(self, f"action_{name}", action)
 
     # -- its parts ----------------------------------------------------------------------------
 
@@ -154,23 +166,23 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
             self._show()
 
     def _show(self) -> None:
-        one = self._debugger
-        rows = EventRows(one, max(20, self._list.scrollable_content_region.width))
+        debugger = self._debugger
+        rows = EventRows(debugger, max(20, self._list.scrollable_content_region.width))
         # Only the user's moves choose another event.
         with self._list.prevent(Pane.Moved):
             self._list.show(rows, keep_position=True)
             if self._follows:
-                self._list.go_to_with_next(len(one.sent))
+                self._list.go_to_with_next(len(debugger.sent))
         self._show_content()
-        self._panes.show_output([output_line(each) for each in one.output])
-        self._title_line.show(title_words(one), self._words)
-        self._status.words = status_words(one, is_watching=self._watch is not None)
+        self._panes.show_output([output_line(each) for each in debugger.output])
+        self._title_line.show(title_words(debugger), self._words)
+        self._status.words = status_words(debugger, is_watching=self._watch is not None)
 
     def _show_content(self) -> None:
-        one = self._debugger
-        index = len(one.sent) if self._follows else self._list.cursor
+        debugger = self._debugger
+        index = len(debugger.sent) if self._follows else self._list.cursor
         width = max(20, self._content.scrollable_content_region.width)
-        lines = self._notice or content_lines(one, index, width)
+        lines = self._notice or content_lines(debugger, index, width)
         if lines != self._content.source:
             self._content.show(lines)
 
@@ -193,13 +205,13 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
             self.call_later(self._run_queued)
 
     async def _compare(self) -> None:
-        found = await self._debugger.differences()
-        if found is None:
+        differences = await self._debugger.differences()
+        if differences is None:
             return
-        self._differences = found
-        if found:
-            self._say(f"{count_words(found)}; Esc closes", problem=True)
-            self.action_differences()
+        self._differences = differences
+        if differences:
+            self._say(f"{count_words(differences)}; Esc closes", problem=True)
+            self._show_differences()
         elif self._is_compared:
             self._say("all replies equal those of the run before")
 
@@ -214,7 +226,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
                 self._say(str(error), problem=True)
                 return
             if result.is_ok:
-                self.action_restart()
+                self._restart(self._debugger.restart, is_compared=True)
                 continue
             self._say(
                 f"the build failed, {result.problem}; the previous plugin stays", problem=True
@@ -269,44 +281,36 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         if self._queue and self._debugger.session.is_stopped:
             self._run(self._queue.pop(0))
 
-    def action_step(self) -> None:
-        """Send the next event."""
-        self._run(self._debugger.step)
+    def _actions(self) -> dict[str, Callable[[], object]]:
+        """Return what each of `KEYS` does, except to quit."""
+        debugger, run, restart = self._debugger, self._run, self._restart
 
-    def action_go_on(self) -> None:
-        """Send events up to a breakpoint."""
-        self._run(self._debugger.go_on)
+        def ask(label: str, accept: Callable[[str], object]) -> Callable[[], None]:
+            return lambda: self._question.ask(label, self._attempted(accept))
 
-    def action_again(self) -> None:
-        """Send the last event again."""
-        self._run(self._debugger.again)
+        return {
+            "step": partial(run, debugger.step),
+            "go_on": partial(run, debugger.go_on),
+            "edit": partial(run, self._edits.edit_request),
+            "answer": partial(run, self._answer),
+            "go_back": partial(restart, debugger.back),
+            "break_on": ask("break on", debugger.break_on),
+            "help": lambda: self.push_screen(ReadingScreen("Keys of the debugger", help_lines())),
+            "again": partial(run, debugger.again),
+            "skip": partial(run, debugger.skip),
+            "run_to": ask("run to event", lambda text: run(lambda: debugger.run_to(text))),
+            "restart": partial(restart, debugger.restart, is_compared=True),
+            "back_by": ask("events to go back", self._back_by),
+            "clear_breakpoints": self._clear_breakpoints,
+            "differences": self._show_differences,
+            "pause": self._pause,
+            "focus_next_pane": lambda: self._panes.focus_next(),
+            "wrap": lambda: self._panes.toggle_wrap(),
+        }
 
-    def action_skip(self) -> None:
-        """Skip the event."""
-        self._run(self._debugger.skip)
-
-    def action_run_to(self) -> None:
-        """Ask for the number of an event."""
-        self._question.ask(
-            "run to event", lambda text: self._run(lambda: self._debugger.run_to(text))
-        )
-
-    def action_break_on(self) -> None:
-        """Ask for a filter."""
-        self._question.ask("break on", self._attempted(self._debugger.break_on))
-
-    def action_clear_breakpoints(self) -> None:
-        """Remove all breakpoints."""
+    def _clear_breakpoints(self) -> None:
         self._say(f"{many(self._debugger.breakpoints.clear(), 'breakpoint')} removed")
         self._changed()
-
-    def action_go_back(self) -> None:
-        """Go one event back."""
-        self._restart(self._debugger.back)
-
-    def action_back_by(self) -> None:
-        """Ask for a number of events to go back."""
-        self._question.ask("events to go back", self._attempted(self._back_by))
 
     def _back_by(self, text: str) -> None:
         events = count_of(text)
@@ -323,10 +327,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
 
         return attempt
 
-    def action_restart(self) -> None:
-        """Start the plugin anew."""
-        self._restart(self._debugger.restart, is_compared=True)
-
     def _restart(self, command: _Command, *, is_compared: bool = False) -> None:
         # Also while the plugin does not reply.
         self._queue.clear()
@@ -335,7 +335,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         command()
         self._changed()
 
-    def action_pause(self) -> None:
+    def _pause(self) -> None:
         """Close the input or the notice, or stop at the next event."""
         self._queue.clear()
         if self._question.is_open:
@@ -345,14 +345,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         else:
             self._debugger.session.pause()
         self._changed()
-
-    def action_edit(self) -> None:
-        """Edit the request and send it."""
-        self._run(self._edits.edit_request)
-
-    def action_answer(self) -> None:
-        """Write the reply."""
-        self._run(self._answer)
 
     def _answer(self) -> Awaitable[None] | None:
         plugin = self._debugger.answering_plugin()
@@ -367,7 +359,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
     def _answer_for(self, name: str) -> Awaitable[None]:
         return self._edits.write_reply(self._debugger.answering_plugin(name))
 
-    def action_differences(self) -> None:
+    def _show_differences(self) -> None:
         """Show what differed after the last restart."""
         if not self._differences:
             self._say("nothing differed after the last restart")
@@ -375,18 +367,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         title = line("before → now", Style.STRONG)
         self._notice = [title, *(spans_of(text) for text in self._differences)]
         self._changed()
-
-    def action_focus_next_pane(self) -> None:
-        """Focus the next pane."""
-        self._panes.focus_next()
-
-    def action_wrap(self) -> None:
-        """Wrap long lines, or not."""
-        self._panes.toggle_wrap()
-
-    def action_help(self) -> None:
-        """Show the keys."""
-        self.push_screen(ReadingScreen("Keys of the debugger", help_lines()))
 
     async def action_quit(self) -> None:
         """End the plugin and quit."""

@@ -7,7 +7,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from google.protobuf.message import Message
@@ -25,10 +25,43 @@ from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import Script
 from nri_scope.replay.step_control import PendingEvent, StepDecision
-from nri_scope.scenario.message_text import changed_message, message_text, read_message
+from nri_scope.scenario.message_text import message_text, read_message
 
-from .breakpoints import Breakpoints
 from .run_differences import run_differences
+
+MAX_BREAKPOINTS = 50
+
+
+class Breakpoints:
+    """The breakpoints of a session."""
+
+    def __init__(self, filters: Sequence[Filter] = ()) -> None:
+        self.filters = list(filters)
+
+    def add(self, where: Filter) -> None:
+        """Add a breakpoint, unless it exists. Raises UsageError if there are too many."""
+        if any(one.text == where.text for one in self.filters):
+            return
+        if len(self.filters) == MAX_BREAKPOINTS:
+            raise UsageError(f"there are {MAX_BREAKPOINTS} breakpoints", "remove some first")
+        self.filters.append(where)
+
+    def clear(self) -> int:
+        """Remove all breakpoints; return how many there were."""
+        count = len(self.filters)
+        self.filters.clear()
+        return count
+
+    def stop(self, pending: PendingEvent) -> bool:
+        """Return whether to stop before an event."""
+        # An event that the profile adds has no recorded one of its own.
+        recorded = replace(pending.step.recorded, event=pending.event)
+        return any(one.matches(recorded) for one in self.filters)
+
+    def words(self) -> str:
+        """Return the texts of all, numbered; "" if there is none."""
+        return "  ".join(f"{number} {one.text}" for number, one in enumerate(self.filters, 1))
+
 
 EVENTS_KEPT = 10_000
 """Maximum number of sent events that are stored, the newest."""
@@ -235,13 +268,6 @@ class Debugger(DebugListener):
             self.upcoming, self.has_more_upcoming = found, len(found) == UPCOMING_READ
             self.on_change()
 
-    async def unsent(self) -> int:
-        """Return the number of events that have not been sent."""
-        if self.pending is None:
-            return 0
-        number = self.pending.step.recorded.id
-        return 1 + await asyncio.to_thread(_count_after, self._job, number)
-
     # -- commands -----------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -300,11 +326,6 @@ class Debugger(DebugListener):
         """Send the request in a text in place of the pending one. Raises UsageError."""
         pending, request = self._request()
         self._send(pending, request, read_message(text, type(request), "the request"))
-
-    def send_changed(self, assignment: str) -> None:
-        """Send the pending request with a change, ``container.env.A=1``. Raises UsageError."""
-        pending, request = self._request()
-        self._send(pending, request, changed_message(request, assignment))
 
     def answering_plugin(self, name: str = "") -> str:
         """Return the plugin in whose place to reply. Raises UsageError."""
@@ -383,11 +404,6 @@ _REPLY_EXAMPLES = {
     "StopContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
     "ValidateContainerAdjustment": "reject: true\nreason: not allowed",
 }
-
-
-def _count_after(job: Job, number: int) -> int:
-    with Recording.open(job.recording) as recording:
-        return sum(1 for _ in Script(recording, job.selection).events_after(number))
 
 
 def _upcoming(job: Job, after: int) -> list[UpcomingEvent]:

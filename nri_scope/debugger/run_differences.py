@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from nri_scope.replay.golden import Key, Mismatch, MismatchKind
+from nri_scope.replay.golden.compare import compare_entries
 from nri_scope.replay.golden.entries import entries_in_order
 from nri_scope.replay.golden.matchers import Expected
-from nri_scope.replay.golden.mismatch import compare_entries
 from nri_scope.replay.golden.reply_values import NameOf
 from nri_scope.replay.replies import Reply
 from nri_scope.text.escape import safe

@@ -12,7 +12,7 @@ from nri_scope.oci import sort_mounts
 from nri_scope.recording.reader import Recording
 from nri_scope.specs import ABSENT, Absent, Change, differences, labels_at, split, value_at
 
-from .attribution.attributed_changes import Applied, ChangeStep, Evidence
+from .attribution.attributed_changes import ChangeStep, Evidence
 from .attribution.final_spec import FinalOwners, final_spec
 from .attribution.history import History
 from .attribution.owner import RUNTIME, UNKNOWN, Owner
@@ -194,10 +194,8 @@ class _Compared:
         path, history = self._made.original(change.path), self._history
         if change.kind == "moved":
             return self._place(path)
-        steps = [one for one in history.of(path) if one.change.kind != "moved"]
+        steps = [one for one in history.of(path) if one.change.kind != "moved" and one.has_effect]
         newest = steps[-1] if steps else None
-        if self._owners is not None and newest is not None and newest.applied is Applied.NO:
-            newest = None
         is_part = newest is not None and newest.change.path.startswith(f"{path}/")
         if self._owners is None or is_part:
             if newest is not None:
@@ -216,8 +214,8 @@ class _Compared:
     def _place(self, path: str) -> ComparedValue:
         """Return the origin of the place of a member in its array: of the order, not the member."""
         history = self._history
-        moves = [one for one in history.of(path) if one.change.kind == "moved"]
-        if moves and moves[-1].applied is not Applied.NO:
+        moves = [one for one in history.of(path) if one.change.kind == "moved" and one.has_effect]
+        if moves:
             return ComparedValue(True, moves[-1].owner, moves[-1].evidence, moves[-1])
         array = path.rpartition("/")[0]
         if array not in self._orders:

@@ -95,8 +95,7 @@ def _excerpt(
 ) -> Excerpt:
     differ = differ_of_some(recording, containers)
     numbers = events_of_some(recording, containers, differ)
-    among = None if numbers is None else sorted({*numbers, *near})
-    rounds = tuple(rounds_of(recording, differ, among, check))
+    rounds = tuple(rounds_of(recording, differ, sorted({*numbers, *near}), check))
     names = {one.id: lookup.container_name(one) for one in containers}
     names |= {pod.id: lookup.pod_name(pod) for pod in pods}
     return Excerpt(differ, rounds, names)

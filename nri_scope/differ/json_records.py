@@ -7,7 +7,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339
 from nri_scope.specs import Change, Json
 
-from .attribution.attributed_changes import ChangeStep, Claim, NameOf, PluginRequest
+from .attribution.attributed_changes import ChangeStep, Claim, NameOf, Outcome
 from .attribution.owner import Owner
 
 OPERATIONS = {"added": "add", "removed": "remove", "changed": "replace", "moved": "move"}
@@ -24,7 +24,7 @@ def change_record(change: Change) -> dict[str, Plain]:
         "op": OPERATIONS[change.kind],
         "before": shallow(change.before),
         "after": shallow(change.after),
-        "position": change.at,
+        "position": change.position,
     }
 
 
@@ -36,27 +36,22 @@ def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
         "evidence": [str(one) for one in step.evidence],
         "event": step.event,
         "at": rfc3339(step.at_ns),
-        "container": name_of(step.container),
+        "container": name_of(step.container) if step.container else "",
         "container_id": step.container,
-        "applied": None if step.applied is None else str(step.applied),
-        "actual": shallow(step.actual),
+        "outcome": _outcome(step.outcome),
         "disputed": [_claim(one) for one in step.disputed],
         "note": step.note,
     }
 
 
-def asked_record(one: PluginRequest, name_of: NameOf) -> dict[str, Plain]:
-    """Return a request that was not applied as requested."""
+def _outcome(one: Outcome) -> dict[str, Plain]:
     return {
-        "container": name_of(one.container) if one.container else "",
-        "container_id": one.container,
-        **by_record(one.owner),
-        "path": one.path,
-        "value": shallow(one.value),
-        "fate": str(one.fate),
+        "kind": str(one.kind),
         "reason": one.reason,
-        "event": one.event,
-        "evidence": str(one.evidence),
+        "evidence": None if one.shown_by is None else str(one.shown_by),
+        "event": one.event or None,
+        "at": rfc3339(one.at_ns) if one.at_ns else None,
+        "actual": shallow(one.actual),
     }
 
 

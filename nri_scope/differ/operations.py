@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
-from nri_scope.events import Event, Problem, Session, Status
+from nri_scope.events import HAPPENED, Event, Problem, Session, Status
 from nri_scope.nri.plain import Plain
 from nri_scope.recording import lookup
 from nri_scope.recording.display import duration
@@ -221,6 +221,8 @@ class Operation:
             "problem": event.problem,
             "changed": [*event.changed],
             "owners": [*event.owners],
+            "outcomes": [*event.outcomes],
+            "targets": [*event.targets],
             "slowest": slowest,
             "events": [one.id for one in self.events],
         }
@@ -235,6 +237,19 @@ class Operation:
             return self.first
         worst = next((one for one in self.events if one.status != Status.OK), self.first)
         problems = {one.problem for one in self.events}
+        requests = dict.fromkeys(
+            each
+            for one in self.events
+            for each in zip(one.changed, one.owners, one.outcomes, one.targets)  # noqa: B905
+        )
+        order = sorted(requests, key=lambda one: one[2] not in HAPPENED)
+        changed, owners, outcomes, targets = tuple(zip(*order, strict=True)) or (
+            # The outcomes of none of the events are known.
+            tuple(dict.fromkeys(path for one in self.events for path in one.changed)),
+            tuple(dict.fromkeys(owner for one in self.events for owner in one.owners)),
+            (),
+            (),
+        )
         return replace(
             self.first,
             took_ns=self.took_ns,
@@ -244,6 +259,8 @@ class Operation:
             status_message=worst.status_message,
             mark=next((one.mark for one in self.events if one.mark), ""),
             problem=next((one for one in (Problem.FAILED, Problem.SLOW) if one in problems), ""),
-            changed=tuple(dict.fromkeys(path for one in self.events for path in one.changed)),
-            owners=tuple(dict.fromkeys(owner for one in self.events for owner in one.owners)),
+            changed=changed,
+            owners=owners,
+            outcomes=outcomes,
+            targets=targets,
         )

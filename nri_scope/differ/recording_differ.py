@@ -6,7 +6,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from sys import maxsize
 
@@ -14,37 +13,37 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.events import Container, Event, Role, Session
+from nri_scope.events import Container, Event, Session
 from nri_scope.recording import lookup
-from nri_scope.recording.absent_containers import absence_test
 from nri_scope.recording.creation_outcomes import Creations, Outcome
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import absence_test, under_each_name
 
-from .attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
+from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ
 from .attribution.history import History
 from .attribution.presence import INTRODUCTION, SET_UP
 from .attribution.round_selection import Choice
-from .attribution.rounds import ASIDE, CONTAINER_STATUS, CREATE, UPDATE
+from .attribution.rounds import ASIDE, CREATE, UPDATE
 
 _NEAR = 500
 """Number of consecutive events that usually include one of each connection."""
 
 
 def rounds(
-    recording: Recording, thing: lookup.Found | None = None, *, differ: Differ | None = None
+    recording: Recording, subject: lookup.Found | None = None, *, differ: Differ | None = None
 ) -> Iterator[RoundDiff]:
     """Yield the changes of each round of a recording, in order.
 
     For a container or pod: its own rounds, and side effects of other rounds on it. For an event:
-    its round. Changes include their outcome if the CRI reported it. Raises RecordingError.
+    its round. Requests have the outcome that the whole recording shows. Raises RecordingError.
     """
     differ = differ or differ_of(recording)
     found = rounds_of(recording, differ)
-    if thing is None:
+    if subject is None:
         yield from found
         return
-    choice = Choice(recording, thing)
+    choice = Choice(recording, subject)
     for whole in found:
         part = choice.part_of(whole)
         if part is not None:
@@ -59,14 +58,11 @@ def rounds_of(
 ) -> Iterator[RoundDiff]:
     """Feed events of a recording to a differ, and return their rounds.
 
-    Changes include their outcome if the CRI reported it. ``among``: ids of the events to feed; None
+    Requests have the outcome that all fed events show. ``among``: ids of the events to feed; None
     for all. ``check`` is called for each event, and may raise. Raises RecordingError.
     """
-    found = _fed(differ, recording, among, check)
-    if any(session.role == Role.CRI for session in recording.sessions()):
-        # The CRI's answers are recorded after the changes that they confirm.
-        return _with_outcome(list(found), differ)
-    return found
+    # Outcomes are recorded after the requests, and the steps of a round get them later.
+    return iter(list(_fed(differ, recording, among, check)))
 
 
 def differ_of(
@@ -154,9 +150,10 @@ def blame(recording: Recording, container: Container) -> History:
         pass
     history = differ.histories.get(container.id)
     if history is None:
+        name = lookup.container_name(container) or f"container {container.id}"
         raise UsageError(
-            f"{recording.path} does not contain the spec of {lookup.container_name(container)}",
-            "its events and Synchronize requests contain only the container's id",
+            f"{recording.path} does not contain the spec of {name}",
+            "no event describes it: messages contain only its id",
         )
     return history
 
@@ -197,17 +194,14 @@ def _fed(
 
 def events_of_some(
     recording: Recording, containers: Iterable[Container], differ: Differ
-) -> Sequence[int] | None:
-    """Return the ids of the events that affect the histories of `containers`; None for all.
+) -> Sequence[int]:
+    """Return the ids of the events that affect the histories of `containers`.
 
     Containers that Synchronize lists are added to the differ first.
     """
     found: set[int] = set()
-    for container in containers:
+    for container in under_each_name(recording, [one.key for one in containers]):
         numbers = lookup.events_for(recording, container)
-        if numbers is None:
-            # In an old recording any reply may have updated the container.
-            return None
         # The next request, about any subject, shows that a creation's or update's chain had ended.
         later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
         own = {*numbers, *later}
@@ -218,22 +212,3 @@ def events_of_some(
                 differ.know(known, lookup.container_name(container))
         found |= own
     return sorted(found)
-
-
-def _with_outcome(whole: Iterable[RoundDiff], differ: Differ) -> Iterator[RoundDiff]:
-    """Yield the rounds with the final outcome of their changes."""
-    judged = {
-        _key(step): step
-        for history in differ.histories.values()
-        for step in history.steps
-        if step.applied is not None
-    }
-    for one in whole:
-        if one.name != CONTAINER_STATUS:
-            steps = tuple(judged.get(_key(step), step) for step in one.steps)
-            yield replace(one, steps=steps)
-
-
-def _key(step: ChangeStep) -> tuple[str, str, int, tuple[Evidence, ...]]:
-    # One event may be the event of two steps: an earlier change that it shows, and its own reply.
-    return step.container, step.change.path, step.event, step.evidence

@@ -21,15 +21,18 @@ from .processes import option
 from .settings import (
     Misplaced,
     NriConfig,
+    NriKeys,
     Problem,
     Setting,
     Table,
     TomlFile,
+    misplaced,
+    orphans,
+    overlay,
     read_toml,
     subtable,
     table_name,
 )
-from .toml_keys import NriKeys, misplaced, orphans, overlay
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
 NRI_PLUGIN = "io.containerd.nri.v1.nri"

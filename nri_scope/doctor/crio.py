@@ -16,8 +16,19 @@ from pathlib import PurePosixPath
 
 from .host import Host
 from .processes import option
-from .settings import Misplaced, NriConfig, Problem, TomlFile, is_backup, read_toml, subtable
-from .toml_keys import NriKeys, misplaced, orphans, overlay
+from .settings import (
+    Misplaced,
+    NriConfig,
+    NriKeys,
+    Problem,
+    TomlFile,
+    is_backup,
+    misplaced,
+    orphans,
+    overlay,
+    read_toml,
+    subtable,
+)
 
 DEFAULT_CONFIG = "/etc/crio/crio.conf"
 DEFAULT_DROP_INS = "/etc/crio/crio.conf.d"

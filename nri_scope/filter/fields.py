@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from nri_scope.events import CONTAINER_STATUS, Problem, Status
+from nri_scope.events import CONTAINER_STATUS, OutcomeKind, Problem, Status
 from nri_scope.nri.invocation import INVOKE
 from nri_scope.nri.invocation import METHODS as INVOCATIONS
 from nri_scope.nri.methods import METHODS
@@ -173,7 +173,8 @@ FIELDS: tuple[Field, ...] = (
         "changed",
         FieldKind.PATH,
         ("changed",),
-        "path that plugins changed, or a parent or key of it: `env FOO`, /process/env/FOO or FOO",
+        "path that plugins asked to change, or a parent or key of it: `env FOO`, /process/env/FOO "
+        "or FOO",
         'changed:"env FOO"',
         many=True,
         wrong_names=("changes", "path"),
@@ -182,10 +183,20 @@ FIELDS: tuple[Field, ...] = (
         "owner",
         FieldKind.PLUGIN,
         ("owners",),
-        "plugin that made a change; with or without its index",
+        "plugin that asked for a change; with or without its index",
         "owner:cpu-policy",
         many=True,
         wrong_names=("owners",),
+    ),
+    Field(
+        "outcome",
+        FieldKind.CHOICE,
+        ("outcomes",),
+        "what became of a request for a change: " + ", ".join(OutcomeKind),
+        "outcome:dropped",
+        many=True,
+        wrong_names=("outcomes", "applied", "effect"),
+        known=tuple(OutcomeKind),
     ),
 )
 """All fields, in the order of the help texts."""

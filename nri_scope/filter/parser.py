@@ -26,9 +26,8 @@ from nri_scope.errors import FilterError, UsageError
 from .fields import BY_NAME, NUMERIC, PARENTS, Field, FieldKind, nearest, nearest_field
 from .moments import RANGE, TimeSpan, end_ns, interval, moment, utc
 from .quantity import LARGEST, duration_unit, size_unit, split_quantity
-from .re2_patterns import regex
-from .text_comparison import fold
-from .tree import OPERATORS, And, Between, Is, Matches, Node, Not, Or, Word
+from .text_comparison import fold, regex
+from .tree import OPERATORS, And, Between, Is, Matches, Node, Not, Or, Word, quote
 
 MAX_LENGTH = 4096
 """Maximum number of characters of a filter, which also bounds its tree and SQL."""
@@ -242,7 +241,7 @@ class _Parser:
                 raise self.fail(
                     value.at,
                     f'no {field.name} "{text[:40]}"{_nearest_is(nearest(text, known))}',
-                    "use one of " + " ".join(known),
+                    "use one of " + " ".join(map(quote, known)),
                 )
             return Is(field, text.lower(), wild=False)
         if not text and field.kind in (FieldKind.ID, FieldKind.PATH):

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from nri_scope.specs.path_labels import label, meaning
 
 from .fields import WORD_COLUMNS, Field, FieldKind
-from .re2_patterns import regex
-from .text_comparison import fold, sql_exactly, sql_glob
+from .text_comparison import fold, regex, sql_exactly, sql_glob
 from .tree import And, Between, Is, Matches, Node, Not, Or, Word
 
 Value = str | int

@@ -8,9 +8,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic_ns, time_ns
 
+from nri_scope.errors import ConnectionClosed, RpcError
 from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import Event
-from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.nri.methods import PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.nri.negotiation import Negotiated, negotiate
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
@@ -74,6 +75,10 @@ class Logger:
         self._unobserved_reason = ""
         self._unobserved_session: int | None = None
         self._uses_conservative_mask = False
+        self.refusals = 0
+        """Number of recorded sessions whose registration failed."""
+        self._refusal = ""
+        """How the last registration failed; "" if it did not."""
         # Wall clock time minus monotonic time, measured once per session: setting the clock does
         # not change the order of events in a session.
         self._wall_offset = 0
@@ -159,6 +164,33 @@ class Logger:
         # Runtimes close the connection if they do not know a bit of the mask.
         self._uses_conservative_mask = end.configured and not end.synchronized
 
+    def refused(
+        self, registration: bytes, sent_ns: int, error: RpcError | ConnectionClosed
+    ) -> None:
+        """Record a registration that failed, unless the previous one failed in the same way."""
+        words = str(error).replace("the peer", "the runtime")
+        if words == self._refusal:
+            return
+        self._refusal = words
+        self.refusals += 1
+        code, message = int(Code.UNAVAILABLE), f"not answered: {words}"
+        reason = f"the connection ended during the registration: {words}"
+        if isinstance(error, RpcError):
+            code, message = error.code, error.message
+            reason = f"the runtime refused the registration: {message}"
+        now_ns, offset = monotonic_ns(), wall_offset()
+        sent_at, took_ns = offset + sent_ns, now_ns - sent_ns
+        start = SessionStart.unconfigured(
+            self._role, self._identity.index, self._identity.name, sent_at
+        )
+        session = self._sink.begin_session(start)
+        call = CapturedCall(
+            *(sent_at, sent_ns, "RegisterPlugin", registration, b"", code, message, took_ns, 0),
+            RUNTIME_SERVICE,
+        )
+        self._sink.capture(session, call)
+        self._sink.end_session(session, reason, offset + now_ns)
+
     def _begin(self, report: SessionReport) -> None:
         now = report.start.started_ns
         if self._session is not None:
@@ -169,6 +201,7 @@ class Logger:
             since = min(self._unobserved_since, now)
             self._sink.note_gap(self._unobserved_session, since, now, self._unobserved_reason, None)
             self._unobserved_since = 0
+        self._refusal = ""
         self._wall_offset = wall_offset()
         self._session = self._sink.begin_session(report.start)
         self._on_session(report)

@@ -177,7 +177,7 @@ class Probes:
     def _ended(self, index: str, end: SessionEnd) -> None:
         probe = self._probes[index]
         probe.connected = False
-        if not probe.is_leaving and not self._end.is_set():
+        if end.warning or not (probe.is_leaving or self._end.is_set()):
             self._listener.ended(index, end)
         if self._once and not any(probe.connected for probe in self._probes.values()):
             self.stop(end.reason)

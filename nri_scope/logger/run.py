@@ -20,10 +20,10 @@ from nri_scope.nri.v01_conf import PROGRAM
 from nri_scope.nri.versions import NriVersion, has_failure_policy
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.endpoint import with_hint
-from nri_scope.process.signals import ignore_stop_signals, stop_signals
+from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
 from nri_scope.recording.display import many
 from nri_scope.transport.loop import prepare_process, run
-from nri_scope.writer.messages import RecordingOptions
+from nri_scope.writer.messages import CRI_HINT, CriSource, RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess
 
 from .logger import Logger, SessionReport
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 PRINTS = "nri_scope.cli.event_printer"
 """Name of the module of a writer that also prints. This package may not import it."""
+REFUSED_STOP = "not stopped (^Z): without its reply, no container would be created; end it with ^C"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class RecordOptions:
     """Whether the runtime keeps the connection after a missed deadline (NRI 0.12.4)."""
     metrics: str | None = None
     """URL of the runtime's metrics; None not to record them."""
+    cri: Path | None = None
+    """Socket of the CRI to query about containers; None not to."""
     redact: Rules | None = None
     """Rules for redaction before events are written; None for no redaction."""
     spool: Path | None = None
@@ -73,7 +76,7 @@ class RecordOptions:
 
 
 def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
-    """Record until a signal, the end of the duration, or with ``once`` the end of the session.
+    """Record until a signal, the end of the duration or, with `RecordOptions.once`, of the session.
 
     ``say`` is called with messages for the user, line by line. ``print_format`` is the value of
     ``--print``, or "". Raises `NriScopeError` if there is no runtime, if the file cannot be
@@ -125,12 +128,16 @@ class _Run:
         self._sessions = 0
         self._existed = os.path.lexists(options.output)
         self._opening: asyncio.Task[None] | None = None
+        self._logger: Logger | None = None
         self._service: LoggerService | None = None
 
     async def main(self) -> None:
         """Record until stopped."""
         loop = asyncio.get_running_loop()
-        with stop_signals(self._stop, loop=loop, ignore_afterwards=True):
+        terminal_stops: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._options.validate:
+            terminal_stops = terminal_stops_refused(lambda: self._say(REFUSED_STOP), loop)
+        with stop_signals(self._stop, loop=loop, ignore_afterwards=True), terminal_stops:
             writer = await self._open_writer()
             if self._options.duration is not None:
                 # Started after opening the file, so that an unusable file is always reported.
@@ -144,6 +151,10 @@ class _Run:
                 # A second signal must not interrupt the final writes, which take a bounded time.
                 ignore_stop_signals()
                 counters = await writer.close() if writer is not None else None
+                if self._logger is not None:
+                    self._sessions += self._logger.refusals
+                if self._sessions and self._options.cri is None:
+                    self._say(CRI_HINT)
                 if counters is not None and (self._sessions or self._existed):
                     seconds = monotonic() - self._started
                     path, sessions = self._options.output, self._sessions
@@ -168,6 +179,8 @@ class _Run:
                 options.redact,
                 self._metrics,
                 max_folder_size=options.max_folder_size,
+                cri=CriSource(options.cri, options.wait) if options.cri is not None else None,
+                validator=(options.socket, options.identity) if options.validate else None,
             ),
             self._say,
             *((PRINTS, self._print_format) if self._print_format else ()),
@@ -207,7 +220,7 @@ class _Run:
 
     def _new_service(self, writer: WriterProcess) -> LoggerService:
         options = self._options
-        logger = Logger(
+        logger = self._logger = Logger(
             writer,
             options.identity,
             events=options.events,
@@ -262,8 +275,8 @@ class _Run:
             self._say(f"warning: {warning}")
         if Event.ValidateContainerAdjustment in events:
             self._say(
-                "warning: --validate: containers may fail to be created if this process ends or "
-                "stalls"
+                "warning: --validate: containers may fail to be created if this process is killed "
+                "or stalls"
             )
         if not self._options.keep_connected:
             return
@@ -279,6 +292,8 @@ class _Run:
             )
 
     def _on_end(self, end: SessionEnd) -> None:
+        if end.warning:
+            self._say(f"warning: --validate: {end.warning}")
         if not self._stopped:
             more = (
                 "; waiting for the runtime to return" if end.configured else "; registering again"

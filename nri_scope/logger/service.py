@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic
 
-from nri_scope.errors import NriScopeError
+from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
-from nri_scope.plugin import Connect, Identity, PluginSession, SessionEnd, keep_connected
+from nri_scope.plugin import Connect, Identity, SessionEnd, ValidatorSession, keep_connected
 
 from .logger import Logger
 
@@ -43,7 +44,7 @@ class LoggerService:
         self._once = once
         self._on_end = on_end
         self._on_wait = on_wait
-        self._session: PluginSession | None = None
+        self._session: ValidatorSession | None = None
         self._requires_policy = True
         self._sessions: asyncio.Task[None] | None = None
         self._stopping = ""
@@ -82,7 +83,7 @@ class LoggerService:
             heartbeat.cancel()
 
     async def _one_session(self) -> SessionEnd:
-        session = self._session = PluginSession(
+        session = self._session = ValidatorSession(
             self._identity,
             self._logger,
             self._failure_policy,
@@ -90,13 +91,16 @@ class LoggerService:
         )
         try:
             end = await session.run(self._connect, require_configure=True)
+            self._logger.ended(end)
+            end = replace(end, warning=await session.left())
         except (NriScopeError, asyncio.CancelledError) as error:
             # `stop` also cancels a session whose connection was already closed.
             self._logger.ended(session.ended(str(error) or self._stopping))
+            if isinstance(error, RpcError | ConnectionClosed) and not self._stopping:
+                self._logger.refused(session.registration, session.registered_ns, error)
             raise
         finally:
             self._session = None
-        self._logger.ended(end)
         # A runtime with an older NRI may return; its events are worth more than the policy.
         self._requires_policy = False
         return end

@@ -23,7 +23,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, monotonic_ns, time_ns
 
@@ -498,17 +498,6 @@ def _facts(content: bytes) -> dict[str, int]:
 
 
 def _start(plugin: str, began_ns: int, version: str) -> SessionStart:
-    return SessionStart(
-        role=Role.V01,
-        plugin_name=plugin,
-        plugin_index="",
-        # The request does not name the runtime.
-        runtime_name="",
-        runtime_version="",
-        nri_version=version,
-        nri_version_inferred=False,
-        mask=0,
-        registration_timeout_ms=0,
-        request_timeout_ms=0,
-        started_ns=began_ns,
-    )
+    # The request does not name the runtime.
+    start = SessionStart.unconfigured(Role.V01, "", plugin, began_ns)
+    return replace(start, nri_version=version)

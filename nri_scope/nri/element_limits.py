@@ -223,6 +223,11 @@ def _field(tag: int, content: bytes) -> bytes:
     return varint(tag) + varint(len(content)) + content
 
 
+def encoded_field(number: int, content: bytes) -> bytes:
+    """Return an encoded length-delimited field: tag, length and content."""
+    return _field(number << 3 | _BYTES, content)
+
+
 def varint(number: int) -> bytes:
     """Encode a non-negative number as protobuf does."""
     octets = bytearray()
@@ -233,4 +238,4 @@ def varint(number: int) -> bytes:
     return bytes(octets)
 
 
-_CUT_BYTES = _field(CUT_FIELD << 3 | _BYTES, CUT.encode())
+_CUT_BYTES = encoded_field(CUT_FIELD, CUT.encode())

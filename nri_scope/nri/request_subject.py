@@ -119,10 +119,10 @@ def container_of(method: str, message: Message) -> api.Container | None:
 
 
 def name_of_pod(pod: api.PodSandbox) -> str:
-    """Return the pod's name in Kubernetes. iSulad sends ``k8s_POD_web_shop_UID_0`` for ``web``."""
+    """Return the pod's name in Kubernetes. iSulad sends "k8s_POD_web_shop_UID_0" for "web"."""
     name = pod.name
-    if name.startswith("k8s_POD_") and (found := _LONG_NAME.fullmatch(name)) is not None:
-        _, short, namespace, uid = found.groups()
+    if name.startswith("k8s_POD_") and (match := _LONG_NAME.fullmatch(name)) is not None:
+        _, short, namespace, uid = match.groups()
         if pod.namespace in ("", namespace) and pod.uid in ("", uid):
             return short
     return name
@@ -131,11 +131,11 @@ def name_of_pod(pod: api.PodSandbox) -> str:
 def name_of_container(container: api.Container) -> str:
     """Return the container's name in Kubernetes.
 
-    iSulad sends ``app`` in CreateContainer, and ``k8s_app_web_shop_UID_0`` in all later events.
+    iSulad sends "app" in CreateContainer, and "k8s_app_web_shop_UID_0" in all later events.
     """
     name = container.name
-    if name.startswith("k8s_") and (found := _LONG_NAME.fullmatch(name)) is not None:
-        return found[1]
+    if name.startswith("k8s_") and (match := _LONG_NAME.fullmatch(name)) is not None:
+        return match[1]
     return name
 
 

@@ -18,11 +18,11 @@ def consulted_plugins(request: bytes) -> list[tuple[str, str]] | None:
     """Return index and name of the plugins of a creation, from its validation's request.
 
     These are all plugins that were connected, in the order of the chain, whether or not they
-    subscribe to CreateContainer (`Adaptation.CreateContainer` in pkg/adaptation/adaptation.go of
+    subscribe to CreateContainer ("Adaptation.CreateContainer" in pkg/adaptation/adaptation.go of
     NRI 0.12.5). None for a malformed request.
     """
     message = _decoded(request)
-    return None if message is None else [(one.index, one.name) for one in message.plugins]
+    return None if message is None else [(plugin.index, plugin.name) for plugin in message.plugins]
 
 
 def owned_paths(request: bytes) -> Iterator[tuple[str, str]]:

@@ -58,7 +58,7 @@ class NriVersion:
 
     @classmethod
     def parse(cls, text: str) -> NriVersion | None:
-        """Parse the ``NRI_version`` sent by a peer; return None if it is not a version.
+        """Parse the "NRI_version" sent by a peer; return None if it is not a version.
 
         Not a version are "" (before 0.12), and ``(devel)`` and ``0.0.0-unknown``, which Go builds
         without module information send.
@@ -81,20 +81,21 @@ class NriVersion:
         return self.key < other.key
 
 
-def _known(text: str) -> NriVersion:
+def known_version(text: str) -> NriVersion:
+    """Return a version whose text is known to be valid."""
     version = NriVersion.parse(text)
     assert version is not None, text
     return version
 
 
-V0_7 = _known("0.7.0")
-V0_9_1_UPDATE_POD = _known("0.9.1-0.20250213175540-000000000000")
+V0_7 = known_version("0.7.0")
+V0_9_1_UPDATE_POD = known_version("0.9.1-0.20250213175540-000000000000")
 """The development version that added UpdatePodSandbox; CRI-O 1.33 has a slightly later one."""
-V0_10 = _known("0.10.0")
-V0_11 = _known("0.11.0")
-V0_12 = _known("0.12.0")
-V0_12_4 = _known("0.12.4")
-V0_12_5 = _known("0.12.5")
+V0_10 = known_version("0.10.0")
+V0_11 = known_version("0.11.0")
+V0_12 = known_version("0.12.0")
+V0_12_4 = known_version("0.12.4")
+V0_12_5 = known_version("0.12.5")
 
 CONSERVATIVE_MASK = mask_of(event for event in Event if event <= Event.RemoveContainer)
 """0x07ff, the events of all NRI versions with this protocol."""
@@ -114,7 +115,7 @@ def valid_mask(version: NriVersion | None) -> int:
 
 
 def has_split_sync(version: NriVersion | None) -> bool:
-    """Return whether a Synchronize above 4 MiB is sent in parts (``more``)."""
+    """Return whether a Synchronize above 4 MiB is sent in parts (`SynchronizeRequest.more`)."""
     return version is not None and version >= V0_7
 
 
@@ -129,13 +130,21 @@ def has_dedicated_rpcs(version: NriVersion | None) -> bool:
 
 
 def sends_nri_version(version: NriVersion | None) -> bool:
-    """Return whether RegisterPlugin and Configure contain ``NRI_version``."""
+    """Return whether RegisterPlugin and Configure have the field "NRI_version"."""
     return version is not None and version >= V0_12
 
 
 def has_failure_policy(version: NriVersion | None) -> bool:
-    """Return whether the runtime applies the ``failure_policy`` of a Configure reply."""
+    """Return whether the runtime applies `ConfigureResponse.failure_policy`."""
     return version is not None and version >= V0_12_4
+
+
+def asks_closed_validators(version: NriVersion | None) -> bool:
+    """Return whether the runtime asks a validator after its connection was closed.
+
+    That fails the creation. NRI 0.12.5 and later skip it ("validateContainerAdjustment").
+    """
+    return version is None or version < V0_12_5
 
 
 # The NRI module of each release, from the runtimes' go.mod at their tags: one ordered line for each
@@ -182,7 +191,7 @@ _Table = tuple[tuple[SortKey, ...], tuple[NriVersion, ...]]
 def _table(lines: tuple[tuple[str, str], ...]) -> _Table:
     keys = tuple(key for key in (sort_key(runtime) for runtime, _ in lines) if key is not None)
     assert len(keys) == len(lines) and list(keys) == sorted(keys)
-    return keys, tuple(_known(nri) for _, nri in lines)
+    return keys, tuple(known_version(nri) for _, nri in lines)
 
 
 _RUNTIMES = {
@@ -196,7 +205,7 @@ _TITLES = {"containerd": "containerd", "cri-o": "CRI-O", "isulad": "iSulad"}
 
 
 def runtime_title(runtime_name: str) -> str:
-    """Return the runtime's usual name for display: iSulad calls itself ``v2``."""
+    """Return the runtime's usual name for display: iSulad calls itself "v2"."""
     name = runtime_name.lower()
     return _TITLES.get(_ALIASES.get(name, name), runtime_name)
 

@@ -14,8 +14,11 @@ from .container import spec_of as spec_of
 from .container import without_state as without_state
 from .remarks import ONLY_THE_LIMIT as ONLY_THE_LIMIT
 from .remarks import Remark as Remark
-from .remarks import RemarkKind as RemarkKind
+from .remarks import empty_cpu_set as empty_cpu_set
 from .remarks import remarks as remarks
+from .runtime_rules import IGNORED as IGNORED
+from .runtime_rules import LOGGED as LOGGED
+from .runtime_rules import VOIDED as VOIDED
 from .runtime_rules import RuntimeRules as RuntimeRules
 from .runtime_rules import UpdatePath as UpdatePath
 from .runtime_rules import runtime_rules_of as runtime_rules_of

@@ -34,7 +34,7 @@ from .unknown_fields import keep_unknown, unknown_fields
 _M = TypeVar("_M", bound=Message)
 
 
-def adjust(spec: Spec, adjustment: api.ContainerAdjustment, *, memory_as_is: bool = False) -> Spec:
+def adjust(spec: Spec, adjustment: api.ContainerAdjustment) -> Spec:
     """Return `spec` with `adjustment` applied, as a new spec that shares unchanged parts.
 
     The adjustment may be merged or a single plugin's: as in merging, a removal together with a new
@@ -43,8 +43,7 @@ def adjust(spec: Spec, adjustment: api.ContainerAdjustment, *, memory_as_is: boo
     Nothing is refused or looked up: an unknown namespace is added as requested, the propagation of
     a mount's source is assumed to suit the mount, CDI devices are listed under ``/cdiDevices``, and
     a block I/O class is stored by name. `remarks` lists where a runtime would differ. Adjusted
-    parts of `spec` with an invalid type (an object instead of an array) are replaced. For
-    ``memory_as_is``, see `adjust_resources`.
+    parts of `spec` with an invalid type (an object instead of an array) are replaced.
     """
     new = dict(spec)
     if adjustment.annotations:
@@ -54,7 +53,7 @@ def adjust(spec: Spec, adjustment: api.ContainerAdjustment, *, memory_as_is: boo
     _add_hooks(new, adjustment.hooks)
     if adjustment.CDI_devices:
         copy_array(new, "cdiDevices").extend(values.cdi_device(d) for d in adjustment.CDI_devices)
-    _adjust_linux(copy_object(new, "linux"), adjustment.linux, memory_as_is)
+    _adjust_linux(copy_object(new, "linux"), adjustment.linux)
     restore_if_unchanged(new, "linux", spec)
     if adjustment.mounts:
         _adjust_mounts(new, adjustment.mounts)
@@ -145,7 +144,7 @@ def _add_hooks(new: Spec, message: api.Hooks) -> None:
         copy_array(copy_object(new, "hooks"), name).extend(added)
 
 
-def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment, memory_as_is: bool) -> None:
+def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
     _adjust_devices(linux, message.devices)
     if message.cgroups_path:
         linux["cgroupsPath"] = message.cgroups_path
@@ -162,7 +161,7 @@ def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment, memory_as_
     if message.HasField("memory_policy"):
         linux["memoryPolicy"] = values.memory_policy(message.memory_policy)
     if message.HasField("resources"):
-        adjust_resources(linux, message.resources, memory_as_is=memory_as_is)
+        adjust_resources(linux, message.resources)
     _adjust_rdt(linux, message)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.specs.json_spec import Json, Spec, text_at
+from nri_scope.specs.json_spec import ABSENT, Json, Spec, text_at
+from nri_scope.specs.path_lookup import value_at
 from nri_scope.specs.paths import pointer
 
 from .adjustment import removed_key
@@ -15,7 +16,7 @@ from .resources import CPU, MEMORY
 from .runtime_rules import UpdatePath
 from .values import device_rule, net_device, rlimit
 
-RemarkKind: TypeAlias = Literal["dropped", "resolved", "unresolved", "refused"]
+RemarkKind: TypeAlias = Literal["dropped", "unresolved", "refused"]
 
 
 class Remark(NamedTuple):
@@ -25,8 +26,7 @@ class Remark(NamedTuple):
     value: Json
     """The requested value."""
     kind: RemarkKind
-    """Dropped: the runtime ignores the value. Resolved: the runtime replaces the value according to
-    the node's configuration. Unresolved: whether the value is applied depends on the node, on the
+    """Dropped: the runtime ignores the value. Unresolved: its effect depends on the node, on the
     runtime or on chance. Refused: the runtime fails to create the container.
     """
     reason: str
@@ -45,6 +45,9 @@ _OCI_RUNTIME = "it is passed to the OCI runtime, and not all OCI runtimes apply 
 _UNIFIED = "the runtime passes it to the OCI runtime only on nodes with cgroup v2"
 _UNKNOWN = "it is unknown whether this runtime applies it"
 _ZERO = "0 means unchanged"
+_EMPTY_CPU = "an empty cpu set means 'not set': the container keeps its cpus and mems"
+_CDI = "its effect depends on the node's CDI files, and on the runtime's configuration"
+_BLOCK_IO = "its effect depends on the node's configuration of the class"
 _REASONS: dict[UpdatePath, tuple[RemarkKind, str]] = {
     UpdatePath.CRI: ("dropped", _NO_CRI_FIELD),
     UpdatePath.CRI_O: ("dropped", _NO_CRI_FIELD),
@@ -57,19 +60,31 @@ def remarks(
     change: api.ContainerAdjustment | api.ContainerUpdate | api.LinuxResources,
     spec: Spec | None = None,
     path: UpdatePath = UpdatePath.CRI,
+    cdi_drop: str = "",
 ) -> tuple[Remark, ...]:
     """Return remarks on parts of `change` whose treatment is not visible in the resulting spec.
 
     `change` is a merged adjustment, an update or its resources. With the `spec` to be changed,
-    conflicts with it are included. `path` is the path of an update in the runtime.
+    conflicts with it are included. `path` is the path of an update in the runtime, and `cdi_drop`
+    the reason why it drops CDI devices, see `RuntimeRules`.
     """
     if isinstance(change, api.ContainerAdjustment):
-        return (*_of_adjustment(change), *_second_rlimits(change, spec or {}))
+        return (*_of_adjustment(change, spec or {}, cdi_drop), *_second_rlimits(change, spec or {}))
     resources = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
     return tuple(_of_update(resources, path))
 
 
-def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
+def empty_cpu_set(reply: api.LinuxResources) -> tuple[Remark, ...]:
+    """Return the remark on processor settings without a value, which an empty text leaves behind.
+
+    `reply`: resources as a plugin sends them; merged ones always have such settings.
+    """
+    if not reply.HasField("cpu") or reply.cpu.ByteSize():
+        return ()
+    return (Remark(f"{_RESOURCES}/cpu/cpus", "", "dropped", _EMPTY_CPU),)
+
+
+def _of_adjustment(message: api.ContainerAdjustment, spec: Spec, cdi_drop: str) -> Iterator[Remark]:
     linux = message.linux
     yield from _of_random_order("/annotations", message.annotations)
     yield from _of_random_order("/linux/sysctl", linux.sysctl)
@@ -86,8 +101,9 @@ def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
             path = f"{pointer('/mounts', mount.destination)}/options"
             yield Remark(path, propagation[-1], "unresolved", reason)
     for device in message.CDI_devices:
-        reason = "it is injected according to the node's CDI files"
-        yield Remark(pointer("/cdiDevices", device.name), device.name, "resolved", reason)
+        path = pointer("/cdiDevices", device.name)
+        treated: RemarkKind = "dropped" if cdi_drop else "unresolved"
+        yield Remark(path, device.name, treated, cdi_drop or _CDI)
     if linux.seccomp_policy.HasField("default_errno"):
         errno = linux.seccomp_policy.default_errno.value
         reason = "the runtime does not copy it"
@@ -98,7 +114,7 @@ def _of_adjustment(message: api.ContainerAdjustment) -> Iterator[Remark]:
         if kind not in NAMESPACES:
             reason = f'unrecognized namespace "{kind}"'
             yield Remark(pointer("/linux/namespaces", kind), namespace.type, "refused", reason)
-    yield from _of_adjusted_resources(linux.resources)
+    yield from _of_adjusted_resources(linux.resources, spec)
 
 
 def _second_rlimits(message: api.ContainerAdjustment, spec: Spec) -> Iterator[Remark]:
@@ -123,15 +139,20 @@ def _of_random_order(path: str, keys: Mapping[str, Json]) -> Iterator[Remark]:
             yield Remark(pointer(path, key), keys[key], "unresolved", reason)
 
 
-def _of_adjusted_resources(message: api.LinuxResources) -> Iterator[Remark]:
+def _of_adjusted_resources(message: api.LinuxResources, spec: Spec) -> Iterator[Remark]:
     yield from _of_memory(message.memory, ONLY_THE_LIMIT)
     if message.HasField("pids") and message.pids.limit < 0:
-        reason = "it means unlimited, but the runtime keeps an existing limit"
-        yield Remark(f"{_RESOURCES}/pids/limit", message.pids.limit, "dropped", reason)
+        path = f"{_RESOURCES}/pids/limit"
+        old = value_at(spec, path)
+        if isinstance(old, int) and old > 0:
+            reason = "it means unlimited, but the runtime keeps an existing limit"
+            yield Remark(path, message.pids.limit, "dropped", reason)
+        elif old is ABSENT:
+            reason = "it means unlimited, as without a limit"
+            yield Remark(path, message.pids.limit, "unresolved", reason)
     if message.blockio_class.value:
         name = message.blockio_class.value
-        reason = "it is applied according to the node's configuration of the class"
-        yield Remark(f"{_RESOURCES}/blockIO", name, "resolved", reason)
+        yield Remark(f"{_RESOURCES}/blockIO", name, "unresolved", _BLOCK_IO)
 
 
 def _of_update(message: api.LinuxResources, route: UpdatePath) -> Iterator[Remark]:

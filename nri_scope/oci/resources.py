@@ -50,10 +50,10 @@ def resources(message: api.LinuxResources) -> Spec:
     value: Spec = {}
     if message.devices:
         value["devices"] = [device_rule(rule) for rule in message.devices]
-    memory = _memory(message.memory)
+    memory = memory_values(message.memory)
     if memory:
         value["memory"] = memory
-    cpu = _cpu(message.cpu)
+    cpu = cpu_values(message.cpu)
     if cpu:
         value["cpu"] = cpu
     if message.HasField("pids"):
@@ -71,7 +71,8 @@ def resources(message: api.LinuxResources) -> Spec:
     return value
 
 
-def _memory(message: api.LinuxMemory) -> Spec:
+def memory_values(message: api.LinuxMemory) -> Spec:
+    """Return the memory settings that a message sets, under OCI's names."""
     return {
         MEMORY[field.name]: each.value
         for field, each in message.ListFields()
@@ -79,24 +80,18 @@ def _memory(message: api.LinuxMemory) -> Spec:
     }
 
 
-def adjust_resources(
-    linux: Spec, message: api.LinuxResources, *, memory_as_is: bool = False
-) -> None:
+def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
     """Apply an adjustment's resources to `linux`, which must be a copy.
 
     As in the generator of containerd/nri up to 0.12.5, only the limit of the memory settings is
     applied, which also sets the swap limit; 0 means no limit. `remarks` lists the other settings.
-    With ``memory_as_is``, each memory setting is applied, as in iSulad.
     """
     before = dict(linux)
     parts = copy_object(linux, "resources")
-    cpu = _cpu(message.cpu)
+    cpu = cpu_values(message.cpu)
     if cpu:
         copy_object(parts, "cpu").update(cpu)
-    if memory_as_is and (memory := _memory(message.memory)):
-        copy_object(parts, "memory").update(memory)
-    elif not memory_as_is:
-        _limit_memory(parts, message.memory.limit.value)
+    _limit_memory(parts, message.memory.limit.value)
     _set_hugepages_and_unified(parts, message)
     if message.HasField("pids"):
         pids = copy_object(parts, "pids")
@@ -158,14 +153,15 @@ def update_by_oci_runtime(linux: Spec, message: api.LinuxResources) -> None:
 def _update_cpu(parts: Spec, message: api.LinuxResources) -> None:
     cpu: Spec = {
         name: value
-        for name, value in _cpu(message.cpu).items()
+        for name, value in cpu_values(message.cpu).items()
         if value and name in ("shares", "quota", "period", "cpus", "mems")
     }
     if cpu:
         copy_object(parts, "cpu").update(cpu)
 
 
-def _cpu(message: api.LinuxCPU) -> Spec:
+def cpu_values(message: api.LinuxCPU) -> Spec:
+    """Return the CPU settings that a message sets, under OCI's names."""
     return {
         CPU[field.name]: value if isinstance(value, str) else value.value
         for field, value in message.ListFields()

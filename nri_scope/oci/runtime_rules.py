@@ -7,13 +7,18 @@ a runtime or a field without such a fact is "unknown", never assumed to be like 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
+from nri_scope._gen.nri.api_pb2 import ContainerAdjustment
 from nri_scope.nri.merging import Creation, IsuladCreation, IsuladStopping, Stopping
-from nri_scope.nri.merging.isulad import UPDATE_CRASH
-from nri_scope.nri.versions import V0_12, NriVersion, runtime_title
+from nri_scope.nri.versions import V0_12, NriVersion, runtime_title, sort_key
+from nri_scope.specs.json_spec import Spec
+
+from . import isulad_spec
+from .adjustment import adjust
 
 
 class UpdatePath(Enum):
@@ -37,6 +42,10 @@ class UpdatePath(Enum):
     UNKNOWN = "unknown"
 
 
+VOIDED = "replied with an update of the same container without resources, which voids the request"
+"""See `RuntimeRules.voids_empty_updates`; the CRI call succeeds."""
+LOGGED = "this runtime only logs it if an update of another container fails"
+IGNORED = "with ignore_failure, a failure of the update is not reported"
 UNORDERED = (
     "this runtime calls plugins in random order, and sends each the original container: changes by "
     "plugins without a recorded connection are not visible"
@@ -56,29 +65,50 @@ class RuntimeRules:
     """Merging of the replies to CreateContainer."""
     stopping: type[Stopping] = Stopping
     """Merging of the replies to StopContainer."""
-    update_crash: str = ""
-    """Why the runtime would not survive an update that a plugin requests; "" if it does."""
-    reports_adjustments: bool = True
-    """Whether later events have the container as adjusted by the plugins. iSulad sends it without
-    most adjustments, and with its own additions to the CRI request. Assumed if unknown.
+    dies_of_updates: bool = False
+    """Whether the runtime would not survive an update of a container that the CRI or a plugin
+    requests; ``nri.merging.isulad`` has the exceptions.
+    """
+    adjust: Callable[[Spec, ContainerAdjustment], Spec] = adjust
+    """Application of a merged adjustment, or of one plugin's, to a spec."""
+    sorts_mounts: bool = True
+    """Whether all mounts are sorted if one is adjusted. Assumed if unknown."""
+    first: Callable[[Spec], Spec] = dict
+    """The container's spec before the adjustment, from that in its CreateContainer."""
+    written: Callable[[Spec], Spec] = dict
+    """The spec that the OCI runtime gets, with the values that the runtime itself derives."""
+    reported_paths: tuple[str, ...] = ("/",)
+    """Beginnings of the paths at which later events have the container as adjusted by the plugins.
+    iSulad sends it without most adjustments, and with its own additions to the CRI request: of
+    annotations, mounts and devices that a plugin added, only devices were there (2.1.6, tested).
+    All paths are assumed if unknown.
     """
     own_updates: UpdatePath = UpdatePath.UNKNOWN
     """Path for the container of an UpdateContainer event."""
     other_updates: UpdatePath = UpdatePath.UNKNOWN
     """Path for all other containers."""
+    voids_empty_updates: bool = False
+    """Whether a reply to UpdateContainer with an update of the same container without resources
+    replaces the whole request, so that nothing is applied. Tested on containerd 2.4.2 and CRI-O
+    1.37.
+    """
+    logs_failed_updates: bool = False
+    """Whether an operation succeeds although the OCI runtime refused an update of another container
+    (tested on containerd 2.4.2; CRI-O 1.37 fails the operation).
+    """
     repeats_requested_annotations: bool = True
     """Whether annotations of the CRI request override those of the spec in later events, so that an
     annotation that a plugin removed or replaced is unchanged there
     (``criContainer.GetAnnotations`` in containerd). Assumed if unknown.
     """
+    drops_cdi_devices: str = ""
+    """Why the runtime drops the CDI devices of plugins; "" if it injects them, or if unknown."""
     adjusts_as_upstream: bool = False
-    """Whether the runtime applies adjustments with upstream's generator, like `adjust`. iSulad does
-    not.
-    """
-    memory_as_is: bool = False
-    """Whether all memory settings of an adjustment are applied, see `adjust`."""
+    """Whether the runtime is known to apply adjustments with upstream's generator."""
     ignores_evictions: bool = False
-    """Whether the runtime ignores evictions. Tested on containerd 2.4-beta and CRI-O 1.37."""
+    """Whether the runtime ignores evictions in replies. Tested on containerd 2.4-beta, CRI-O 1.37
+    and iSulad 2.1.6, which dies of unsolicited ones (``dies_of_updates``).
+    """
     updates_stopped: bool = True
     """Whether stopped containers are updated. CRI-O does not (``nriAPI.UpdateContainer``)."""
     reports_all_updates: bool = True
@@ -99,16 +129,26 @@ class RuntimeRules:
     """
 
     @property
+    def reports_adjustments(self) -> bool:
+        """Whether later events show all that plugins changed."""
+        return self.reported_paths == ("/",)
+
+    @property
     def blind_spot(self) -> str:
         """Which changes no passive connection can show; "" if each may be visible to one."""
         return "" if self.has_ordered_chain else UNORDERED
 
 
+_WITHOUT_CDI = (((1, 7, 26), (1, 7, 30)), ((2, 0, 0), (2, 1, 0)))
+"""Versions of containerd, from and before, that drop CDI devices (1.7.29 tested, 2.0 read)."""
+_DROPS_CDI = "drops the CDI devices of plugins"
 _UNKNOWN = RuntimeRules()
 _RULES = {
     "containerd": RuntimeRules(
         own_updates=UpdatePath.CRI,
         other_updates=UpdatePath.CRI,
+        voids_empty_updates=True,
+        logs_failed_updates=True,
         adjusts_as_upstream=True,
         ignores_evictions=True,
         rlimits_since=V0_12,
@@ -117,6 +157,7 @@ _RULES = {
     "CRI-O": RuntimeRules(
         own_updates=UpdatePath.CRI_O,
         other_updates=UpdatePath.OCI_RUNTIME,
+        voids_empty_updates=True,
         repeats_requested_annotations=False,
         adjusts_as_upstream=True,
         ignores_evictions=True,
@@ -127,9 +168,13 @@ _RULES = {
         has_ordered_chain=False,
         creation=IsuladCreation,
         stopping=IsuladStopping,
-        update_crash=UPDATE_CRASH,
-        reports_adjustments=False,
-        memory_as_is=True,
+        dies_of_updates=True,
+        ignores_evictions=True,
+        adjust=isulad_spec.adjust,
+        first=isulad_spec.first,
+        written=isulad_spec.written,
+        sorts_mounts=False,
+        reported_paths=("/linux/devices/",),
         start_event="PostStartContainer",
     ),
 }
@@ -141,6 +186,14 @@ def shows_start(event: str, runtime_name: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def runtime_rules_of(runtime_name: str) -> RuntimeRules:
-    """Return the rules of a runtime, by the name in its Configure request."""
-    return _RULES.get(runtime_title(runtime_name), _UNKNOWN)
+def runtime_rules_of(runtime_name: str, runtime_version: str = "") -> RuntimeRules:
+    """Return the rules of a runtime, by the name in its Configure request.
+
+    With the version there, they include the rules of this version.
+    """
+    title = runtime_title(runtime_name)
+    rules = _RULES.get(title, _UNKNOWN)
+    key = sort_key(runtime_version)
+    if title == "containerd" and key is not None and any(a <= key[:3] < b for a, b in _WITHOUT_CDI):
+        return replace(rules, drops_cdi_devices=f"containerd {runtime_version} {_DROPS_CDI}")
+    return rules

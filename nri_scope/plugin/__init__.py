@@ -25,6 +25,7 @@ from nri_scope._gen.nri.api_pb2 import (
 from nri_scope.errors import UsageError
 
 from .adjustment import Adjustment, HookStage, syscall_argument, syscall_rule
+from .deregistration import ValidatorSession, deregister
 from .endpoint import Connect, Identity, Launched, inherited, launched, unix_socket
 from .handle import RuntimeHandle
 from .handlers import BasePlugin
@@ -64,6 +65,8 @@ __all__ = [
     "UpdatesReply",
     "UsageError",
     "ValidateContainerAdjustmentRequest",
+    "ValidatorSession",
+    "deregister",
     "inherited",
     "keep_connected",
     "launched",

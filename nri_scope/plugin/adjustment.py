@@ -66,7 +66,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def add_rlimit(self, type: str, *, soft: int, hard: int) -> Self:
-        """Add a limit of getrlimit(2), such as ``RLIMIT_NOFILE``."""
+        """Add a limit of getrlimit(2), such as "RLIMIT_NOFILE"."""
         checks.one_of(type, checks.RLIMITS, "rlimit")
         if soft > hard:
             raise UsageError(f"{type}: the soft limit {soft} is above the hard limit {hard}")
@@ -81,8 +81,10 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def set_io_priority(self, io_class: str, priority: int = 0) -> Self:
-        """Set the I/O class of ioprio_set(2), ``IOPRIO_CLASS_RT``, ``_BE``, ``_IDLE`` or ``_NONE``,
-        and the priority from 0 to 7.
+        """Set the I/O class of ioprio_set(2) and the priority from 0 to 7.
+
+        The classes are "IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE" and
+        "IOPRIO_CLASS_NONE".
         """
         checks.one_of(io_class, api.IOPrioClass.keys(), "I/O priority class")
         checks.within(priority, 0, 7, "I/O priority")
@@ -103,7 +105,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         deadline: int = 0,
         period: int = 0,
     ) -> Self:
-        """Set the policy of sched_setattr(2), such as ``SCHED_FIFO``.
+        """Set the policy of sched_setattr(2), such as "SCHED_FIFO".
 
         ``runtime``, ``deadline`` and ``period`` are in ns.
         """
@@ -336,7 +338,10 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         return self
 
     def set_memory_policy(self, mode: str, nodes: str = "", *, flags: Iterable[str] = ()) -> Self:
-        """Set the policy of set_mempolicy(2): ``MPOL_BIND`` …, with ``nodes`` such as ``0-1,3``."""
+        """Set the policy of set_mempolicy(2), such as "MPOL_BIND".
+
+        ``nodes`` is a list such as "0-1,3".
+        """
         names = [checks.one_of(one, api.MpolFlag.keys(), "memory policy flag") for one in flags]
         checks.one_of(mode, api.MpolMode.keys(), "memory policy")
         self.message.linux.memory_policy.CopyFrom(

@@ -17,9 +17,22 @@ Connect = Callable[[RequestHandler, Callable[[Notice], None]], Awaitable[Link]]
 """Opens a link to the runtime, with callbacks for its requests and for notices."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnixSocket:
+    """`Connect` for the runtime's socket at ``path``, which can be repeated."""
+
+    path: str | Path
+
+    async def __call__(
+        self, on_request: RequestHandler, on_notice: Callable[[Notice], None]
+    ) -> Link:
+        """Connect to the socket."""
+        return await connect_unix(self.path, lambda: _link(on_request, on_notice))
+
+
 def unix_socket(path: str | Path) -> Connect:
     """Return a `Connect` for the runtime's socket at ``path``."""
-    return lambda on_request, on_notice: connect_unix(path, lambda: _link(on_request, on_notice))
+    return UnixSocket(path)
 
 
 def inherited(descriptor: int) -> Connect:

@@ -80,7 +80,7 @@ class RuntimeHandle:
     def call_later(
         self, delay: float, callback: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> Timer:
-        """Call ``callback``, plain or ``async``, in ``delay`` seconds.
+        """Call ``callback``, a function or a coroutine function, in ``delay`` seconds.
 
         In a replay, these are seconds of the recording: the call is made before the first event
         that was recorded at that time or later, and the replay waits for it and its updates.

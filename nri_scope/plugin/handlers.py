@@ -170,7 +170,7 @@ class Handlers:
             name = plugin.__name__
             raise UsageError(f"{name} is a class", f"pass an instance: {name}()")
         owner = type(plugin).__name__
-        found: dict[str, Handler] = {}
+        handlers: dict[str, Handler] = {}
         others: dict[str, Handler] = {}
         for name in dir(plugin):
             if name.startswith("_") or not (name in _NAMES or _spelled_like(name)):
@@ -183,19 +183,19 @@ class Handlers:
                 others[name] = value
             elif getattr(value, "__func__", None) is not getattr(BasePlugin, name):
                 _check_arguments(owner, name, value)
-                found[name] = value
+                handlers[name] = value
         for name, method in others.items():
-            if intended := _intended(name, method, found):
+            if intended := _intended(name, method, handlers):
                 raise UsageError(
                     f"{owner}.{name} is not a handler",
                     f"rename it to {intended}; if it is not meant to be one, to _{name}",
                 )
-        if not found:
+        if not handlers:
             raise UsageError(f"{owner} has no handlers", "define methods such as create_container")
         policy: object = getattr(plugin, "failure_policy", "")
         if not isinstance(policy, str):
             raise UsageError(f"{owner}.failure_policy is not text", 'write it as "fail_request"')
-        return cls(found, FailurePolicy.parse(policy))
+        return cls(handlers, FailurePolicy.parse(policy))
 
 
 _SIMILAR = 0.8
@@ -212,19 +212,19 @@ def _plain(name: str) -> str:
 def _spellings() -> dict[str, list[str]]:
     """Return the handlers by other spellings of their names, without underscores and capitals.
 
-    These are the names of other languages (``CreateContainer``), with ``on`` in front, and without
-    the subject (``run_pod``, ``on_create``).
+    These are the names of other languages ("CreateContainer"), with "on" in front, and without
+    the subject ("run_pod", "on_create").
     """
-    found: dict[str, list[str]] = {}
+    spellings: dict[str, list[str]] = {}
     # Of "on_stop", the handler for containers is named first.
-    for name in sorted(_NAMES, key=lambda one: (one.endswith("sandbox"), one)):
+    for name in sorted(_NAMES, key=lambda handler: (handler.endswith("sandbox"), handler)):
         plain = _plain(name)
         verb = plain.removesuffix("container").removesuffix("podsandbox")
         short = plain.removesuffix("sandbox")
         for spelling in {plain, f"on{plain}", short, f"on{short}", f"on{verb}"}:
-            found.setdefault(spelling, []).append(name)
-    found["onclose"] = ["closed"]
-    return found
+            spellings.setdefault(spelling, []).append(name)
+    spellings["onclose"] = ["closed"]
+    return spellings
 
 
 _SPELLINGS = _spellings()
@@ -237,15 +237,15 @@ def _spelled_like(name: str) -> list[str]:
     )
 
 
-def _intended(name: str, method: Handler, found: dict[str, Handler]) -> str:
+def _intended(name: str, method: Handler, implemented: dict[str, Handler]) -> str:
     """Return the handler for which ``method`` is misspelt; "" if it is a method of another purpose.
 
     It is misspelt if the plugin lacks the handler and the name is another spelling of it; or a
     similar one, if the method takes the handler's arguments or the name has other letters instead
-    of only more or fewer (``update_containers``, ``close``).
+    of only more or fewer ("update_containers", "close").
     """
     handlers = _spelled_like(name)
-    if any(one in found for one in handlers):
+    if any(one in implemented for one in handlers):
         return ""
     handler = handlers[0]
     if _plain(name) in _SPELLINGS:

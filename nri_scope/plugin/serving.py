@@ -20,13 +20,14 @@ from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of
 from nri_scope.nri.versions import runtime_words
 from nri_scope.wire import Code, RequestReceived
 
+from .deregistration import ValidatorSession
 from .endpoint import Connect, Identity
 from .handle import RuntimeHandle
 from .handler_errors import log, log_failure, words_of
 from .handlers import EVENT_HANDLERS, Handlers
 from .replies import REPLIES, ReplyOf, empty_reply, synchronize_reply
 from .request import CURRENT, Request
-from .session import AnswerLater, Exchange, PluginSession, SessionEnd
+from .session import AnswerLater, Exchange, SessionEnd
 
 QUIET = Event.RemovePodSandbox
 """Event subscribed to without event handlers, as an empty mask would subscribe to all events."""
@@ -59,7 +60,7 @@ class HandlerSession:
         """Prepare a session. ``config``: passed to `configure` if the runtime sends none."""
         self._handlers = handlers
         self._config = config
-        self._session = PluginSession(
+        self._session = ValidatorSession(
             identity, self, handlers.failure_policy, requires_policy=requires_policy
         )
         self._runtime: RuntimeHandle | None = None
@@ -74,6 +75,8 @@ class HandlerSession:
         try:
             end = await self._session.run(connect, require_configure=require_configure)
             reason = end.reason
+            if warning := await self._session.left():
+                log.warning("%s", warning)
             return end
         except (NriScopeError, asyncio.CancelledError) as error:
             reason = str(error)

@@ -22,9 +22,10 @@ from nri_scope.errors import ConnectionClosed, RemoteProtocolError, RpcError, Us
 from nri_scope.nri import recording_clock
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.methods import RUNTIME_SERVICE
-from nri_scope.nri.negotiation import check_failure_policy
+from nri_scope.nri.negotiation import check_failure_policy, nri_version_of
 from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.nri.session import MessageKind, Role, Session
+from nri_scope.nri.versions import NriVersion
 from nri_scope.transport import Link
 from nri_scope.wire import Code, RequestReceived
 
@@ -111,6 +112,8 @@ class SessionEnd:
     reason: str
     configured: bool
     synchronized: bool
+    warning: str = ""
+    """Consequence of the end for the runtime; "" for none."""
 
 
 class PluginSession:
@@ -127,7 +130,7 @@ class PluginSession:
         """Prepare a session. ``requires_policy`` rejects a runtime that does not know
         ``failure_policy``; otherwise that is only a notice.
         """
-        self._identity = identity
+        self.identity = identity
         self._failure_policy = failure_policy
         self._requires_policy = requires_policy
         self._plugin = plugin
@@ -135,9 +138,18 @@ class PluginSession:
         self._order = Session(Role.PLUGIN)
         self._configuring = False
         self._configured = False
-        self._synchronized = False
+        self.synchronized = False
+        """Whether the runtime has synchronized this plugin, and may send it events."""
+        self.mask = 0
+        """The event mask in the reply to Configure."""
+        self.nri_version: NriVersion | None = None
+        """The runtime's NRI version; None if neither sent nor inferable."""
         self._refused: UsageError | None = None
         self._failures: set[str] = set()
+        self.registration = b""
+        """The registration, once it was sent."""
+        self.registered_ns = 0
+        """Time at which it was sent, on the monotonic clock."""
         self.has_recording_clock = False
         """Whether the runtime is a replay that fires timers, see `nri.recording_clock`."""
 
@@ -148,7 +160,7 @@ class PluginSession:
 
     def ended(self, reason: str) -> SessionEnd:
         """Return the summary of this session, which ended for ``reason``."""
-        return SessionEnd(reason, self._configured, self._synchronized)
+        return SessionEnd(reason, self._configured, self.synchronized)
 
     async def run(self, connect: Connect, *, require_configure: bool = False) -> SessionEnd:
         """Connect, register and serve. Returns when the connection has ended.
@@ -163,17 +175,16 @@ class PluginSession:
         )
         self._link = link
         self._order.feed(MessageKind.REGISTER)
+        self.registration = RegisterPluginRequest(
+            plugin_name=self.identity.name,
+            plugin_idx=self.identity.index,
+            NRI_version=NRI_VERSION,
+        ).SerializeToString()
+        self.registered_ns = monotonic_ns()
         try:
             # The runtime may send Configure before this reply; _on_request handles that.
             await link.call(
-                RUNTIME_SERVICE,
-                "RegisterPlugin",
-                RegisterPluginRequest(
-                    plugin_name=self._identity.name,
-                    plugin_idx=self._identity.index,
-                    NRI_version=NRI_VERSION,
-                ).SerializeToString(),
-                timeout=REGISTER_TIMEOUT,
+                RUNTIME_SERVICE, "RegisterPlugin", self.registration, timeout=REGISTER_TIMEOUT
             )
             self._order.feed(MessageKind.REGISTER_REPLY)
             if require_configure:
@@ -184,7 +195,7 @@ class PluginSession:
                 raise self._refused from None
             # The reply is sent by a separate goroutine, and may be lost if the runtime ends: it
             # accepted the registration if it sent Synchronize.
-            if not (isinstance(error, ConnectionClosed) and self._synchronized):
+            if not (isinstance(error, ConnectionClosed) and self.synchronized):
                 raise
             reason = str(error)
         finally:
@@ -198,6 +209,12 @@ class PluginSession:
         """Close the connection after pending replies."""
         if self._link is not None:
             self._link.close(reason)
+
+    async def finish(self, reason: str) -> None:
+        """Close our end after pending replies, and wait until the runtime has closed its end."""
+        if self._link is not None:
+            self._link.finish(reason)
+            await self._link.wait_closed()
 
     async def update_containers(
         self, request: UpdateContainersRequest, timeout: float
@@ -261,7 +278,7 @@ class PluginSession:
         took_ns = monotonic_ns() - arrived_ns
         try:
             self._plugin.answered(Exchange(request, reply, code, message, arrived_ns, took_ns))
-            if request.method in _SETUP_KINDS or not self._synchronized:
+            if request.method in _SETUP_KINDS or not self.synchronized:
                 self._follow(request.method, reply, code)
         except Exception as error:  # noqa: BLE001 - the reply is sent; the session continues
             self._report_failure(request.method, error)
@@ -295,7 +312,7 @@ class PluginSession:
                 self._order.feed(kind)
         except RemoteProtocolError as error:
             self._plugin.noticed(str(error))
-        self._synchronized = self._synchronized or self._order.ready
+        self.synchronized = self.synchronized or self._order.ready
 
     def _configure(self, request: RequestReceived) -> bytes:
         self._configuring = True
@@ -306,12 +323,13 @@ class PluginSession:
         self.has_recording_clock = recording_clock.OFFER in request.metadata
         try:
             policy = self._known_policy(message)
-            mask = self._plugin.configure(message)
+            self.mask = self._plugin.configure(message)
         except UsageError as error:
             self._refused = error
             raise RpcError(Code.INVALID_ARGUMENT, str(error)) from None
         self._configured = True
-        return configure_reply(mask, policy)
+        self.nri_version, _ = nri_version_of(message)
+        return configure_reply(self.mask, policy)
 
     def _known_policy(self, message: ConfigureRequest) -> FailurePolicy:
         """Return the failure policy if the runtime knows it, or else the default."""

@@ -153,6 +153,10 @@ def keep_exit_statuses() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
+PLUGIN_ENDED = ": the plugin ended, "
+"""Text in the reason for the end of a connection, before how its launched plugin ended."""
+
+
 def describe_exit(code: int) -> str:
     """Return the description of an exit code, such as ``exit status 3``; negative: a signal."""
     if code >= 0:

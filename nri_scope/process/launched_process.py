@@ -35,7 +35,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from .messages import MessageReader, message
+from .channel import MessageReader, message
 from .signals import ignore_stop_signals
 
 PLUGIN = 3
@@ -227,7 +227,7 @@ def _processes(*, ended: bool = False) -> Iterator[tuple[int, int]]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of proc_pid_stat(5) from ``state`` on; [] if the process is gone."""
+    """Return the fields of proc_pid_stat(5) from "state" on; [] if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

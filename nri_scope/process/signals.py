@@ -40,7 +40,7 @@ def stop_signals(
     as callbacks of ``loop``; without a loop, they are called between any two instructions of the
     main thread, and may raise.
 
-    SIGHUP stays ignored if it was ignored: ``nohup`` relies on this to let a command outlive its
+    SIGHUP stays ignored if it was ignored: nohup(1) relies on this to let a command outlive its
     terminal. SIGINT and SIGTERM are handled even if they were ignored: shells ignore SIGINT for all
     commands in the background, and SIGTERM must always end a command.
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import CapturedCall, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart, Tapped
 from nri_scope.recording.file_errors import error_words, writing_hint
 from nri_scope.recording.writable_file import RecordingFile
 
@@ -19,6 +21,41 @@ from .transactions import TransactionWriter
 
 _BATCH, _BATCH_BYTES = 256, 4 << 20
 """Entries, or bytes of their messages, after which a transaction is written."""
+
+
+def start_values(session: object) -> dict[str, Any]:
+    """Return the fields of `SessionStart` of a session that was recorded elsewhere: an
+    `events.Session`, or another object whose fields have the same names.
+    """
+    return {one.name: getattr(session, one.name) for one in fields(SessionStart)}
+
+
+def start_of(session: object) -> SessionStart:
+    """Return the start of a session, see `start_values`. Raises ValueError for an unknown role."""
+    values = start_values(session)
+    return SessionStart(**{**values, "role": Role(values["role"])})
+
+
+def call_of(
+    event: Any, request: bytes, reply: bytes, service: str = "", tapped: Tapped | None = None
+) -> CapturedCall:
+    """Return an event that was recorded elsewhere as it was captured: an `events.Event`, or another
+    object whose fields have the same names.
+    """
+    return CapturedCall(
+        wall_ns=event.at_ns,
+        mono_ns=event.mono_ns,
+        method=event.method,
+        request=request,
+        reply=reply,
+        status_code=event.status_code,
+        status_message=event.status_message,
+        took_ns=event.took_ns,
+        timeout_ns=event.timeout_ns,
+        service=service,
+        held_ns=None if tapped is None else tapped.held_ns,
+        metadata=() if tapped is None else tapped.metadata,
+    )
 
 
 @contextmanager

@@ -37,13 +37,11 @@ from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.creation_outcomes import INSERT_OUTCOME
 from nri_scope.recording.cri_answers import requested_container_id
 from nri_scope.recording.schema import TABLES
-from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
 
-from .content_store import ObjectStore
+from .content_store import Names, ObjectStore
 from .event_subjects import ContainerRow, PodRow, Subjects
 from .inbox import EventFacts
-from .name_table import Names
 
 # Methods that can contain changes; replies of other methods need not be decoded.
 _CHANGING_METHODS = frozenset(
@@ -127,9 +125,6 @@ class Encoder:
         self._redact = redact
         self._names = Names(connection)
         self.subjects = Subjects(connection, empty=empty)
-        self.has_effects = has_table(connection, "effect")
-        self.has_tapped = has_table(connection, "tapped")
-        self.has_metadata = has_table(connection, "request_metadata")
         self.objects = objects
         self.next_event = next_event
         self._facts: EventFacts | None = None
@@ -228,9 +223,8 @@ class Encoder:
         self._states += states
         self._effects += effects
         if item.held_ns is not None:
-            if self.has_tapped:
-                self._tapped.append((event_id, int64(item.held_ns), metadata_json(item.metadata)))
-        elif item.metadata and self.has_metadata:
+            self._tapped.append((event_id, int64(item.held_ns), metadata_json(item.metadata)))
+        elif item.metadata:
             self._metadata.append((event_id, metadata_json(item.metadata)))
         if facts is not None and facts.outcome is not None:
             self._outcomes.append((event_id, *facts.outcome.row))
@@ -332,8 +326,6 @@ class Encoder:
     def _effects_of(
         self, event_id: int, updated: Set[str], about: ContainerRow | None
     ) -> list[tuple[int, int]]:
-        if not self.has_effects:
-            return []
         rows = (
             self.subjects.container(Container(id=container_id), None)
             for container_id in sorted(updated)

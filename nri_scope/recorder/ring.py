@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nri_scope.events import RING_REMOVED
-from nri_scope.recording.blobs import ContentError, ObjectKind, load
-from nri_scope.recording.objects import fetch
-from nri_scope.recording.schema_check import has_table
+from nri_scope.recording.blobs import ContentError, ObjectKind, fetch, load
 
 from .encode import Encoder
 
@@ -121,20 +119,15 @@ def remove_oldest_stretch(
     yield from _move_states(connection, encoder, end_event, end_object, open_sessions)
     pods: set[int] = set()
     containers: set[int] = set()
-    if encoder.has_effects:
-        yield from _delete_effects(connection, end_event, containers)
+    yield from _delete_effects(connection, end_event, containers)
     # Before their events, for the same reason as effects (see `_delete_effects`).
-    if has_table(connection, "mark"):
-        yield _step(connection, "DELETE FROM mark WHERE event < ?", end_event)
-    if encoder.has_tapped:
-        yield from _delete_transport_data(connection, "tapped", end_event)
-    if encoder.has_metadata:
-        yield from _delete_transport_data(connection, "request_metadata", end_event)
+    yield _step(connection, "DELETE FROM mark WHERE event < ?", end_event)
+    yield from _delete_transport_data(connection, "tapped", end_event)
+    yield from _delete_transport_data(connection, "request_metadata", end_event)
     yield from _delete_events(connection, end_event, pods, containers)
 
     for table in "outcome", "left_out":
-        if has_table(connection, table):
-            yield _step(connection, f"DELETE FROM {table} WHERE event < ?", end_event)
+        yield _step(connection, f"DELETE FROM {table} WHERE event < ?", end_event)
     connection.execute("BEGIN IMMEDIATE")
     _delete_sessions(connection, end_event, open_sessions, pods, containers)
     connection.execute("COMMIT")
@@ -296,13 +289,12 @@ def _delete_sessions(
         pods.update([pod] if pod is not None else [])
         containers.update([container] if container is not None else [])
     connection.execute(f"DELETE FROM state WHERE session IN {_numbers(gone)}")
-    if has_table(connection, "output"):
-        # By the time of the oldest remaining event: a plugin may print many lines between events.
-        connection.execute(
-            f"DELETE FROM output WHERE session IN {_numbers(gone)} OR at_ns < "
-            "(SELECT at_ns FROM event WHERE id >= ? ORDER BY id LIMIT 1)",
-            (end_event,),
-        )
+    # By the time of the oldest remaining event: a plugin may print many lines between events.
+    connection.execute(
+        f"DELETE FROM output WHERE session IN {_numbers(gone)} OR at_ns < "
+        "(SELECT at_ns FROM event WHERE id >= ? ORDER BY id LIMIT 1)",
+        (end_event,),
+    )
     connection.execute(f"DELETE FROM session WHERE id IN {_numbers(gone)}")
     # Also delete gaps and notes from before the end of the removed interval.
     removed = connection.execute(
@@ -332,15 +324,14 @@ def _delete_subjects(
 ) -> Iterator[int]:
     """Delete the pods or containers with these keys that are no longer referenced."""
     left = sorted(keys)
-    used = f"AND NOT EXISTS ({_USED_BY_CONTAINER})" if table == "pod" else ""
-    if table == "container" and encoder.has_effects:
-        used = f"AND NOT EXISTS ({_USED_BY_EFFECT})"
+    used = _USED_BY_CONTAINER if table == "pod" else _USED_BY_EFFECT
     while left:
         some, left = left[:_EVENTS], left[_EVENTS:]
         connection.execute(
             f"DELETE FROM {table} WHERE key IN {_numbers(some)} "
             f"AND NOT EXISTS (SELECT 1 FROM event WHERE event.{table} = {table}.key) "
-            f"AND key NOT IN (SELECT {table} FROM state WHERE {table} IS NOT NULL) {used}"
+            f"AND key NOT IN (SELECT {table} FROM state WHERE {table} IS NOT NULL) "
+            f"AND NOT EXISTS ({used})"
         )
         # After every step: a new row must not refer to a cached row that was deleted.
         encoder.subjects.invalidate()

@@ -21,7 +21,6 @@ from nri_scope.recording.row_limits import (
     RowLimits,
 )
 from nri_scope.recording.schema import STARTS_MAX
-from nri_scope.recording.schema_check import has_table
 from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
 from nri_scope.recording.writable_file import PAGE, RecordingFile
 
@@ -415,17 +414,16 @@ class TransactionWriter:
                     (number, int64(at_ns), storable(text)),
                 )
             case MetricsEntry(since_ns, until_ns, calls):
-                if has_table(connection, "plugin_calls"):
-                    connection.execute(_REMOVE_OLD_CALLS, (since_ns, STARTS_MAX - 1))
-                    connection.executemany(
-                        INSERT_PLUGIN_CALLS,
-                        (
-                            (since_ns, named(plugin), named(operation), until_ns, *map(int64, rest))
-                            for plugin, operation, *rest in calls
-                        ),
-                    )
+                connection.execute(_REMOVE_OLD_CALLS, (since_ns, STARTS_MAX - 1))
+                connection.executemany(
+                    INSERT_PLUGIN_CALLS,
+                    (
+                        (since_ns, named(plugin), named(operation), until_ns, *map(int64, rest))
+                        for plugin, operation, *rest in calls
+                    ),
+                )
             case PluginLine(number, at_ns, stream, text):
-                if number in self._sessions and has_table(connection, "output"):
+                if number in self._sessions:
                     connection.execute(
                         "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",
                         (number, int64(at_ns), named(stream), storable(text)),

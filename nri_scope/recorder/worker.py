@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Event
 from nri_scope.recording.file_errors import LOCKED, error_words
 
+from .counters import RecorderCounters
 from .folder_budget import CHECK_SECONDS, FolderBudget
 from .inbox import TOO_FAST, Entry, GapEntry, Inbox, NoteEntry
 from .transactions import LATE, BatchResult, TransactionWriter
@@ -39,16 +40,6 @@ NICER = 5
 """Niceness of the writer thread relative to the replying thread."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """Running totals; modified by the writer thread only."""
-
-    recorded: int = 0
-    filtered: int = 0
-    lost: int = 0
-    gaps: int = 0
-
-
 class Worker:
     """Writer thread, which moves entries from the inbox to the file."""
 
@@ -61,7 +52,8 @@ class Worker:
         on_problem: Callable[[str], None] | None,
         on_written: Callable[[BatchResult], None] | None = None,
     ) -> None:
-        self.tally = Tally()
+        self.counters = RecorderCounters()
+        """What was taken from the inbox so far; replaced by the writer thread only."""
         self.folder_budget: FolderBudget | None = None
         """Size limit of the folder; set it before `start`."""
         self._inbox = inbox
@@ -193,14 +185,16 @@ class Worker:
         return self._finishing and time.monotonic() >= self._deadline
 
     def _count(self, written: BatchResult) -> None:
-        tally = self.tally
+        before = self.counters
+        self.counters = replace(
+            before,
+            recorded=before.recorded + written.recorded,
+            filtered=before.filtered + written.filtered,
+            lost=before.lost + written.lost + written.late,
+            gaps=before.gaps + written.gaps,
+        )
         if written.late:
-            tally.lost += written.late
             self._report(f"{written.late} events could not be written: {LATE}")
-        tally.recorded += written.recorded
-        tally.filtered += written.filtered
-        tally.lost += written.lost
-        tally.gaps += written.gaps
         for problem in written.problems:
             self._report_once(problem)
         if self._on_event is not None:
@@ -227,7 +221,7 @@ class Worker:
             else:
                 others.append(entry)
         count = sum(map(len, lost.values()))
-        self.tally.lost += count
+        self.counters = replace(self.counters, lost=self.counters.lost + count)
         gaps = [
             GapEntry(session, times[0], times[-1], words, len(times), len(times))
             for session, times in lost.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -158,12 +158,10 @@ class Recorder:
     @property
     def counters(self) -> RecorderCounters:
         """The current counters."""
-        tally = self._worker.tally
-        return RecorderCounters(
-            recorded=tally.recorded,
-            filtered=tally.filtered,
-            lost=tally.lost + self._inbox.lost + self._abandoned,
-            gaps=tally.gaps,
+        counters = self._worker.counters
+        return replace(
+            counters,
+            lost=counters.lost + self._inbox.lost + self._abandoned,
             bytes_on_wire=self._inbox.bytes_on_wire,
             removed=self._worker.removed,
         )

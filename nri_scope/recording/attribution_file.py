@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from nri_scope.events import Container, Pod
+from nri_scope.events import HAPPENED, Container, OutcomeKind, Pod
 from nri_scope.filter import Filter
 
 from .cache import RecentlyUsed
@@ -22,7 +22,7 @@ from .event_pages import sql_of
 from .reader import Recording, Value
 from .schema import ATTRIBUTION
 from .sqlite_errors import query_numbers, query_rows
-from .subject_queries import column_of
+from .subject_queries import column_of, texts
 from .temporary_files import unwritable
 
 MAX_BYTES = 256 << 20
@@ -31,12 +31,25 @@ _EVENT_BYTES = 32
 _CACHED = 10_000
 _TABLES = """
 CREATE TABLE change (id INTEGER PRIMARY KEY, changed TEXT NOT NULL, owners TEXT NOT NULL,
-    owned TEXT NOT NULL, UNIQUE (changed, owners, owned)) STRICT;
+    outcomes TEXT NOT NULL, targets TEXT NOT NULL, changed_by TEXT, own_by TEXT,
+    requests TEXT NOT NULL, UNIQUE (requests, targets)) STRICT;
 CREATE TABLE event (id INTEGER PRIMARY KEY, change INTEGER, problem TEXT NOT NULL,
     delay TEXT NOT NULL) STRICT;
 CREATE TABLE progress (until INTEGER NOT NULL) STRICT;
 INSERT INTO progress VALUES (0);
 """
+
+
+class Request(NamedTuple):
+    """A request of an event, or a change that it shows."""
+
+    owner: str
+    path: str
+    kind: OutcomeKind
+    container: str = ""
+    """Id of the container that it is about, if that is not the event's own one; otherwise ""."""
+    title: str = ""
+    """``ns/pod/container`` of that other container."""
 
 
 class AttributionFile:
@@ -47,32 +60,24 @@ class AttributionFile:
         with _errors():
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.executescript(f"PRAGMA journal_mode = WAL;{_TABLES}BEGIN")
-        self._known: RecentlyUsed[tuple[str, str, str], int] = RecentlyUsed(_CACHED)
+        self._known: RecentlyUsed[tuple[Request, ...], int] = RecentlyUsed(_CACHED)
         self._left = MAX_BYTES
 
     def add(
-        self,
-        event: int,
-        changed: Mapping[str, Iterable[str]],
-        problem: str = "",
-        delay: str = "",
+        self, event: int, requests: Iterable[Request], problem: str = "", delay: str = ""
     ) -> bool:
-        """Add an event: its changed paths by owner, a `Problem` or "", and what delayed it, or "".
+        """Add an event, or replace it: its requests, a `Problem` or "", and what delayed it, or "".
 
         Returns False, and adds nothing, if the file is full.
         """
         self._left -= _EVENT_BYTES + len(delay)
         if self._left < 0:
             return False
-        owned = {owner: [*paths] for owner, paths in changed.items()}
-        paths = sorted({path for some in owned.values() for path in some})
-        # Most changes of one event have the same owner.
-        texts = json.dumps(paths), json.dumps([*owned]), json.dumps(owned) if len(owned) > 1 else ""
+        asked = tuple(requests)
         with _errors():
-            change = self._change(texts) if paths else None
             self._connection.execute(
                 "INSERT OR REPLACE INTO event VALUES (?, ?, ?, ?)",
-                (event, change, problem, delay),
+                (event, self._change(asked) if asked else None, problem, delay),
             )
         return True
 
@@ -92,54 +97,90 @@ class AttributionFile:
         """Close the file."""
         self._connection.close()
 
-    def _change(self, texts: tuple[str, str, str]) -> int:
-        # Most events have the same changes as others.
-        found = self._known.get(texts)
-        if found is None:
-            self._left -= sum(map(len, texts))
+    def _change(self, requests: tuple[Request, ...]) -> int:
+        # Most events have the same requests as others.
+        change_id = self._known.get(requests)
+        if change_id is None:
+            values = _columns(requests)
+            self._left -= sum(len(value or "") for value in values)
             self._connection.execute(
-                "INSERT OR IGNORE INTO change (changed, owners, owned) VALUES (?, ?, ?)", texts
+                "INSERT OR IGNORE INTO change (changed, owners, outcomes, targets, changed_by, "
+                "own_by, requests) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                values,
             )
-            ((found,),) = self._connection.execute(
-                "SELECT id FROM change WHERE changed = ? AND owners = ? AND owned = ?", texts
+            ((change_id,),) = self._connection.execute(
+                "SELECT id FROM change WHERE requests = ? AND targets = ?", (values[6], values[3])
             )
-            self._known.put(texts, found)
-        return found
+            self._known.put(requests, change_id)
+        return change_id
+
+
+def _columns(requests: Sequence[Request]) -> tuple[str | None, ...]:
+    """Return the values of a row of the table "change"."""
+    order = sorted(requests, key=lambda one: (one.kind not in HAPPENED, one.title, one.path))
+    listed = dict.fromkeys((one.path, one.owner, one.kind, one.title) for one in order)
+    paths, owners, kinds, titles = zip(*listed, strict=True)
+    changes = [one for one in requests if one.kind in HAPPENED]
+    own = [one for one in changes if not one.container]
+    return (
+        *map(json.dumps, (paths, owners, kinds, titles)),
+        _owners(changes) if changes else None,
+        _owners(own) if own else None,
+        json.dumps([(one.owner, one.path, one.kind, one.container) for one in requests]),
+    )
+
+
+def _owners(requests: Iterable[Request]) -> str:
+    return json.dumps([*dict.fromkeys(request.owner for request in requests)])
 
 
 class OwnedPath(NamedTuple):
-    """A path that a plugin changed."""
+    """A path that a plugin changed, or asked to change."""
 
     path: str
+    is_change: bool
+    """Whether evidence shows it as changed."""
     events: int
-    """Number of events that show the change."""
+    """Number of events that show that change or request."""
     newest: int
     """Id of the newest one."""
 
 
 class OwnedPaths(NamedTuple):
-    """The paths that a plugin changed."""
+    """The paths that a plugin changed or asked to change."""
 
     paths: tuple[OwnedPath, ...]
-    """The paths that were changed most often."""
+    """The changed paths, then others that it asked for, the most frequent first."""
     total: int
     """Number of all paths."""
     until: int
     """Id of the event up to which changes are known."""
 
 
+_KINDS = ", ".join(f"'{kind}'" for kind in sorted(HAPPENED))
+_OWNER, _PATH, _KIND, _TARGET = (f"json_extract(r.value, '$[{number}]')" for number in range(4))
+_AT = """
+SELECT id, '' AS target FROM event WHERE {column} = ?1
+UNION ALL SELECT f.event, k.id FROM effect AS f JOIN container AS k ON k.key = f.container
+WHERE k.{key} = ?1
+"""
+"""Events that may be about a pod or container, each with the container in its `Request`."""
 _OWNED = f"""
 WITH some AS (
-    SELECT change, count(*) AS count, max(id) AS newest FROM {ATTRIBUTION}.event AS a
-    WHERE change IS NOT NULL AND id <= ?{{narrowed}} GROUP BY change
+    SELECT change, target, count(*) AS count, max(a.id) AS newest
+    FROM {ATTRIBUTION}.event AS a {{narrowed}} GROUP BY change, target
 )
-SELECT path.value, sum(some.count), max(some.newest), count(*) OVER () FROM some
-JOIN {ATTRIBUTION}.change AS c ON c.id = some.change
-JOIN json_each(iif(c.owned <> '', c.owned,
-    json_object(json_extract(c.owners, '$[0]'), json(c.changed)))) AS owner
-JOIN json_each(owner.value) AS path
-WHERE owner.key = ? GROUP BY path.value ORDER BY 2 DESC, 3 DESC LIMIT ?
+SELECT path, is_change, sum(count), max(newest), count(*) OVER () FROM (
+    SELECT DISTINCT some.*, {_PATH} AS path, {_KIND} IN ({_KINDS}) AS is_change
+    FROM some JOIN {ATTRIBUTION}.change AS c ON c.id = some.change JOIN json_each(c.requests) AS r
+    WHERE {_OWNER} = ? AND {_TARGET} IS coalesce(some.target, {_TARGET})
+) GROUP BY path, is_change ORDER BY is_change DESC, 3 DESC, 4 DESC LIMIT ?
 """
+
+
+def _at(about: Pod | Container) -> str:
+    column = column_of(about)
+    return _AT.format(column=column, key="pod" if column == "pod" else "key")
 
 
 def delay_of(recording: Recording, event: int) -> str:
@@ -157,25 +198,78 @@ def paths_changed_by(
     where: Filter | None = None,
     about: Pod | Container | None = None,
 ) -> OwnedPaths | None:
-    """Return the ``most`` frequent paths changed by ``owner``, of events that match.
+    """Return the ``most`` frequent paths changed or asked for by ``owner``, of matching events.
 
     Returns None without an attached file. Reads all events with changes. Raises RecordingError.
     """
     if not recording.attached:
         return None
     ((until,),) = query_numbers(recording, f"SELECT until FROM {ATTRIBUTION}.progress")
-    narrowed, values = "", list[Value]()
+    target, condition, values = "CROSS JOIN (SELECT NULL AS target)", "", list[Value]()
     if about is not None:
-        narrowed += f" AND id IN (SELECT id FROM event WHERE {column_of(about)} = ?)"
+        target = f"JOIN ({_at(about)}) AS p ON p.id = a.id"
         values.append(about.key)
+    values.append(until)
     if where is not None:
         text, of_filter = sql_of(where)
-        narrowed += f" AND id IN (SELECT id FROM events WHERE {text})"
+        condition = f" AND a.id IN (SELECT id FROM events WHERE {text})"
         values += of_filter
-    query = _OWNED.format(narrowed=narrowed)
-    rows = query_rows(recording, query, until, *values, owner, most)
-    paths = tuple(OwnedPath(*row[:3]) for row in rows)
-    return OwnedPaths(paths, rows[0][3] if rows else 0, until)
+    query = _OWNED.format(narrowed=f"{target} WHERE change IS NOT NULL AND a.id <= ?{condition}")
+    rows = query_rows(recording, query, *values, owner, most)
+    paths = tuple(OwnedPath(path, bool(made), *counts) for path, made, *counts, _ in rows)
+    return OwnedPaths(paths, rows[0][4] if rows else 0, until)
+
+
+_OWNERS = 200
+"""Maximum number of events of one pod or container whose owners are read."""
+_OWN = """
+SELECT DISTINCT e.{column}, c.own_by FROM event AS e JOIN changes AS c ON c.id = e.id
+WHERE c.own_by IS NOT NULL AND {which}
+"""
+_OTHERS = f"""
+SELECT DISTINCT k.{{key}}, json_array({_OWNER}) FROM effect AS f
+JOIN container AS k ON k.key = f.container JOIN {ATTRIBUTION}.event AS a ON a.id = f.event
+JOIN {ATTRIBUTION}.change AS c ON c.id = a.change JOIN json_each(c.requests) AS r
+WHERE {_TARGET} = k.id AND {_KIND} IN ({_KINDS}) AND {{which}}
+"""
+
+
+def owners_of(recording: Recording, about: Pod | Container) -> tuple[str, ...]:
+    """Return the owners of the changes of a container, or of a pod's containers, by index.
+
+    Raises RecordingError.
+    """
+    column = column_of(about)
+    own = f"e.id IN (SELECT id FROM event WHERE {column} = {about.key} ORDER BY id LIMIT {_OWNERS})"
+    key = "pod" if column == "pod" else "key"
+    return _owners_where(recording, column, own, f"k.{key} = {about.key}").get(about.key, ())
+
+
+def owners_by_key(recording: Recording, column: str) -> dict[int, tuple[str, ...]]:
+    """Return `owners_of` for each pod or container (``column``) with an owner, by its key.
+
+    Reads all events with changes. Raises RecordingError.
+    """
+    return _owners_where(recording, column, f"e.{column} IS NOT NULL", "1")
+
+
+def _owners_where(
+    recording: Recording, column: str, own: str, others: str
+) -> dict[int, tuple[str, ...]]:
+    rows = query_rows(recording, _OWN.format(column=column, which=own))
+    if recording.attached:
+        key = "pod" if column == "pod" else "key"
+        rows = [*rows, *query_rows(recording, _OTHERS.format(key=key, which=others))]
+    # Most containers have the same owners.
+    known: dict[object, list[str]] = {}
+    owners_by_id: dict[int, set[str]] = {}
+    for subject, encoded in rows:
+        if type(subject) is int:
+            owners = known.get(encoded)
+            if owners is None:
+                owners = known[encoded] = texts(encoded)
+            owners_by_id.setdefault(subject, set()).update(owners)
+    return {subject: tuple(sorted(owners)) for subject, owners in owners_by_id.items()}
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Determine whether container creations succeeded, from the events after them.
+"""Determine whether creations and updates of containers succeeded, from the events after them.
 
-A runtime sends PostCreateContainer exactly for the containers that it created. containerd undoes a
-failed creation by StopContainer and RemoveContainer (``UndoCreateContainer`` in internal/cri/nri);
+A runtime sends PostUpdateContainer exactly for the updates that it carried out, and
+PostCreateContainer exactly for the containers that it created. containerd undoes a failed creation
+by StopContainer and RemoveContainer (``UndoCreateContainer`` in internal/cri/nri);
 CRI-O sends no further event about a creation that failed after the chain. Both were verified by
 experiment.
 """
@@ -15,11 +16,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Event, Role, Session
+from nri_scope.events import CONTAINER_STATUS, Event, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
+from .cri_answers import CREATION_SECONDS, is_not_found
 from .reader import Recording
 from .rows import Row, RowError, number_of, optional_numbers_of
 from .schema_check import has_outcomes
@@ -32,15 +34,18 @@ _PROOFS = (
     "PostStartContainer",
     "UpdateContainer",
     "PostUpdateContainer",
-    "ContainerStatus",
 )
 """Events that prove that a container was created."""
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
-CREATION_EVENTS = (_CREATE, _VALIDATE)
-"""Events of a creation, which has an outcome."""
+OPERATION_EVENTS = (_CREATE, _VALIDATE, "UpdateContainer")
+"""Events of creations and updates, which have an outcome."""
+_POSTS = {
+    "UpdateContainer": NriEvent.PostUpdateContainer,
+    "StartContainer": NriEvent.PostStartContainer,
+}
+"""Events after which another one follows, if the operation succeeded."""
 _ENDS = ("StopContainer", "RemoveContainer")
 _POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
-NO_POST = "PostCreateContainer did not follow"
 NO_STATE = "the container never came to be"
 _ROWS_MAX = 400
 """Maximum number of examined events of one container, a multiple of those of 16 connections."""
@@ -92,19 +97,25 @@ class Outcome(NamedTuple):
     @property
     def words(self) -> str:
         """Reason for FAILED or OPEN; "" for others."""
+        return self.words_of(_CREATE)
+
+    def words_of(self, operation: str) -> str:
+        """Return the reason for FAILED or OPEN of this kind of event; "" for others."""
         event = f" (event {self.event})" if self.event else ""
         match self.fate:
+            case CreationFate.FAILED if self.name == CONTAINER_STATUS:
+                return f"{NO_STATE}, by the CRI's answer{event}"
             case CreationFate.FAILED if self.name:
-                return f"{NO_POST}, {self.name} did{event}"
+                return f"Post{operation} did not follow, {self.name} did{event}"
             case CreationFate.FAILED:
                 return f"{NO_STATE}, as StopContainer shows it{event}"
             case CreationFate.OPEN:
-                return f"PostCreateContainer had not come when session {self.session} ended"
+                return f"Post{operation} had not come when session {self.session} ended"
         return ""
 
 
 _FATES = {one.value: one for one in CreationFate}
-_NAMES = frozenset({"", _CREATE, *_ENDS, *_POD_ENDS})
+_NAMES = frozenset({"", _CREATE, *_POSTS, CONTAINER_STATUS, *_ENDS, *_POD_ENDS})
 """Names of events that may show a failure; others in an untrusted file are ignored."""
 CREATED = Outcome(CreationFate.CREATED)
 UNKNOWN = Outcome(CreationFate.UNKNOWN)
@@ -123,6 +134,8 @@ class _Row(NamedTuple):
     name: str
 
 
+_NAMES_MAX = 8
+"""Maximum number of names of one container that are searched."""
 _ROW = (int, int, int, int, str)
 
 
@@ -139,25 +152,30 @@ class Creations:
         self._searched = self._many = 0
         self._allowance = recording.allowance()
         self._indices: dict[int, str] = {}
+        self._keys: dict[str, list[int]] = {}
+        """Keys of the containers with an id: a plugin can change a container's name."""
         self._has_outcomes: bool | None = None
         """Whether the file stores outcomes, as only an extracted part does; None if not read."""
 
     def outcome(self, event: Event) -> Outcome:
-        """Return the outcome of the creation to which ``event`` belongs, from all connections."""
+        """Return the outcome of the operation to which ``event`` belongs, from all connections."""
+        if event.event in _POSTS:
+            return self._stored_outcome(event) or self._outcome_by_post(event)
         if event.event == _CREATE and self._is_proven_next(event):
             return CREATED
         asked: list[_Row] = []
         later: list[_Row] = []
         for most in (_FEW, _ROWS_MAX):
             rows = self._rows(
-                "o.container = (SELECT container FROM event WHERE id = ?) AND o.id > ? - ? "
-                f"ORDER BY o.id LIMIT {most}",
-                (event.id, event.id, _NEAR),
+                f"{self._of_container(event)} AND o.id > ? - ? ORDER BY o.id LIMIT {most}",
+                (event.id, _NEAR),
             )
             self._many += len(rows) if most > _FEW else 0
             asked, later = _attempt(rows, event, self._index)
             if any(row.name in _PROOFS for row in later):
                 return CREATED
+            if (answer := self._answered(asked, later)) is not None:
+                return answer
             if len(rows) < most or self._many > _MANY_MAX:
                 break
         stored = self._stored_outcome(event)
@@ -171,14 +189,88 @@ class Creations:
             best = found if best.fate is CreationFate.UNKNOWN else best
         return best
 
+    def _outcome_by_post(self, event: Event) -> Outcome:
+        """Return the outcome of an update or a start, by the events after its first, ``event``."""
+        rows = self._rows(
+            f"{self._of_container(event)} AND o.id >= ? ORDER BY o.id LIMIT {_ROWS_MAX}",
+            (event.id,),
+        )
+        asked: dict[int, _Row] = {}
+        for row in rows:
+            if row.name != event.event or row.session in asked:
+                break
+            asked[row.session] = row
+        best = UNKNOWN
+        for row in asked.values():
+            found = self._seen_by_post(row, rows)
+            if found.fate in (CreationFate.CREATED, CreationFate.FAILED):
+                return found
+            best = found if best.fate is CreationFate.UNKNOWN else best
+        return best
+
+    def _seen_by_post(self, asked: _Row, rows: Sequence[_Row]) -> Outcome:
+        """Return the outcome as seen by the connection of one event, ``asked``."""
+        session = self._session(asked.session)
+        if session is None or session.role == Role.REPLAY:
+            return UNKNOWN
+        post = _POSTS[asked.name]
+        if session.mask and not session.mask & post.bit:
+            return UNKNOWN
+        end: _Row | None = None
+        running = 1
+        for row in rows:
+            if row.session != asked.session or row.id <= asked.id:
+                continue
+            if row.name == post.name:
+                running -= 1
+            elif row.name == asked.name:
+                running += 1
+            # Two updates may run at once; their Post events then follow both.
+            if not running:
+                return CREATED
+            if row.name in (asked.name, "RemoveContainer", _CREATE):
+                end = end or row
+            if row.name in ("RemoveContainer", _CREATE):
+                break
+        if end is None and len(rows) < _ROWS_MAX:
+            end = self._pod_end(asked)
+        return self._by_end(asked, session, end)
+
+    def _by_end(self, asked: _Row, session: Session, end: _Row | None) -> Outcome:
+        """Return the outcome by the event that shows a failure, or else by the session's end."""
+        if end is not None:
+            is_complete = self._is_complete(asked, end.id)
+            return Outcome(CreationFate.FAILED, end.id, end.name) if is_complete else UNKNOWN
+        if session.ended_ns is None or not self._is_complete(asked, None):
+            return UNKNOWN
+        after_ns = max(0, session.ended_ns - asked.at_ns)
+        return Outcome(CreationFate.OPEN, session=session.id, after_ns=after_ns)
+
     def _is_proven_next(self, event: Event) -> bool:
         """Return whether the container's next event shows that it was created, as usually."""
         rows = self._rows(
-            "o.container = (SELECT container FROM event WHERE id = ?) AND o.id > ? "
-            "ORDER BY o.id LIMIT 1",
-            (event.id, event.id),
+            f"{self._of_container(event)} AND o.id > ? ORDER BY o.id LIMIT 1",
+            (event.id,),
         )
         return any(row.name in _PROOFS for row in rows)
+
+    def _answered(self, asked: Sequence[_Row], later: Sequence[_Row]) -> Outcome | None:
+        """Return the outcome by the CRI's answers; None if it was not asked in time.
+
+        The answer about a container that was removed before the question shows nothing.
+        """
+        for row in later:
+            if row.name == "RemoveContainer":
+                break
+            if row.name == CONTAINER_STATUS:
+                (chain, _, _), (answer, _, reply) = self._recording.exchanges(
+                    among=[asked[-1].id, row.id], allowance=self._allowance
+                )
+                if not is_not_found(reply):
+                    return CREATED
+                if answer.mono_ns - chain.mono_ns >= CREATION_SECONDS * 1e9:
+                    return Outcome(CreationFate.FAILED, row.id, CONTAINER_STATUS)
+        return None
 
     def _stored_outcome(self, event: Event) -> Outcome | None:
         """Return the outcome stored when this part was extracted from a recording; None if none."""
@@ -211,14 +303,7 @@ class Creations:
                 return UNKNOWN
             # The first one, so that later events do not change the outcome.
             end = min((one for one in ends if one is not None), default=None)
-        if end is not None:
-            if not self._is_complete(asked, end.id):
-                return UNKNOWN
-            return Outcome(CreationFate.FAILED, end.id, end.name)
-        if session.ended_ns is None or not self._is_complete(asked, None):
-            return UNKNOWN
-        after_ns = max(0, session.ended_ns - asked.at_ns)
-        return Outcome(CreationFate.OPEN, session=session.id, after_ns=after_ns)
+        return self._by_end(asked, session, end)
 
     def _by_state(self, end: _Row | None, session: Session) -> Outcome:
         """Return the outcome from StopContainer, for a plugin without PostCreateContainer.
@@ -284,6 +369,21 @@ class Creations:
         if not count or first is None or newest is None:
             return False
         return newest - first == count - 1
+
+    def _of_container(self, event: Event) -> str:
+        """Return the condition for all events of an event's container, under each of its names."""
+        keys = self._keys.get(event.container_id)
+        if keys is None:
+            with recording_errors(self._recording):
+                rows = self._recording.connection.execute(
+                    "SELECT key FROM container WHERE id = ? LIMIT ?",
+                    (event.container_id, _NAMES_MAX),
+                )
+                keys = self._keys[event.container_id] = [number_of(row) for row in rows]
+        if len(keys) < 2:
+            # Without IN the rows are read in order, up to the limit.
+            return f"o.container = (SELECT container FROM event WHERE id = {int(event.id)})"
+        return f"o.container IN ({', '.join(map(str, keys))})"
 
     # -- the file -----------------------------------------------------------------------------
 

@@ -43,8 +43,6 @@ _MAX_CACHED = 100_000
 class Allowance:
     """Remaining budget of a command, in units."""
 
-    is_limited = True
-
     def __init__(self, file_bytes: int, times: float = 1, *, is_copy: bool = False) -> None:
         """Start with the budget of a file of this size, multiplied by ``times``.
 
@@ -55,13 +53,6 @@ class Allowance:
         self._total = self.left = self._uncounted = 0
         self.extend(file_bytes)
         self._known: dict[int, int] = {}
-
-    @classmethod
-    def unlimited(cls) -> Allowance:
-        """Return an unlimited budget, for results that must be complete."""
-        allowance = cls(0)
-        allowance.is_limited = False
-        return allowance
 
     def extend(self, file_bytes: int) -> None:
         """Add the budget of the bytes by which the file has grown to this size."""
@@ -74,7 +65,7 @@ class Allowance:
     @property
     def is_over(self) -> bool:
         """Whether the budget is exhausted."""
-        return self.is_limited and self.left < 0
+        return self.left < 0
 
     def spend(self, units: int) -> None:
         """Subtract ``units``."""

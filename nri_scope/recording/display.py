@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 
-from nri_scope.events import Event, Role, Session
+from nri_scope.events import Event, OutcomeKind, Role, Session
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.text.escape import safe
-
-from .records import deadline_ms
 
 SHORT_ID = 12
 """Number of displayed characters of an id, as in container tools."""
@@ -39,8 +39,15 @@ def duration(ns: int) -> str:
 
 
 def deadline(ns: int) -> str:
-    """Format a deadline to the nearest millisecond: runtimes send slightly less than configured."""
-    return duration((deadline_ms(ns) or 0) * 1_000_000)
+    """Format a deadline, rounded to its digits: runtimes send slightly less than configured."""
+    step = 10_000_000 if ns >= 995_000_000 else 1_000_000
+    return duration((ns + step // 2) // step * step)
+
+
+def share_of_deadline(ns: int, deadline_ns: int) -> str:
+    """Compare a time with a deadline: ``99 % of the deadline of 2.00s``."""
+    share = "over" if ns > deadline_ns else f"{100 * ns // deadline_ns} % of"
+    return f"{share} the deadline of {deadline(deadline_ns)}"
 
 
 def response_time(took_ns: int) -> str:
@@ -72,9 +79,68 @@ def _three(amount: float) -> str:
     return f"{amount:.{decimals}f}"
 
 
-def many(count: int, thing: str) -> str:
+OUTCOME_SIGNS = {
+    OutcomeKind.REFUSED: "!",
+    OutcomeKind.DROPPED: "!",
+    OutcomeKind.REQUESTED: "?",
+    OutcomeKind.SUPERSEDED: "^",
+}
+"""Signs of requests that no evidence shows as changes, the most important first."""
+
+
+def outcome_sign(event: Event, number: int = 0) -> str:
+    """Return the sign of a request of an event; "" if evidence shows it as a change."""
+    if number >= len(event.outcomes):
+        return OUTCOME_SIGNS[OutcomeKind.REQUESTED]
+    return OUTCOME_SIGNS.get(OutcomeKind(event.outcomes[number]), "")
+
+
+def changes_words(
+    event: Event, path_words: Callable[[str], str], owner_words: Callable[[str], str] = str
+) -> str:
+    """Say what an event changed, and what else it asked for: ``changed x by a; asked for y by b:
+    dropped``.
+
+    Paths of another container than the event's are followed by ``of ns/pod/container``.
+    """
+    count = event.changes
+    parts: list[str] = []
+    for some, verb in ((slice(count), "changed"), (slice(count, None), "asked for")):
+        if event.changed[some]:
+            by = owner_words(", ".join(event.owners_of(some)))
+            words = f"{verb} {_of_containers(event, some, path_words)}{by and f' by {by}'}"
+            kinds = ", ".join(dict.fromkeys(event.outcomes[some])) if verb != "changed" else ""
+            parts.append(f"{words}: {kinds}" if kinds else words)
+    return "; ".join(parts)
+
+
+def _of_containers(event: Event, some: slice, path_words: Callable[[str], str]) -> str:
+    """Return the first of some paths of an event, for each of a few containers."""
+    targets = event.targets or ("",) * len(event.changed)
+    paths: dict[str, list[str]] = {}
+    for path, target in zip(event.changed[some], targets[some], strict=True):
+        paths.setdefault(target, []).append(path)
+    parts = []
+    for target, found in islice(paths.items(), _TARGETS):
+        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+        parts.append(f"{path_words(found[0])}{more}{of_target(target)}")
+    if len(paths) > _TARGETS:
+        parts.append(many(len(paths) - _TARGETS, "more container"))
+    return ", ".join(parts)
+
+
+_TARGETS = 3
+"""Maximum number of containers whose changed paths are listed in one line."""
+
+
+def of_target(target: str) -> str:
+    """Name the container of a request as a suffix; "" for the event's own one."""
+    return f" of {safe(target, 200)}" if target else ""
+
+
+def many(count: int, noun: str) -> str:
     """Format a count with its noun: ``1 event``, ``2,000 events``."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def left_out_words(count: int) -> str:

@@ -21,56 +21,52 @@ PRINTED_MAX = 200
 """Maximum number of lines of plugin output in an event's document."""
 
 
-def document(recording: Recording, thing: lookup.Found) -> dict[str, Plain]:
+def document(recording: Recording, subject: lookup.Found) -> dict[str, Plain]:
     """Return the document of an event, a pod or a container. Raises RecordingError.
 
-    An event has ``event``, ``request`` and ``reply``; an event of a tapped plugin also ``tap``, the
-    tap's processing time and metadata, and ``printed``, the plugin's output until its next event.
-    Any other event has ``metadata`` if the runtime sent trace context. A pod or container has
-    ``pod`` or ``container``, its newest ``message`` and its ``events``.
+    An event has "event", "request" and "reply"; an event of a tapped plugin also "tap", the tap's
+    processing time and metadata, and "printed", the plugin's output until its next event. Any
+    other event has "metadata" if the runtime sent trace context. A pod or container has "pod" or
+    "container", its newest "message" and its "events".
     """
-    match thing:
-        case Event():
-            found = event_document(thing, recording.request(thing.id), recording.reply(thing.id))
-            return {**found, **_tapped(recording, thing)}
-        case Pod():
+    match subject:
+        case Event() as event:
+            record = event_document(event, recording.request(event.id), recording.reply(event.id))
+            return {**record, **_tapped(recording, event)}
+        case Pod() as pod:
             return {
                 "pod": {
-                    "namespace": thing.namespace,
-                    "name": thing.name,
-                    "id": thing.id,
-                    "uid": thing.uid,
+                    "namespace": pod.namespace,
+                    "name": pod.name,
+                    "id": pod.id,
+                    "uid": pod.uid,
                     "containers": [
                         FlowMapping(name=container.name, id=container.id)
-                        for container in lookup.containers_of(recording, thing)
+                        for container in lookup.containers_of(recording, pod)
                     ],
                 },
-                **newest_message(recording, thing),
-                "events": [
-                    _step(event, with_container=True) for event in lookup.history(recording, thing)
-                ],
+                **newest_message(recording, pod),
+                "events": _steps(recording, pod),
             }
         case Container(pod=pod):
             return {
                 "container": {
                     "namespace": pod.namespace if pod else "",
                     "pod": pod.name if pod else "",
-                    "name": thing.name,
-                    "id": thing.id,
+                    "name": subject.name,
+                    "id": subject.id,
                     "pod_id": pod.id if pod else "",
                 },
-                **newest_message(recording, thing),
-                "events": [
-                    _step(event, with_container=False) for event in lookup.history(recording, thing)
-                ],
+                **newest_message(recording, subject),
+                "events": _steps(recording, subject),
             }
 
 
-def message_bytes(recording: Recording, thing: lookup.Found) -> bytes:
+def message_bytes(recording: Recording, subject: lookup.Found) -> bytes:
     """Return an event's request, or the newest message of a pod or container, as protobuf bytes."""
-    if isinstance(thing, Event):
-        return recording.request(thing.id)
-    told = lookup.newest_message(recording, thing)
+    if isinstance(subject, Event):
+        return recording.request(subject.id)
+    told = lookup.newest_message(recording, subject)
     return told.content if told else b""
 
 
@@ -81,7 +77,12 @@ def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plai
         details |= {"status_code": event.status_code, "status_message": event.status_message}
     if event.mark:
         details["mark"] = event.mark
-    details |= {"changed": list(event.changed), "owners": list(event.owners)}
+    details |= {
+        "changed": list(event.changed),
+        "owners": list(event.owners),
+        "outcomes": list(event.outcomes),
+        "targets": list(event.targets),
+    }
     return {
         "event": details,
         "request": request_of(event, request),
@@ -115,13 +116,18 @@ def tap_record(data: Tapped) -> dict[str, Plain]:
     return {"tap": {"held_us": data.held_ns // 1000, "metadata": metadata}}
 
 
-def newest_message(recording: Recording, thing: Pod | Container) -> dict[str, Plain]:
+def newest_message(recording: Recording, subject: Pod | Container) -> dict[str, Plain]:
     """Return the newest ``message`` about a pod or container, and the number of its event."""
-    told = lookup.newest_message(recording, thing)
+    told = lookup.newest_message(recording, subject)
     if told is None:
         return {"told_by_event": None, "message": {}}
-    kind: type[Message] = PodSandbox if isinstance(thing, Pod) else ContainerMessage
+    kind: type[Message] = PodSandbox if isinstance(subject, Pod) else ContainerMessage
     return {"told_by_event": told.event, "message": plain_bytes(kind, told.content)}
+
+
+def _steps(recording: Recording, subject: Pod | Container) -> list[Plain]:
+    events = lookup.history(recording, subject)
+    return [_step(event, with_container=isinstance(subject, Pod)) for event in events]
 
 
 def _step(event: Event, *, with_container: bool) -> FlowMapping[Plain]:

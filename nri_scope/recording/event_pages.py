@@ -49,7 +49,7 @@ class SessionTables:
 
     def cri_answers(self, recording: Recording, oldest: int, newest: int) -> int:
         """Return the number of events that are CRI answers; several calls count them all."""
-        sessions = [str(one.id) for one in self.sessions if one.role == Role.CRI]
+        sessions = [str(session.id) for session in self.sessions if session.role == Role.CRI]
         first, last, count = self._counted
         if not sessions or first != oldest:
             # A recorder has removed old events.
@@ -299,15 +299,15 @@ def matching(
     while after < until:
         begin = time.perf_counter()
         try:
-            found = _matches(recording, question, after, until, count)
+            matches = _matches(recording, question, after, until, count)
         except RecordingError as error:
             if count == 1:
                 yield Damage(after, error.problem)
                 return
             count = max(1, count // 4)
             continue
-        after = found.looked_at
-        yield found
+        after = matches.looked_at
+        yield matches
         took = time.perf_counter() - begin
         if took < _STEP_SECONDS / 2:
             count = min(_MOST, count * 2)
@@ -373,7 +373,7 @@ def _found(
 
 
 def sql_of(where: Filter | None) -> tuple[str, Sequence[Value]]:
-    """Return a filter as an SQL condition on the view ``events``, with its values."""
+    """Return a filter as an SQL condition on the view "events", with its values."""
     return where.to_sql() if where is not None else ("1", ())
 
 
@@ -388,13 +388,13 @@ def _in_order(numbers: Iterable[int], bounds: tuple[int, int]) -> array[int]:
     second.
     """
     after, until = bounds
-    found = array("q")
+    ordered = array("q")
     for number in numbers:
         if not after < number <= until:
             raise RowError("its rows are out of order")
-        found.append(number)
+        ordered.append(number)
         after = number
-    return found
+    return ordered
 
 
 AMONG = "id IN (SELECT value FROM json_each(?))"
@@ -412,18 +412,18 @@ def listed(numbers: Sequence[int]) -> str:
 
 def events_of(recording: Recording, numbers: Sequence[int]) -> dict[int, Event | RecordingError]:
     """Return the existing events with these ids; for an unreadable event, the error."""
-    found: dict[int, Event | RecordingError] = {}
+    events: dict[int, Event | RecordingError] = {}
     for start in range(0, len(numbers), _AMONG):
         some = numbers[start : start + _AMONG]
         try:
-            found.update(_events(recording, some))
+            events.update(_events(recording, some))
         except RecordingError:
             for number in some:
                 try:
-                    found.update(_events(recording, [number]))
+                    events.update(_events(recording, [number]))
                 except RecordingError as error:
-                    found[number] = error
-    return found
+                    events[number] = error
+    return events
 
 
 def _events(recording: Recording, numbers: Sequence[int]) -> dict[int, Event]:

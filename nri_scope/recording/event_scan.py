@@ -21,9 +21,9 @@ _OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContai
 T = TypeVar("T")
 
 
-SubjectEvent = tuple[int, int, int, int | None, int | None, bool, bool, bool]
-"""Event by its keys: id, time in ns, name, pod, container, whether ok, whether it has changes,
-whether it is an answer of the CRI."""
+SubjectEvent = tuple[int, int, int, int | None, int | None, bool, bool]
+"""Event by its keys: id, time in ns, name, pod, container, whether ok, whether it is an answer of
+the CRI."""
 
 
 class Call(NamedTuple):
@@ -36,6 +36,9 @@ class Call(NamedTuple):
     """Deadline in ns; 0 if there is none."""
     ok: bool
     owners: Sequence[str]
+    """Owners of its requests."""
+    changed_by: Sequence[str]
+    """Owners of its changes."""
     own: bool
     """Whether the plugin made the call."""
 
@@ -60,7 +63,7 @@ class EventScan:
             recording,
             _subject_event,
             "SELECT e.id, e.at_ns, e.event, e.pod, e.container, c.problem = 'failed', "
-            "c.changed IS NOT NULL, e.session IN (SELECT id FROM session WHERE role = ?) "
+            "e.session IN (SELECT id FROM session WHERE role = ?) "
             "FROM event AS e JOIN changes AS c ON c.id = e.id "
             f"WHERE e.id > ? ORDER BY e.id LIMIT {most}",
             Role.CRI,
@@ -93,6 +96,7 @@ class EventScan:
             recording,
             _call,
             "SELECT e.id, e.session, e.took_ns, e.timeout_ns, e.status_code, c.owners, "
+            "c.changed_by, "
             f"e.method IN ({_OWN_CALLS}) AND e.mark IS NOT 'unknown' "
             "FROM event AS e JOIN changes AS c ON c.id = e.id "
             f"WHERE e.id > ? AND e.id <= ?{condition} ORDER BY e.id",
@@ -161,21 +165,23 @@ class EventScan:
 
 
 def _subject_event(row: Row) -> SubjectEvent:
-    number, at_ns, name, pod, container, code, changed, is_answer = row
+    number, at_ns, name, pod, container, code, is_answer = row
     if not (isinstance(number, int) and isinstance(at_ns, int) and isinstance(name, int)):
         raise RowError("an event has values of a wrong type")
     pod = pod if isinstance(pod, int) else None
     container = container if isinstance(container, int) else None
-    return number, at_ns, name, pod, container, not code, bool(changed), bool(is_answer)
+    return number, at_ns, name, pod, container, not code, bool(is_answer)
 
 
 def _call(row: Row) -> Call:
-    number, session, took_ns, deadline_ns, code, owners, own = row
+    number, session, took_ns, deadline_ns, code, owners, changed_by, own = row
     if type(session) is not int or type(took_ns) is not int:
         raise RowError("an event has values of a wrong type")
     deadline = deadline_ns if type(deadline_ns) is int else 0
-    changed_by = texts(owners) if owners is not None else ()
-    return Call(number, session, took_ns, deadline, not code, changed_by, bool(own))
+    of_requests, of_changes = (
+        tuple(dict.fromkeys(texts(one))) if one is not None else () for one in (owners, changed_by)
+    )
+    return Call(number, session, took_ns, deadline, not code, of_requests, of_changes, bool(own))
 
 
 def subjects_of_matches(

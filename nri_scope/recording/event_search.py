@@ -117,7 +117,7 @@ def among_some(
 def events_with(
     recording: Recording, column: str, after: int, most: int, *, forwards: bool
 ) -> list[int]:
-    """Return the next ``most`` events after or before an event that have a problem or a change.
+    """Return the next ``most`` events after or before an event that have a problem or a request.
 
     ``column``: ``problem`` or ``changed``. Raises RecordingError.
     """

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from nri_scope.errors import UsageError
-from nri_scope.events import Container, Event, Pod, Role
+from nri_scope.events import Container, Event, Pod
 
 from .blobs import ObjectKind
 from .display import SHORT_ID, moment
 from .reader import Recording
-from .sqlite_errors import query_numbers, query_rows, recording_has_table
+from .sqlite_errors import query_numbers, query_rows
 
 Found = Event | Pod | Container
 
@@ -55,11 +55,11 @@ def find(
     if event := _event(recording, what):
         return event
     pods, containers = recording.pods(), recording.containers()
-    things: list[Pod | Container] = [*pods, *containers]
+    subjects: list[Pod | Container] = [*pods, *containers]
     found: list[Pod | Container]
     if "/" not in what:
-        found = _by_id(things, what)
-    elif named := [one for one in things if subject_name(one) == what]:
+        found = _by_id(subjects, what)
+    elif named := [one for one in subjects if subject_name(one) == what]:
         return newest_of(recording, named, note)
     else:
         name, _, part = what.rpartition("/")
@@ -73,7 +73,7 @@ def find(
         return found[0]
     if found:
         raise _ambiguous(recording, what, found)
-    raise _nothing(recording, what, things, or_path=or_path)
+    raise _nothing(recording, what, subjects, or_path=or_path)
 
 
 def newest_of(
@@ -126,32 +126,32 @@ def container_name(container: Container) -> str:
     return f"{pod_name(container.pod)}/{container.name}" if container.pod else container.name
 
 
-def subject_name(thing: Pod | Container) -> str:
+def subject_name(subject: Pod | Container) -> str:
     """Return ``ns/pod`` or ``ns/pod/container``, without unknown parts."""
-    return pod_name(thing) if isinstance(thing, Pod) else container_name(thing)
+    return pod_name(subject) if isinstance(subject, Pod) else container_name(subject)
 
 
-def _by_id(things: Sequence[Pod | Container], prefix: str) -> list[Pod | Container]:
-    whole = [thing for thing in things if prefix and thing.id == prefix]
+def _by_id(subjects: Sequence[Pod | Container], prefix: str) -> list[Pod | Container]:
+    whole = [subject for subject in subjects if prefix and subject.id == prefix]
     if whole or len(prefix) < _LEAST_PREFIX:
         return whole
-    return [thing for thing in things if thing.id.startswith(prefix)]
+    return [subject for subject in subjects if subject.id.startswith(prefix)]
 
 
-def _ambiguous(recording: Recording, what: str, found: Sequence[Pod | Container]) -> UsageError:
-    length = _distinct_length([thing.id for thing in found])
+def _ambiguous(recording: Recording, what: str, matches: Sequence[Pod | Container]) -> UsageError:
+    length = _distinct_length([match.id for match in matches])
     words = []
-    for thing in found[:_LISTED]:
-        kind = "pod" if isinstance(thing, Pod) else "container"
-        words.append(f"{thing.id[:length]} ({kind} {subject_name(thing)}{_seen(recording, thing)})")
-    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    for match in matches[:_LISTED]:
+        kind = "pod" if isinstance(match, Pod) else "container"
+        words.append(f"{match.id[:length]} ({kind} {subject_name(match)}{_seen(recording, match)})")
+    more = f" and {len(matches) - _LISTED} more" if len(matches) > _LISTED else ""
     return UsageError(
-        f'"{what}" matches {len(found)} pods and containers', f"use {' or '.join(words)}{more}"
+        f'"{what}" matches {len(matches)} pods and containers', f"use {' or '.join(words)}{more}"
     )
 
 
-def _seen(recording: Recording, thing: Pod | Container) -> str:
-    seen = first_event_time(recording, thing)
+def _seen(recording: Recording, subject: Pod | Container) -> str:
+    seen = first_event_time(recording, subject)
     return "" if seen is None else f" first seen {moment(seen)[:19]}"
 
 
@@ -179,14 +179,14 @@ def _no_event(recording: Recording, what: str) -> UsageError:
 
 
 def _nothing(
-    recording: Recording, what: str, things: Sequence[Pod | Container], *, or_path: bool
+    recording: Recording, what: str, subjects: Sequence[Pod | Container], *, or_path: bool
 ) -> UsageError:
     shown = what if len(what) <= 80 else f"{what[:80]}…"
     kinds = "event, pod, container or changed path" if or_path else "event, pod or container"
     problem = f'no {kinds} "{shown}" in {recording.path}'
-    if not things:
+    if not subjects:
         return UsageError(problem, "it has no pods and containers")
-    near = _nearest(what, things)
+    near = _nearest(what, subjects)
     if near:
         return UsageError(problem, f"the nearest is {near}")
     if len(what) < _LEAST_PREFIX and _HEXADECIMAL.fullmatch(what):
@@ -195,17 +195,17 @@ def _nothing(
     return UsageError(problem, f"{shown_by} what it has")
 
 
-def _nearest(what: str, things: Sequence[Pod | Container]) -> str:
+def _nearest(what: str, subjects: Sequence[Pod | Container]) -> str:
     """Return the most similar name or id; "" if none is similar."""
     # A name without a namespace is compared with the names of pods and containers.
-    for thing in things:
-        if thing.name == what:
-            return subject_name(thing)
+    for subject in subjects:
+        if subject.name == what:
+            return subject_name(subject)
     if "/" not in what:
-        best = max(things, key=lambda thing: _in_common(thing.id, what))
+        best = max(subjects, key=lambda subject: _in_common(subject.id, what))
         if _in_common(best.id, what) >= _LEAST_PREFIX:
             return f"{best.id[:SHORT_ID]} ({subject_name(best)})"
-    names = list(dict.fromkeys(subject_name(thing) for thing in things))[:_COMPARED]
+    names = list(dict.fromkeys(subject_name(subject) for subject in subjects))[:_COMPARED]
     return next(iter(difflib.get_close_matches(what[:300], names, n=1, cutoff=_NEAR)), "")
 
 
@@ -221,24 +221,21 @@ class ShownSubject:
     """Id of the event with the message."""
 
 
-def history(recording: Recording, thing: Pod | Container) -> Iterator[Event]:
+def history(recording: Recording, subject: Pod | Container) -> Iterator[Event]:
     """Yield all events about a pod and its containers, or about a container."""
-    for number in events_about(recording, thing):
+    for number in events_about(recording, subject):
         event = recording.event(number)
         # The ring may have removed the event in the meantime.
         if event is not None:
             yield event
 
 
-def effects_on(recording: Recording, container: Container) -> list[int] | None:
+def effects_on(recording: Recording, container: Container) -> list[int]:
     """Return the ids of events about others that requested a change of a container, in order.
 
     They include unsolicited requests without recorded targets, as earlier recorders did not store
-    evictions. None if an old recording lacks this information, so that the caller must examine all
-    events.
+    evictions.
     """
-    if not recording_has_table(recording, "effect"):
-        return None
     rows = query_numbers(
         recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
     )
@@ -253,26 +250,19 @@ def effects_on(recording: Recording, container: Container) -> list[int] | None:
     return [event for (event,) in rows]
 
 
-def events_for(recording: Recording, container: Container) -> list[int] | None:
-    """Return the ids of the events with the history of a container, in order; None: all events.
+def events_for(recording: Recording, container: Container) -> list[int]:
+    """Return the ids of the events with the history of a container, in order.
 
     These are the container's own events, the rounds in which a change of it was requested, and the
     events that list it as existing.
     """
     effects = effects_on(recording, container)
-    if effects is None:
-        return None
     query = "SELECT DISTINCT event FROM state WHERE container = ?"
     listing = [event for (event,) in query_numbers(recording, query, container.key)]
     own = events_about(recording, container)
-    # The next event shows that the runtime has applied the request.
-    after = _next_events(recording, effects) if _has_cri_session(recording) else []
+    # The next event shows that the chain had ended, and that the runtime has applied the request.
+    after = _next_events(recording, effects)
     return sorted({*own, *listing, *_in_rounds(recording, [*effects, *after])})
-
-
-def _has_cri_session(recording: Recording) -> bool:
-    """Return whether the recording has a CRI session."""
-    return any(session.role == Role.CRI for session in recording.sessions())
 
 
 def _next_events(recording: Recording, events: Iterable[int]) -> Iterator[int]:
@@ -280,8 +270,9 @@ def _next_events(recording: Recording, events: Iterable[int]) -> Iterator[int]:
     query = (
         "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id + 1 AND e.id + ? "
         "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id "
-        "FROM name WHERE text IN ('RegisterPlugin', 'Configure', 'UpdateContainers', "
-        "'ContainerStatus', 'Shutdown', 'ValidateContainerAdjustment')) WHERE e.id = ? "
+        "FROM name WHERE text IN ('RegisterPlugin', 'Configure', 'Synchronize', "
+        "'UpdateContainers', 'ContainerStatus', 'Shutdown', 'ValidateContainerAdjustment')) "
+        "WHERE e.id = ? "
         "ORDER BY o.id LIMIT 1"
     )
     for number in events:
@@ -313,10 +304,10 @@ def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
     return sorted(found)
 
 
-def events_about(recording: Recording, thing: Pod | Container) -> list[int]:
+def events_about(recording: Recording, subject: Pod | Container) -> list[int]:
     """Return the ids of all events about a container, or a pod and its containers, in order."""
     rows = query_numbers(
-        recording, f"SELECT id FROM event WHERE {_table(thing)} = ? ORDER BY id", thing.key
+        recording, f"SELECT id FROM event WHERE {_table(subject)} = ? ORDER BY id", subject.key
     )
     return [number for (number,) in rows]
 
@@ -407,18 +398,14 @@ def predecessor_test(recording: Recording) -> Callable[[Event], bool] | None:
 
     None for a complete recording, in which the events' sequence numbers show it.
     """
-    is_part = recording_has_table(recording, "left_out") and query_numbers(
-        recording, "SELECT 1 FROM left_out LIMIT 1"
-    )
+    is_part = query_numbers(recording, "SELECT 1 FROM left_out LIMIT 1")
     return (lambda event: has_recorded_predecessor(recording, event)) if is_part else None
 
 
 def _is_left_out(recording: Recording, event: Event) -> bool:
     """Return whether the previous event of the session was omitted from a part of a recording."""
     query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
-    return recording_has_table(recording, "left_out") and bool(
-        query_numbers(recording, query, event.id, event.seq - 1)
-    )
+    return bool(query_numbers(recording, query, event.id, event.seq - 1))
 
 
 def listed_at_start(recording: Recording, container: Container) -> ShownSubject | None:
@@ -435,13 +422,13 @@ def listed_at_start(recording: Recording, container: Container) -> ShownSubject 
     return None
 
 
-def newest_message(recording: Recording, thing: Pod | Container) -> ShownSubject | None:
+def newest_message(recording: Recording, subject: Pod | Container) -> ShownSubject | None:
     """Return the newest message with the pod or container; None if there is none.
 
     A message with an id alone, as in iSulad's StopContainer, is returned only if there is no other.
     """
-    table = _table(thing)
-    only_pods = "AND container IS NULL" if isinstance(thing, Pod) else ""
+    table = _table(subject)
+    only_pods = "AND container IS NULL" if isinstance(subject, Pod) else ""
     rows = query_numbers(
         recording,
         f"SELECT object, event FROM ("
@@ -449,14 +436,14 @@ def newest_message(recording: Recording, thing: Pod | Container) -> ShownSubject
         f"WHERE {table} = ? AND {table}_object IS NOT NULL "
         f"UNION ALL SELECT object, event FROM state WHERE {table} = ? {only_pods}"
         f") ORDER BY event DESC LIMIT 100",
-        thing.key,
-        thing.key,
+        subject.key,
+        subject.key,
     )
     best: ShownSubject | None = None
-    least = 2 * len(thing.id) if thing.name else 0
+    least = 2 * len(subject.id) if subject.name else 0
     for number, event in rows:
         kind, content = recording.object(number)
-        if kind != (ObjectKind.POD if isinstance(thing, Pod) else ObjectKind.CONTAINER):
+        if kind != (ObjectKind.POD if isinstance(subject, Pod) else ObjectKind.CONTAINER):
             continue
         found = ShownSubject(content, event)
         best = best or found
@@ -474,12 +461,12 @@ def containers_of(recording: Recording, pod: Pod) -> list[Container]:
     ]
 
 
-def first_event_time(recording: Recording, thing: Pod | Container) -> int | None:
+def first_event_time(recording: Recording, subject: Pod | Container) -> int | None:
     """Return the time of the first event of a pod or container, in ns; None if it has none."""
     rows = query_numbers(
         recording,
-        f"SELECT at_ns FROM event WHERE {_table(thing)} = ? ORDER BY id LIMIT 1",
-        thing.key,
+        f"SELECT at_ns FROM event WHERE {_table(subject)} = ? ORDER BY id LIMIT 1",
+        subject.key,
     )
     return rows[0][0] if rows else None
 
@@ -494,8 +481,8 @@ def event_range(recording: Recording) -> tuple[int, int]:
     return rows[0][0], rows[0][1]
 
 
-def _table(thing: Pod | Container) -> str:
-    return "pod" if isinstance(thing, Pod) else "container"
+def _table(subject: Pod | Container) -> str:
+    return "pod" if isinstance(subject, Pod) else "container"
 
 
 def containers_with(recording: Recording, event: str, at_most: int) -> frozenset[str] | None:
@@ -516,13 +503,14 @@ def container_count(recording: Recording) -> int:
     return query_numbers(recording, "SELECT count(*) FROM container")[0][0]
 
 
-def containers_at_start(recording: Recording, session: int) -> frozenset[str]:
-    """Return the ids of the containers listed by Synchronize when ``session`` began.
+def things_at_start(recording: Recording, session: int) -> frozenset[str]:
+    """Return the ids of the pods and containers listed by Synchronize when ``session`` began.
 
     Raises RecordingError.
     """
     query = (
         "SELECT DISTINCT c.id FROM state AS s "
-        "JOIN container AS c ON c.key = s.container WHERE s.session = ?"
+        "JOIN container AS c ON c.key = s.container WHERE s.session = ?1 UNION "
+        "SELECT p.id FROM state AS s JOIN pod AS p ON p.key = s.pod WHERE s.session = ?1"
     )
     return frozenset(str(one) for (one,) in query_rows(recording, query, session))

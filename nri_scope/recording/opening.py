@@ -19,14 +19,22 @@ from .blobs import MAX_CONTENT
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .hot_journal import is_interrupted, undo
 from .long_names import bound_names
-from .migrations import upgraded_copy
-from .schema import ATTRIBUTED_VIEWS, ATTRIBUTION, CHANGES_VIEW, EVENTS_VIEW, LOG_VIEW, VERSION
+from .schema import (
+    ATTRIBUTED_VIEWS,
+    ATTRIBUTION,
+    CHANGES_VIEW,
+    EVENTS_VIEW,
+    LOG_VIEW,
+    TABLES,
+    table_sql,
+)
 from .schema_check import (
     GIVE_A_RECORDING,
     MAKE_A_RECORDING,
     SCENARIO_SUFFIXES,
     check,
     check_schema,
+    has_table,
     repair_hint,
 )
 from .temporary_files import ELSEWHERE
@@ -83,8 +91,8 @@ def connect(path: Path, *, known: tuple[int, ...] | None, shown: Path) -> Opened
     """Open a recording, or the recording in a bundle, for reading.
 
     ``path`` must not be a symbolic link; warnings name the file ``shown``. ``known``: the file's
-    `fingerprint`, determined before. The connection has the temporary views ``events``
-    (`EVENTS_VIEW`) and ``log``, which hide objects of the file with the same names. The interrupted
+    `fingerprint`, determined before. The connection has the temporary views "events"
+    (`EVENTS_VIEW`) and "log", which hide objects of the file with the same names. The interrupted
     write of a killed process is rolled back. If other users could replace the file or its
     companions, a private copy is opened instead. Raises RecordingError.
     """
@@ -140,9 +148,6 @@ def _connected(
             else:
                 connection.close()
                 connection, version = _unpacked(file)
-        if version < VERSION:
-            old, connection = connection, upgraded_copy(connection, version)
-            old.close()
         check_schema(connection, path)
         # Commands open a recording several times, and may have to check hundreds of thousands of
         # names.
@@ -226,6 +231,10 @@ def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
+    for table in TABLES:
+        # Added to this version later: queries find it empty.
+        if not has_table(connection, table.name):
+            connection.execute(table_sql(table).replace("TABLE", "TEMP TABLE", 1))
     _create_views(connection, _VIEWS)
     connection.execute(f"CREATE TEMP VIEW log AS {LOG_VIEW}")
     connection.execute("PRAGMA query_only = ON")
@@ -239,7 +248,7 @@ def _create_views(connection: sqlite3.Connection, views: Mapping[str, str]) -> N
 
 
 def attach(connection: sqlite3.Connection, path: Path) -> None:
-    """Let the views ``events`` and ``changes`` include the values of an `attribution_file`.
+    """Let the views "events" and "changes" include the values of an `attribution_file`.
 
     A file attached before is replaced. Raises sqlite3.Error.
     """

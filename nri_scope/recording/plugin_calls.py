@@ -15,7 +15,7 @@ from nri_scope.nri.plugin_metrics import CallCounts
 from .reader import Recording
 from .rows import Row, RowError
 from .schema import STARTS_MAX
-from .sqlite_errors import query_rows, recording_errors, recording_has_table
+from .sqlite_errors import query_rows, recording_errors
 from .sqlite_text import NAME_MAX, cut_sql
 
 ROWS_MAX = 50_000
@@ -88,8 +88,6 @@ def plugin_calls(recording: Recording) -> list[PluginCalls]:
 
     Raises RecordingError.
     """
-    if not recording_has_table(recording, "plugin_calls"):
-        return []
     return [
         PluginCalls(since_ns, until_ns, plugin, operation, CallCounts(*counts))
         for since_ns, plugin, operation, until_ns, *counts in _checked(

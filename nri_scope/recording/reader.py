@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar, cast
 
 from google.protobuf.message import Message
@@ -24,12 +23,11 @@ from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, UNCUT_BYTES,
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
 from . import message_parts
-from .blobs import ContentError, ObjectKind
+from .blobs import ContentError, ObjectKind, Objects
 from .cache import RecentlyUsed
 from .decode_budget import Allowance
 from .failure_policies import with_failure_policies
 from .file_errors import code_of, error_words, is_damage, reading_hint
-from .objects import Objects
 from .opening import attach, connect, fingerprint, to_recording_error
 from .plain_messages import has_parts
 from .query_budget import QueryBudget
@@ -73,7 +71,7 @@ _PAGE_CHARACTERS = 2 << 20
 _TOGETHER = 1 << 20
 """Bytes of messages that are read together."""
 _SYNCHRONIZE = "Synchronize"
-# Positions in a row of `EVENT_COLUMNS`; the last two columns are lists as JSON.
+# Positions in a row of `EVENT_COLUMNS`; the last three columns are lists as JSON.
 _ERROR = [column.name for column in fields(Event)].index("status_message")
 
 _KEPT_BYTES = 2 << 20
@@ -143,17 +141,12 @@ class Recording:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """Read-only connection with the views ``events`` and ``log``, REGEXP and `sql_functions`.
+        """Read-only connection with the views "events" and "log", REGEXP and `sql_functions`.
 
         Use this property for each query, as the file may have been reopened.
         """
@@ -276,26 +269,25 @@ class Recording:
             wanted = [event for event in page if needed(event)]
             parts = self._parts_of(wanted)
             removed = {event.id for event in wanted} - parts.keys()
-            there = [event for event in page if event.id not in removed]
-            while there:
-                some, error = self._messages_of(there, parts, together)
-                for one in some:
-                    if allowance.is_limited:
-                        self._charge(allowance, one, parts.get(one[0].id, ()))
+            remaining = [event for event in page if event.id not in removed]
+            while remaining:
+                some, error = self._messages_of(remaining, parts, together)
+                for exchange in some:
+                    self._charge(allowance, exchange, parts.get(exchange[0].id, ()))
                     if allowance.is_over:
                         use = "copying" if allowance.is_copy else "decoding"
                         problem = (
                             f"{use} its messages exceeds the limit for a file of its size, "
-                            f"from event {one[0].id} on"
+                            f"from event {exchange[0].id} on"
                         )
                         if allowance.is_copy:
                             raise RecordingError(self.path, problem)
                         self._warn(problem)
                         return
-                    yield one
+                    yield exchange
                 if error is not None:
                     raise error
-                there = there[len(some) :]
+                remaining = remaining[len(some) :]
 
     def _messages_of(
         self, events: Sequence[Event], parts: Mapping[int, _Parts], together: int
@@ -305,27 +297,27 @@ class Recording:
         Reads a batch of up to ``together`` bytes, as checking whether the file has changed takes as
         long as reading a message.
         """
-        found: list[tuple[Event, bytes, bytes]] = []
+        exchanges: list[tuple[Event, bytes, bytes]] = []
 
         def read() -> None:
-            found.clear()
+            exchanges.clear()
             size = 0
             for event in events:
                 if event.id not in parts:
-                    found.append((event, b"", b""))
+                    exchanges.append((event, b"", b""))
                     continue
                 pod, container, rest, reply = parts[event.id]
                 request = self._assembled(event, (pod, container, rest))
-                found.append((event, request, self._reply(event, reply)))
-                size += len(request) + len(found[-1][2])
+                exchanges.append((event, request, self._reply(event, reply)))
+                size += len(request) + len(exchanges[-1][2])
                 if size > together:
                     return
 
         try:
-            self._read(read, lambda: f"at event {events[len(found)].id}")
+            self._read(read, lambda: f"at event {events[len(exchanges)].id}")
         except RecordingError as error:
-            return found, error
-        return found, None
+            return exchanges, error
+        return exchanges, None
 
     def file_size(self) -> int:
         """Return the current size of the file in bytes."""
@@ -340,9 +332,9 @@ class Recording:
         return Allowance(self.file_size(), times, is_copy=is_copy)
 
     def _charge(
-        self, allowance: Allowance, one: tuple[Event, bytes, bytes], parts: _Parts | tuple[()]
+        self, allowance: Allowance, exchange: tuple[Event, bytes, bytes], parts: _Parts | tuple[()]
     ) -> None:
-        event, request, _ = one
+        event, request, _ = exchange
         allowance.spend_event(event.method)
         if event.method == _SYNCHRONIZE:
             allowance.spend_message(kind_of_request(event.method, event.mark), request, -event.id)
@@ -355,8 +347,8 @@ class Recording:
 
     def event(self, event_id: int) -> Event | None:
         """Return the event with this id, or None."""
-        found = self._all(event_of, f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?", [event_id])
-        return found[0] if found else None
+        events = self._all(event_of, f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?", [event_id])
+        return events[0] if events else None
 
     def _pages(
         self,
@@ -447,10 +439,10 @@ class Recording:
     def reply(self, event_id: int) -> bytes:
         """Return the payload of an event's reply, as on the wire, with the limits of `request`."""
         event = self.event(event_id)
-        found = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
-        if event is None or not found:
+        rows = self._all(optional_numbers_of, "SELECT reply FROM event WHERE id = ?", [event_id])
+        if event is None or not rows:
             raise self._no_event(event_id)
-        return self._read(lambda: self._reply(event, found[0][0]), lambda: f"at event {event_id}")
+        return self._read(lambda: self._reply(event, rows[0][0]), lambda: f"at event {event_id}")
 
     def object(self, object_id: int) -> tuple[int, bytes]:
         """Return the kind (`ObjectKind`) and content of an object; pods and containers are
@@ -477,12 +469,12 @@ class Recording:
 
     def state(self, session_id: int) -> State:
         """Return the pods and containers listed by the session's newest Synchronize."""
-        found = self._all(
+        rows = self._all(
             optional_numbers_of,
             "SELECT sync_event, synced_ns FROM session WHERE id = ?",
             [session_id],
         )
-        first, synced = found[0] if found else (None, None)
+        first, synced = rows[0] if rows else (None, None)
         if first is None:
             return State((), (), False)
         state = self._read(
@@ -493,10 +485,10 @@ class Recording:
 
     def is_synchronized(self, session_id: int) -> bool:
         """Return whether the session's newest Synchronize is complete, without reading it."""
-        found = self._all(
+        rows = self._all(
             optional_numbers_of, "SELECT synced_ns FROM session WHERE id = ?", [session_id]
         )
-        return bool(found) and found[0][0] is not None
+        return bool(rows) and rows[0][0] is not None
 
     def _parts_of(self, events: Sequence[Event]) -> dict[int, _Parts]:
         """Return the parts of the ascending ``events`` by event id, without removed events."""
@@ -510,7 +502,7 @@ class Recording:
         def read() -> dict[int, _Parts]:
             rows = self._connection.execute(
                 "SELECT id, pod_object, container_object, request, reply FROM event "
-                f"WHERE {which if is_range else _among([one.id for one in events])} ORDER BY id"
+                f"WHERE {which if is_range else _among([event.id for event in events])} ORDER BY id"
             )
             return {
                 row[0]: cast("_Parts", optional_numbers_of(row)[1:])
@@ -682,8 +674,8 @@ class Recording:
         if isinstance(error, UnicodeError) or (
             isinstance(error, sqlite3.Error) and not is_damage(error)
         ):
-            found = to_recording_error(self._real_path, error)
-            return RecordingError(self.path, found.problem, found.hint)
+            recording_error = to_recording_error(self._real_path, error)
+            return RecordingError(self.path, recording_error.problem, recording_error.hint)
         reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
         return RecordingError(
             self.path, f"it is damaged{where and ' ' + where}{reason}", repair_hint(self.path)

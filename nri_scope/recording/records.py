@@ -84,9 +84,9 @@ def deadline_ms(timeout_ns: int) -> int | None:
 
 
 def gap_record(gap: Gap) -> dict[str, Plain]:
-    """Return the record of a gap, with the single key ``gap``.
+    """Return the record of a gap, with the single key "gap".
 
-    Events that a part of a recording omits are ``left_out``, of which none is ``lost``.
+    For events that a part of a recording omits, "left_out" is their number and "lost" is 0.
     """
     return {
         "gap": {

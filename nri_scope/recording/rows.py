@@ -93,13 +93,16 @@ def event_of(row: Row) -> Event:
     if tuple(map(type, row)) != _EVENT:
         raise RowError("an event has values of a wrong type")
     values = list(row)
-    for column in (-2, -1):
+    for column in (-4, -3, -2, -1):
         text = row[column]
         # Most events have no changes, or the same as others, so decoded lists are cached.
         if text == "[]":
             values[column] = ()
         else:
             values[column] = _repeated(text) if len(text) <= _SHORT else _texts(text)
+    if values[-2] and len({*map(len, values[-4:])}) > 1:
+        # Lists that are too long were cut.
+        values[-2] = values[-1] = ()
     return Event(*values)
 
 

@@ -58,7 +58,7 @@ TABLES = (
             Column(
                 "plugin_index", _TEXT, "two digits, the plugin's place in the chain; empty: none"
             ),
-            Column("runtime_name", _TEXT, "from Configure"),
+            Column("runtime_name", _TEXT, "from Configure; empty if none arrived"),
             Column("runtime_version", _TEXT, "from Configure"),
             Column("nri_version", _TEXT, "reported by the runtime or inferred; empty if unknown"),
             Column("nri_version_inferred", _INT, "1 if inferred, 0 if reported by the runtime"),
@@ -114,8 +114,8 @@ TABLES = (
             Column("timeout_ns", _INT, "deadline sent with the request; 0: none"),
             Column("size", _INT, "bytes of the request on the wire"),
             Column("mark", "TEXT", "malformed, unknown or oversized: stored as received"),
-            Column("changed", "TEXT", "JSON array of OCI paths that plugins changed"),
-            Column("owners", "TEXT", "JSON array of the plugins (NN-name) that changed them"),
+            Column("changed", "TEXT", "JSON array of OCI paths that plugins asked to change"),
+            Column("owners", "TEXT", "JSON array of the plugins (NN-name) that asked for it"),
         ),
         indexes=("pod", "container"),
     ),
@@ -325,7 +325,9 @@ _PROBLEM = (
 )
 
 
-def _events_view(problem: str, changed: str, owners: str, joins: str) -> str:
+def _events_view(
+    problem: str, changed: str, owners: str, outcomes: str, targets: str, joins: str
+) -> str:
     return f"""
 SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_ns AS mono_ns,
     coalesce({_PLUGIN}, '') AS plugin,
@@ -338,16 +340,23 @@ SELECT e.id AS id, e.session AS session, e.seq AS seq, e.at_ns AS at_ns, e.mono_
     {_STATUS} AS status, e.status_code AS status_code,
     coalesce({cut_sql("e.status_message", WORDS_MAX)}, '') AS status_message,
     coalesce({cut_sql("e.mark", NAME_MAX)}, '') AS mark,
-    {problem} AS problem, {changed} AS changed, {owners} AS owners
+    {problem} AS problem, {changed} AS changed, {owners} AS owners,
+    {outcomes} AS outcomes, {targets} AS targets
 {_JOINS}{joins}
 """.strip()
 
 
-EVENTS_VIEW = _events_view(_PROBLEM, list_sql("e.changed"), list_sql("e.owners"), "")
+EVENTS_VIEW = _events_view(
+    _PROBLEM, list_sql("e.changed"), list_sql("e.owners"), "'[]'", "'[]'", ""
+)
 """View with the columns of `events.Event`, in order and never NULL, for filters and readers."""
 
-CHANGES_VIEW = f"SELECT e.id AS id, e.changed, e.owners, {_PROBLEM} AS problem FROM event AS e"
-"""View with the last columns of each event, for scans; lists may be NULL."""
+CHANGES_VIEW = (
+    "SELECT e.id AS id, e.changed, e.owners, NULL AS changed_by, NULL AS own_by, "
+    f"{_PROBLEM} AS problem FROM event AS e"
+)
+"""View of each event's requests, for scans; lists may be NULL. ``changed_by``: owners of changes;
+``own_by``: of changes of the event's own container."""
 
 ATTRIBUTION = "attribution"
 """Name of an attached `attribution_file`."""
@@ -356,18 +365,25 @@ LEFT JOIN {ATTRIBUTION}.event AS a ON a.id = e.id
 LEFT JOIN {ATTRIBUTION}.change AS d ON d.id = a.change"""
 
 
-def _attributed(column: str) -> str:
-    return f"iif(e.id <= (SELECT until FROM {ATTRIBUTION}.progress), d.{column}, e.{column})"
+def _attributed(column: str, recorded: str) -> str:
+    return f"iif(e.id <= (SELECT until FROM {ATTRIBUTION}.progress), d.{column}, {recorded})"
 
 
 _ATTRIBUTED_PROBLEM = f"iif(a.problem <> '', a.problem, {_PROBLEM})"
-_CHANGED, _OWNERS = _attributed("changed"), _attributed("owners")
+_CHANGED, _OWNERS = _attributed("changed", "e.changed"), _attributed("owners", "e.owners")
 
 ATTRIBUTED_VIEWS = {
     "events": _events_view(
-        _ATTRIBUTED_PROBLEM, list_sql(_CHANGED), list_sql(_OWNERS), _ATTRIBUTED_JOINS
+        _ATTRIBUTED_PROBLEM,
+        list_sql(_CHANGED),
+        list_sql(_OWNERS),
+        f"coalesce({_attributed('outcomes', 'NULL')}, '[]')",
+        f"coalesce({_attributed('targets', 'NULL')}, '[]')",
+        _ATTRIBUTED_JOINS,
     ),
     "changes": f"SELECT e.id AS id, {_CHANGED} AS changed, {_OWNERS} AS owners, "
+    f"{_attributed('changed_by', 'NULL')} AS changed_by, "
+    f"{_attributed('own_by', 'NULL')} AS own_by, "
     f"{_ATTRIBUTED_PROBLEM} AS problem FROM event AS e {_ATTRIBUTED_JOINS}",
 }
 """Both views with the values of an `attribution_file`, as far as it reaches."""

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nri_scope.errors import UsageError
 from nri_scope.events import Event, Role, Session
 
@@ -29,26 +27,20 @@ def _is_pod_of(subject: str, only: str) -> bool:
     return bool(subject) and subject.count("/") == 1 and only.startswith(f"{subject}/")
 
 
-def find_session(recording: Recording, number: int | None, roles: Sequence[str] = ()) -> Session:
-    """Return the session to play: a plugin connection, or preferably one with these roles.
-
-    Raises UsageError if there is none.
-    """
+def find_session(recording: Recording, number: int | None) -> Session:
+    """Return the session to play: a plugin connection. Raises UsageError if there is none."""
     every = recording.sessions()
-    sessions = [one for one in every if one.is_connection or one.role in roles]
+    sessions = [one for one in every if one.is_connection]
     if not sessions and any(one.role == Role.V01 for one in every):
         raise UsageError(
             f"{recording.path}: contains only calls of NRI 0.1",
-            "replay them to a plugin of NRI 0.1, with --v01",
+            "use a recording with NRI events; `log` shows the calls",
         )
     if not sessions:
         raise UsageError(f"{recording.path}: contains no session", "use a recording with events")
     if number is None:
         # The first plugin of the chain received containers as created by the runtime.
         sessions.sort(key=lambda session: (session.plugin_index, session.id))
-        preferred = [one for one in sessions if one.role in roles]
-        if preferred:
-            return preferred[0]
         complete = (one for one in sessions if recording.state(one.id).complete)
         return next(complete, sessions[0])
     for session in sessions:

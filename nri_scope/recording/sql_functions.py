@@ -57,7 +57,7 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
     """Register the `FUNCTIONS` for ``recording`` on a connection.
 
     They return JSON with the protocol's field names, enum values by name, and unknown fields under
-    ``unknown_fields``. A malformed message becomes ``{"malformed": "<hexadecimal>"}``; a message of
+    "unknown_fields". A malformed message becomes ``{"malformed": "<hexadecimal>"}``; a message of
     an unknown method, service or kind ``{"raw": "<hexadecimal>"}``. The result is NULL for NULL and
     for a missing or damaged row. An argument of the wrong type is an error, which `PROBLEM`
     describes.

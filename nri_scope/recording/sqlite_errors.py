@@ -12,7 +12,7 @@ from nri_scope.errors import RecordingError
 from .opening import to_recording_error
 from .reader import Recording, Value
 from .rows import Row, RowError, number_of
-from .schema_check import has_table, repair_hint
+from .schema_check import repair_hint
 
 
 @contextmanager
@@ -41,9 +41,3 @@ def query_numbers(recording: Recording, query: str, *values: Value) -> list[tupl
             tuple(number_of((value,)) for value in row)
             for row in recording.connection.execute(query, values)
         ]
-
-
-def recording_has_table(recording: Recording, table: str) -> bool:
-    """Return whether a recording has ``table``, as older ones may not. Raises RecordingError."""
-    with recording_errors(recording):
-        return has_table(recording.connection, table)

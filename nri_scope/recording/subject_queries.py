@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from nri_scope.events import Container, Event, Pod
 from nri_scope.filter import Filter
+from nri_scope.nri.events import Event as NriEvent
 
 from .event_pages import sql_of
 from .reader import Recording, Value
@@ -21,11 +21,43 @@ from .rows import (
     optional_numbers_of,
     pod_of,
 )
-from .sqlite_errors import query_numbers, query_rows, recording_errors, recording_has_table
+from .sqlite_errors import query_numbers, query_rows, recording_errors
+
+_COMPLETE_LIST = (
+    "SELECT 1 FROM session AS s WHERE (s.mask = 0 OR s.mask & ?) AND EXISTS (SELECT 1 FROM event "
+    "AS e JOIN name AS n ON n.id = e.event WHERE n.text = 'Synchronize' AND e.session = s.id "
+    "AND e.id < ?) LIMIT 1"
+)
+_KNOWN_CONTAINER = (
+    "SELECT 1 FROM container AS c WHERE substr(c.id, 1, ?) = ? AND (EXISTS (SELECT 1 FROM event "
+    "AS e WHERE e.container = c.key AND e.id <= ?) OR EXISTS (SELECT 1 FROM state AS s "
+    "WHERE s.container = c.key AND s.event <= ?)) LIMIT 1"
+)
+"""Finds no container that was only the target of a request, which does not prove its existence."""
+
+
+def absence_test(recording: Recording) -> Callable[[str, Event], bool]:
+    """Return a function of an id prefix and an event: whether no such container existed by then.
+
+    That is certain only if a connection received the list of all containers before, and no event
+    was lost.
+    """
+
+    def is_absent(container_id: str, event: Event) -> bool:
+        if any(not gap.is_left_out for gap in recording.gaps()):
+            return False
+        with recording_errors(recording):
+            connection = recording.connection
+            bit = NriEvent.CreateContainer.bit
+            if connection.execute(_COMPLETE_LIST, (bit, event.id)).fetchone() is None:
+                return False
+            values = len(container_id), container_id, event.id, event.id
+            return connection.execute(_KNOWN_CONTAINER, values).fetchone() is None
+
+    return is_absent
+
 
 T = TypeVar("T")
-_OWNERS = 200
-"""Maximum number of events of one container whose owners are read."""
 _CONTAINERS = f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod"
 _PODS = "SELECT key, id, namespace, name, uid FROM pod"
 
@@ -48,6 +80,15 @@ def pod_of_event(recording: Recording, event_id: int) -> Pod | None:
 def containers_by_key(recording: Recording, keys: Iterable[int]) -> list[Container]:
     """Return existing containers with these keys, in order. Raises RecordingError."""
     return _containers(recording, f"c.key IN ({_list(keys)}) ORDER BY c.key")
+
+
+def under_each_name(recording: Recording, keys: Iterable[int]) -> list[Container]:
+    """Return containers under each of their names, in order. Raises RecordingError.
+
+    A plugin can change the annotation that containerd takes the name from.
+    """
+    same = f"c.id IN (SELECT id FROM container WHERE key IN ({_list(keys)}))"
+    return _containers(recording, f"{same} ORDER BY c.key")
 
 
 def pods_by_key(recording: Recording, keys: Iterable[int]) -> list[Pod]:
@@ -90,40 +131,6 @@ def keys_by_name(recording: Recording) -> tuple[list[int], list[int]]:
     return pods, containers
 
 
-def owners_by_container(recording: Recording) -> dict[int, tuple[str, ...]]:
-    """Return `owners_of` for each container with an owner, by its key. Reads all events.
-
-    Raises RecordingError.
-    """
-    rows = query_rows(
-        recording,
-        "SELECT DISTINCT e.container, c.owners FROM changes AS c JOIN event AS e ON e.id = c.id "
-        "WHERE c.owners IS NOT NULL AND e.container IS NOT NULL",
-    )
-    # Most containers have the same owners.
-    known: dict[object, list[str]] = {}
-    found: dict[int, set[str]] = {}
-    for container, encoded in rows:
-        if type(container) is int:
-            owners = known.get(encoded)
-            if owners is None:
-                owners = known[encoded] = texts(encoded)
-            found.setdefault(container, set()).update(owners)
-    return {container: tuple(sorted(owners)) for container, owners in found.items()}
-
-
-def owners_of(recording: Recording, container: int) -> tuple[str, ...]:
-    """Return the owners of a container's changes, ``NN-name``, by index. Raises RecordingError."""
-    rows = query_rows(
-        recording,
-        "SELECT DISTINCT owners FROM changes WHERE id IN (SELECT id FROM event "
-        "WHERE container = ? ORDER BY id LIMIT ?) AND owners IS NOT NULL",
-        container,
-        _OWNERS,
-    )
-    return tuple(sorted(set(chain.from_iterable(texts(encoded) for (encoded,) in rows))))
-
-
 def state_in(recording: Recording, object_id: int) -> str:
     """Return the state of the container in an object; "" if none. Raises RecordingError."""
     ((encoded,),) = query_rows(recording, "SELECT nri_object(?)", object_id)
@@ -148,6 +155,7 @@ class EventPoint(NamedTuple):
     problem: str
     """A `Problem`; "" for none."""
     changed: bool
+    """Whether evidence shows that it changed its own container."""
 
 
 def events_of_container(
@@ -181,7 +189,8 @@ def points_between(
     about, key = _alone(subject)
     rows = query_rows(
         recording,
-        "SELECT at_ns, id, event, problem, changed != '[]' FROM events WHERE id IN "
+        "SELECT at_ns, id, event, problem, (SELECT own_by IS NOT NULL FROM changes AS c "
+        "WHERE c.id = events.id) FROM events WHERE id IN "
         f"(SELECT id FROM event WHERE {about} AND id BETWEEN ? AND ? "
         f"AND at_ns >= ? AND at_ns < ? ORDER BY id) AND ({text}) ORDER BY id LIMIT ?",
         key,
@@ -269,8 +278,6 @@ def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -
     """Return the keys of the containers that an event, or any event of the containers ``own``,
     requested to update or evict. Raises RecordingError.
     """
-    if not recording_has_table(recording, "effect"):
-        return []
     rows = query_numbers(
         recording,
         "SELECT DISTINCT container FROM effect WHERE event = ? ORDER BY container",

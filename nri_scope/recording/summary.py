@@ -16,6 +16,7 @@ from .records import gap_record, rfc3339, session_record
 from .rows import RowError
 from .sqlite_errors import recording_errors
 from .stats import GapStats, ResponseTimes, Sample, Stats, tally
+from .subject_queries import column_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def time_range(recording: Recording, about: Pod | Container | None = None) -> tu
     where = ""
     key: tuple[int, ...] = ()
     if about is not None:
-        where = f" WHERE {'pod' if isinstance(about, Pod) else 'container'} = ?"
+        where = f" WHERE {column_of(about)} = ?"
         key = (about.key,)
     with recording_errors(recording):
         query = f"SELECT min(at_ns), max(at_ns) FROM event{where}"

@@ -13,7 +13,7 @@ from nri_scope.events import Event, Printed, Tapped
 
 from .reader import Recording
 from .rows import ascending, optional_numbers_of, printed_of, tapped_of
-from .sqlite_errors import recording_errors, recording_has_table
+from .sqlite_errors import recording_errors
 from .sqlite_text import HIGHEST, characters_sql
 
 LINE_MAX = 128 << 10
@@ -27,10 +27,10 @@ _PRINTED = (
     f"CASE WHEN {characters_sql('text')} <= {LINE_MAX} THEN text END FROM output"
 )
 _METADATA = f"CASE WHEN {characters_sql('metadata')} > {METADATA_MAX} THEN '(too long)' "
-_TABLES = {
-    "tapped": f"SELECT event, held_ns, {_METADATA} ELSE metadata END FROM tapped",
-    "request_metadata": f"SELECT event, NULL, {_METADATA} ELSE metadata END FROM request_metadata",
-}
+_TABLES = (
+    f"SELECT event, held_ns, {_METADATA} ELSE metadata END FROM tapped",
+    f"SELECT event, NULL, {_METADATA} ELSE metadata END FROM request_metadata",
+)
 
 
 def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
@@ -38,11 +38,10 @@ def tapped(recording: Recording, events: Sequence[int]) -> list[Tapped]:
     RecordingError.
     """
     listed = ", ".join(str(int(number)) for number in events)
-    select = _select(recording, f"event IN ({listed})")
-    if not events or not select:
+    if not events:
         return []
     with recording_errors(recording):
-        return [tapped_of(row) for row in recording.rows(select)]
+        return [tapped_of(row) for row in recording.rows(_select(f"event IN ({listed})"))]
 
 
 class Taps:
@@ -64,12 +63,10 @@ class Taps:
 
 
 def _all(recording: Recording) -> Iterator[Tapped]:
-    select = _select(recording, "event > ?")
-    if not select:
-        return
+    select = _select("event > ?")
     newest = 0
     while True:
-        rows = recording.rows(f"{select} LIMIT {_PAGE}", [newest] * select.count("?"))
+        rows = recording.rows(f"{select} LIMIT {_PAGE}", [newest] * len(_TABLES))
         with recording_errors(recording):
             page = [tapped_of(row) for row in ascending(rows, (newest,))]
         yield from page
@@ -78,14 +75,10 @@ def _all(recording: Recording) -> Iterator[Tapped]:
         newest = page[-1].event
 
 
-def _select(recording: Recording, condition: str) -> str:
-    """Return a query of both tables, ordered by event; "" without any of them."""
-    found = [
-        f"{select} WHERE {condition}"
-        for table, select in _TABLES.items()
-        if recording_has_table(recording, table)
-    ]
-    return f"{' UNION ALL '.join(found)} ORDER BY event" if found else ""
+def _select(condition: str) -> str:
+    """Return a query of both tables, ordered by event."""
+    union = " UNION ALL ".join(f"{select} WHERE {condition}" for select in _TABLES)
+    return f"{union} ORDER BY event"
 
 
 def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
@@ -93,8 +86,6 @@ def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
 
     Raises RecordingError.
     """
-    if not recording_has_table(recording, "output"):
-        return
     while True:
         rows = recording.rows(f"{_PRINTED} WHERE id > ? ORDER BY id LIMIT ?", (after_id, _PAGE))
         with recording_errors(recording):
@@ -109,8 +100,6 @@ def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Prin
     """Return the plugin output between an event and the next event of the same session: the first
     ``most`` lines, and their total number. Raises RecordingError.
     """
-    if not recording_has_table(recording, "output"):
-        return [], 0
     rows = recording.rows(
         "SELECT at_ns FROM event WHERE id > ? AND session = ? ORDER BY id LIMIT 1",
         (event.id, event.session),

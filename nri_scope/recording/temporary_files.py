@@ -20,10 +20,14 @@ ELSEWHERE = "set TMPDIR to another folder"
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Create a folder that only its owner can access; remove it at the end. Raises UsageError."""
+def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
+    """Create a folder that only its owner can access; remove it at the end. Raises UsageError.
+
+    It is created in the folder ``beside``; None: where the system has temporary files.
+    """
     try:
-        folder = tempfile.TemporaryDirectory(prefix="nri-scope-")
+        hidden = "" if beside is None else "."
+        folder = tempfile.TemporaryDirectory(prefix=f"{hidden}nri-scope-", dir=beside)
     except OSError as error:
         raise unwritable(error) from error
     with folder as name:

@@ -33,13 +33,6 @@ _MARK_WAIT_MS = 500
 _RETRY_SECONDS = 0.01
 """Pause between attempts to lock the file; longer than a `RecorderLockProbe` holds the lock."""
 _LOCK_ATTEMPTS = 5
-MAY_HAVE_EFFECTS = """
-SELECT 1 FROM event LEFT JOIN name ON name.id = event.method
-WHERE changed IS NOT NULL OR text IN ('ValidateContainerAdjustment', 'UpdateContainers')
-    OR (reply IS NOT NULL AND text IN ('CreateContainer', 'UpdateContainer', 'StopContainer'))
-LIMIT 1
-"""
-"""Query that returns a row if any event may belong in the table ``effect``."""
 _WRITE_VERSION_OFFSET = 18
 """Offset of the write version in a file's header: 2 for WAL mode, 1 for journal mode."""
 _WAL_MODE, _JOURNAL_MODE = b"\2", b"\1"
@@ -369,11 +362,7 @@ def initialize(connection: sqlite3.Connection) -> None:
 
 def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
     try:
-        version = check(connection, path)
-        if version < VERSION:
-            raise RecordingError(
-                path, f"it is a recording of the older version {version}", _OTHER_NAME
-            )
+        check(connection, path)
         check_schema(connection, path)
     except RecordingError as error:
         hint = error.hint or _OTHER_NAME
@@ -381,23 +370,10 @@ def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _add_tables(connection: sqlite3.Connection) -> None:
-    """Add tables that an older file of this version lacks.
-
-    ``effect`` would lack rows of existing events, so it is added only if none of them can have an
-    effect. Events that a logger recorded without --validate have none.
-    """
-    missing = {
-        table
-        for table in ("tapped", "request_metadata", "output", "plugin_calls")
-        if not has_table(connection, table)
-    }
-    if not has_table(connection, "effect") and not connection.execute(MAY_HAVE_EFFECTS).fetchone():
-        missing.add("effect")
-    if not missing:
-        return
+    """Add tables that an older file of this version lacks."""
     connection.execute("BEGIN IMMEDIATE")
     for table in TABLES:
-        if table.name in missing:
+        if not has_table(connection, table.name):
             for statement in table_statements(table):
                 connection.execute(statement)
     connection.execute("COMMIT")

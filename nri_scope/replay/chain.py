@@ -49,7 +49,7 @@ def command(
     """Create a plugin from its command line; it is also external if that has `SOCKET`.
 
     Index and name are taken from its file if that is named ``NN-name``, as runtimes require;
-    otherwise `DEFAULT_INDEX` and the file's name are used (``x`` for ``python3 x.py``). Raises
+    otherwise `DEFAULT_INDEX` and the file's name are used ("x" for ``python3 x.py``). Raises
     `UsageError`.
     """
     if not argv or not argv[0]:
@@ -63,6 +63,19 @@ def command(
         argv,
         external or any(SOCKET in word for word in argv),
     )
+
+
+def given_command(
+    argv: tuple[str, ...], index: str | None, name: str | None, *, external: bool
+) -> Command:
+    """Create COMMAND with the options --index and --name. Raises `UsageError`."""
+    plugin = command(argv, index or "", name or "", external=external)
+    if plugin.external and (index or name):
+        raise UsageError(
+            "--index and --name are only valid for launched plugins",
+            "leave them out: external plugins set their own",
+        )
+    return plugin
 
 
 def _program(argv: tuple[str, ...]) -> str:

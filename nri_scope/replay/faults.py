@@ -213,15 +213,8 @@ def _with(faults: Faults, text: str) -> Faults:
         raise UsageError(f"fault {text!r} has the wrong number of arguments", f"write it as {form}")
     if name in MODIFIERS:
         one = _event_fault(text, name, arguments[:fixed], arguments[fixed:])
-        match name:
-            case "slow":
-                return replace(faults, slow=(*faults.slow, one))
-            case "error":
-                return replace(faults, error=(*faults.error, one))
-            case "duplicate":
-                return replace(faults, duplicate=(*faults.duplicate, one))
-            case _:
-                return replace(faults, skip=(*faults.skip, one))
+        more: dict[str, Any] = {name: (*getattr(faults, name), one)}
+        return replace(faults, **more)
     match name, arguments:
         case "drop-connection", [after]:
             return replace(faults, drop_after=faults.drop_after | {_after(text, after)})

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import Dropped
+from nri_scope.runtime import Outcome
 
 from .result import Attributed, ContainerResult
 from .world import World
@@ -44,27 +45,30 @@ class Ledger:
         pod: api.PodSandbox | None,
         asked: Iterable[tuple[str, api.ContainerAdjustment]],
         merged: api.ContainerAdjustment | None,
-        *,
-        failure: str = "",
+        outcome: Outcome,
+        start_failure: str = "",
     ) -> list[Attributed]:
         """Record a creation; ``merged`` is None if it failed.
 
+        ``start_failure``: why the created container does not start; "" if nothing is known.
         Returns the changes that the adjustments ``asked`` make, in their order.
         """
-        spec = oci.spec_of(container, pod)
+        rules = self._rules
+        spec = rules.first(oci.spec_of(container, pod))
         result = self._new(container, spec)
         changes: list[Attributed] = []
         for plugin, adjustment in asked:
-            if adjustment.mounts:
+            if adjustment.mounts and rules.sorts_mounts:
                 # A runtime sorts all mounts if one is adjusted; that is not the plugin's change.
                 spec = oci.sort_mounts(spec)
                 result.before = oci.sort_mounts(result.before)
-            after = oci.adjust(spec, adjustment, memory_as_is=self._rules.memory_as_is)
-            changes += self._attribute(result, plugin, spec, after)
+            after = rules.adjust(spec, adjustment)
+            changes += self._attribute(result, plugin, rules.written(spec), rules.written(after))
             spec = after
-        result.created, result.failure = merged is not None, failure
+        result.created, result.failure = merged is not None, outcome.failure
+        result.runtime_died, result.start_failure = outcome.killed, start_failure
         if merged is not None:
-            result.spec = oci.adjust(result.before, merged, memory_as_is=self._rules.memory_as_is)
+            result.spec = rules.written(rules.adjust(result.before, merged))
         else:
             self._by_id.pop(container.id, None)
         return changes
@@ -81,16 +85,29 @@ class Ledger:
 
     def remarks(
         self,
-        container: api.Container,
-        pod: api.PodSandbox | None,
-        asked: Iterable[tuple[str, api.ContainerAdjustment]],
+        asked: Iterable[tuple[str, api.ContainerAdjustment | api.ContainerUpdate]],
+        already: Iterable[Dropped],
+        path: oci.UpdatePath,
+        container_id: str = "",
+        spec: specs.Spec | None = None,
     ) -> list[Dropped]:
-        """Return the requests of plugins that the runtime drops or applies differently."""
-        spec = oci.spec_of(container, pod)
+        """Return the requests of plugins that the runtime drops or applies differently.
+
+        ``already``: those that merging drops. ``path``: that of updates. ``container_id``,
+        ``spec``: the container that is adjusted.
+        """
+        known = {(one.plugin, one.container_id, one.path) for one in already}
+        drops_cdi = self._rules.drops_cdi_devices
         return [
-            Dropped(plugin, container.id, one.path, json.dumps(one.value), one.reason)
-            for plugin, adjustment in asked
-            for one in oci.remarks(adjustment, spec)
+            Dropped(plugin, target, one.path, json.dumps(one.value), one.reason)
+            for plugin, wanted in asked
+            if (target := container_id or getattr(wanted, "container_id", ""))
+            in self._world.containers
+            for one in (
+                *oci.remarks(wanted, spec, path, drops_cdi),
+                *oci.empty_cpu_set(wanted.linux.resources),
+            )
+            if (plugin, target, one.path) not in known
         ]
 
     def resources(
@@ -99,10 +116,12 @@ class Ledger:
         requested: api.LinuxResources,
         asked: Iterable[tuple[str, api.ContainerUpdate]],
         merged: api.LinuxResources,
+        voided_by: str = "",
     ) -> list[Attributed]:
         """Record an update ``requested`` by the kubelet and applied as ``merged``.
 
-        Returns the changes that the updates ``asked`` by plugins make to it.
+        Returns the changes that the updates ``asked`` by plugins make to it. ``voided_by``: the
+        plugin because of which the runtime applies nothing; "" for none.
         """
         result = self._of(container_id)
         if result is None:
@@ -110,6 +129,9 @@ class Ledger:
         path = self._rules.own_updates
         result.before = oci.update(result.before, requested, path)
         spec = oci.update(result.spec, requested, path)
+        if voided_by:
+            self._attribute(result, voided_by, spec, result.spec)
+            return []
         changes: list[Attributed] = []
         for plugin, update in asked:
             after = oci.update(spec, update.linux.resources, path)

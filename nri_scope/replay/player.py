@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
@@ -15,9 +16,7 @@ from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import RECORDED, Answer, LifecycleState, LifecycleStep, Outcome
 
 from .faults import INJECTED
-from .pace import no_wait
-from .playback import PlaybackOptions, ReplayParts
-from .read_ahead import ReadAhead
+from .playback import PlaybackOptions, ReplayParts, no_wait
 from .replies import Reply
 from .result import PlayedEvent
 from .script import ReplayStep, Script
@@ -30,6 +29,37 @@ from .step_control import (
     StepControl,
     StepDecision,
 )
+
+T = TypeVar("T")
+
+
+class ReadAhead(Generic[T]):
+    """Iterator whose next item can be fetched early."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._fetched: list[T] = []
+        self._error: Exception | None = None
+        """Exception to raise in place of the next item, including StopIteration."""
+
+    def look(self) -> None:
+        """Fetch the next item, unless already fetched. Its exception is raised by ``next``."""
+        if self._fetched or self._error is not None:
+            return
+        try:
+            self._fetched.append(next(self._items))
+        except Exception as error:  # noqa: BLE001 - it belongs to the consumer of the item
+            self._error = error
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        self.look()
+        if self._error is not None:
+            raise self._error
+        return self._fetched.pop()
+
 
 _RESTARTS = "the runtime restarts"
 
@@ -246,8 +276,15 @@ class Player:
         if event is Event.CreateContainer and not outcome.failure:
             refusal, refused_plugin = self._parts.effects.refusal(request, outcome)
             outcome.failure = refusal
+        elif event is Event.StartContainer and not outcome.failure:
+            outcome.failure = self._parts.effects.start_failure(event, request)
         self._inject_faults(played, event, outcome)
         rest = self._parts.effects.of(played, event, request, outcome)
+        if event is Event.CreateContainer and (
+            start_failure := self._parts.effects.start_failure(event, request)
+        ):
+            words = f"{played.subject} does not start: {start_failure}"
+            self._progress.result.tally.fail(words)
         played.failure, played.logged = outcome.failure, outcome.error or played.logged
         if not (outcome.failure or outcome.refused or outcome.lost):
             self._parts.read_output()

@@ -71,6 +71,8 @@ class PluginSet:
     as external ones at once."""
     grace_s: float = GRACE_S
     """Seconds in which launched plugins may end by themselves after the replay; 0 to kill them."""
+    must_reconnect: bool = False
+    """Whether a started external plugin fails if it ends instead of connecting again."""
 
     @property
     def has_externals(self) -> bool:
@@ -206,6 +208,7 @@ class ReplayPlugins:
             await runtime.restart(graceful=graceful)
         finally:
             self._is_disconnecting = False
+        self._count_starts()
         self._collect_exits()
         for one in _rejected_since(runtime, known):
             result = self._results.get(one.plugin)
@@ -234,7 +237,17 @@ class ReplayPlugins:
         finally:
             self._is_disconnecting = False
         await runtime.start_externals()
+        self._count_starts()
         await self._await_reconnects(runtime)
+
+    def _count_starts(self) -> None:
+        """Count the external plugins that ended with their connections, and were started again."""
+        for process, name in self._ended.items():
+            if name in self._externals and not process.running:
+                result = self._results[name]
+                result.started_again += 1
+                if self._plugin_set.must_reconnect:
+                    result.deserted = "ended with its connection instead of connecting again"
 
     async def _await_reconnects(self, runtime: Runtime) -> None:
         """Wait for external plugins to reconnect; record a failure for any that does not."""

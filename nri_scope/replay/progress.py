@@ -24,9 +24,6 @@ class ReplayListener:
     def notice(self, text: str) -> None:
         """Handle a message for the user, about how a plugin is started."""
 
-    def started(self, plugin: str, pid: int) -> None:
-        """Handle a plugin (``NN-name``) that is set up; ``pid`` is 0 if it was not launched."""
-
     def lost(self, plugin: str, reason: str) -> None:
         """Handle a plugin that disconnected early, during a request or between two."""
 
@@ -35,9 +32,6 @@ class ReplayListener:
 
     def line(self, line: PrintedLine) -> None:
         """Handle a line that a plugin printed after the last event was reported."""
-
-    def finish(self) -> None:
-        """Handle the end of the last round, before plugins are ended."""
 
     def printed(self, line: PrintedLine) -> None:
         """Handle any line that a plugin printed, as soon as it was read."""

@@ -14,7 +14,6 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 
 from .chain import Command
-from .load import LoadScript, LoadShape
 from .playback import PlaybackOptions
 from .plugins import PluginSet
 from .progress import ReplayListener
@@ -37,8 +36,6 @@ class Job:
     """Number of times to play all events; the runtime restarts before each repetition."""
     output: Path | None = None
     """Path for a recording of the replay; None for none."""
-    load: LoadShape | None = None
-    """Play many copies of the recorded pods instead of the recorded events."""
     keep: bool = True
     """Whether the result contains all events and containers. Otherwise, to save memory, it omits
     events, and containers that were removed without changes by plugins."""
@@ -56,11 +53,7 @@ async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
     began_ns = monotonic_ns()
     with ExitStack() as stack:
         recording = stack.enter_context(Recording.open(job.recording))
-        script = (
-            Script(recording, job.selection)
-            if job.load is None
-            else LoadScript(recording, job.selection, job.load)
-        )
+        script = Script(recording, job.selection)
         profile = profile_named(job.profile, script.profile)
         if job.ideal:
             profile = replace(profile, synchronizes_launched=True)

@@ -7,10 +7,10 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import RecordingError, UsageError
+from nri_scope.errors import UsageError
 from nri_scope.events import Event as Recorded
 from nri_scope.events import Role
 from nri_scope.filter import Filter, parse
@@ -25,8 +25,10 @@ from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import concerns, find_session, sessions_of, subject_of
 from nri_scope.runtime import Profile
+from nri_scope.runtime.lifecycle import own_request
+from nri_scope.runtime.lifecycle_rules import recorded_rules_of
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
-from nri_scope.runtime.state_change import own_request
+from nri_scope.scenario.from_recording import initial_state
 
 _BUDGET_FACTOR = 0.5
 """Factor for the usual decoding budget: an event takes longer here, and is one of one session."""
@@ -94,8 +96,13 @@ class ReplaySelection:
     end: RecordingPlace | None = None
     """End, exclusive: this event and later ones are not played."""
 
+    def selects(self, recorded: Recorded) -> bool:
+        """Return whether an event between begin and end is selected."""
+        matches = self.where is None or self.where.matches(recorded)
+        return matches and (not self.only or concerns(self.only, recorded))
 
-class _Span:
+
+class SelectionSpan:
     """Progress from the begin of a selection to its end, event by event."""
 
     def __init__(self, selection: ReplaySelection) -> None:
@@ -130,19 +137,9 @@ class Script:
         self.is_partial = not state.complete and self._never_synchronized()
         """Whether containers may exist that are unknown until their first event, because the
         recorded runtime sent the launched plugin no Synchronize."""
-        if not state.complete and not self.is_partial:
-            raise UsageError(
-                f"{recording.path}: session {self.session.id} has no complete Synchronize, so its "
-                "initial pods and containers are unknown",
-                "choose another with --session, or record without --where",
-            )
-        try:
-            self.pods = [api.PodSandbox.FromString(data) for data in state.pods]
-            self.containers = [api.Container.FromString(data) for data in state.containers]
-        except DecodeError as error:
-            raise RecordingError(
-                recording.path, f"Synchronize cannot be decoded: {error}"
-            ) from error
+        self.pods, self.containers = initial_state(
+            recording, self.session, state, may_lack_it=self.is_partial
+        )
         is_chosen = selection.session is not None
         self._sessions = sessions_of(recording, self.session, is_chosen=is_chosen)
         if selection.only:
@@ -157,6 +154,7 @@ class Script:
         )
         return replace(
             profile,
+            lifecycle_rules=recorded_rules_of(session.runtime_name),
             registration_timeout_ms=session.registration_timeout_ms
             or DEFAULT_REGISTRATION_TIMEOUT_MS,
             request_timeout_ms=session.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS,
@@ -168,7 +166,7 @@ class Script:
         Excludes the set-up of the session and requests by the plugin. Includes events
         that are not selected, as the replayed state depends on them.
         """
-        span = _Span(self._selection)
+        span = SelectionSpan(self._selection)
         for recorded, request in self._exchanges():
             if recorded.method == "Configure" and recorded.session != self.session.id:
                 yield ReplayStep(recorded, None, None, b"", selected=span.begun, restarts=True)
@@ -176,7 +174,7 @@ class Script:
                 continue
             if not span.reach(recorded):
                 return
-            yield self._step(recorded, request, span.begun and self._selects(recorded))
+            yield self._step(recorded, request, span.begun and self._selection.selects(recorded))
 
     def _exchanges(self) -> Iterator[tuple[Recorded, bytes]]:
         allowance = self._recording.allowance(_BUDGET_FACTOR)
@@ -191,21 +189,15 @@ class Script:
 
     def events_after(self, event_id: int) -> Iterator[Recorded]:
         """Yield the selected events after one, without their messages."""
-        span = _Span(self._selection)
+        span = SelectionSpan(self._selection)
         sessions = " OR ".join(f"session:{session.id}" for session in self._sessions)
         for recorded in self._recording.events(where=parse(sessions), after_id=event_id):
             if _is_setup(recorded):
                 continue
             if not span.reach(recorded):
                 return
-            if span.begun and self._selects(recorded):
+            if span.begun and self._selection.selects(recorded):
                 yield recorded
-
-    def _selects(self, recorded: Recorded) -> bool:
-        """Return whether an event between begin and end is selected."""
-        selection = self._selection
-        matches = selection.where is None or selection.where.matches(recorded)
-        return matches and (not selection.only or concerns(selection.only, recorded))
 
     def before(self) -> Iterator[ReplayStep]:
         """Yield the events before the first selected one.

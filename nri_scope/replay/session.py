@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from time import monotonic_ns
 
 from google.protobuf.message import DecodeError
@@ -13,11 +14,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
 from nri_scope.events import Role, Session
 from nri_scope.nri.failure_policy import NO_POLICY
-from nri_scope.nri.merging import Dropped
+from nri_scope.nri.merging import Dropped, drop_evictions
+from nri_scope.nri.merging.isulad import SYNCHRONIZE_IGNORED, UNSOLICITED_CRASH
 from nri_scope.nri.session import check_part_reply
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.oci import runtime_rules_of
-from nri_scope.runtime import Answer, Exchange, Plugin, Profile, Runtime
+from nri_scope.runtime import Answer, Exchange, Plugin, Profile, ProfileSetUp, Runtime
 from nri_scope.runtime.plugin_chain import event_of
 from nri_scope.specs import changes
 
@@ -27,7 +29,6 @@ from .golden import fingerprint
 from .ledger import Ledger
 from .playback import PlaybackOptions, ReplayParts
 from .player import Player
-from .plugin_setup import SetUp, add_copies, size_of
 from .plugins import PluginSet, ReplayPlugins
 from .progress import ReplayListener, ReplayProgress
 from .recording_clock import RecordingClock
@@ -36,6 +37,41 @@ from .reply_verdict import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 from .script import Script
 from .world import World
+
+
+@dataclass(slots=True)
+class SetUp(ProfileSetUp):
+    """Set-up whose Synchronize lists the pods and containers of the replay's world."""
+
+    world: World = field(default_factory=World)
+
+    def state(self) -> tuple[list[api.PodSandbox], list[api.Container]]:
+        """Return the world's pods and containers, as the runtime sends them."""
+        return self.profile.lifecycle_rules.adapted_state(*self.world.state())
+
+
+def size_of(world: World) -> int:
+    """Return the approximate size of the world's state in Synchronize, in bytes."""
+    pods, containers = world.state()
+    return sum(one.ByteSize() for one in (*pods, *containers))
+
+
+def add_copies(world: World, count: int) -> None:
+    """Add a pod with ``count`` copies of an existing container."""
+    if not count:
+        return
+    pod = api.PodSandbox(id="nri-scope-crowd", name="crowd", namespace="nri-scope", uid="crowd")
+    model = next(iter(world.containers.values()), api.Container())
+    containers: list[api.Container] = []
+    for number in range(count):
+        container = api.Container()
+        container.CopyFrom(model)
+        container.id = f"nri-scope-crowd-{number:06d}"
+        container.name = f"crowd-{number}"
+        container.pod_sandbox_id = pod.id
+        containers.append(container)
+    world.arrive([pod], containers)
+
 
 _PARTS = 3
 """Approximate number of parts into which --fault split-sync splits Synchronize."""
@@ -65,7 +101,7 @@ class ReplayRun:
         self._faults = InjectedFaults(playback.faults)
         self._judge = Judge(playback.max_took_ns)
         self._setup = SetUp(profile)
-        self._rules = runtime_rules_of(profile.runtime_name)
+        self._rules = runtime_rules_of(profile.runtime_name, profile.runtime_version)
         self._runtime_words = runtime_words(session.runtime_name, session.runtime_version)
         self._result = Replayed(
             source=_source(session, self._runtime_words),
@@ -115,7 +151,6 @@ class ReplayRun:
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
                 self._progress.settle()
-                self._audience.finish()
         finally:
             # Report the event that could not be played, with its output.
             self._progress.end()
@@ -148,6 +183,7 @@ class ReplayRun:
             self._script.pods,
             self._script.containers,
             effects=playback.effects and self._rules.reports_adjustments,
+            shows_devices=playback.effects and not self._rules.reports_adjustments,
             shows_rlimits=self._setup.profile.shows_rlimits,
             is_partial=self._script.is_partial,
         )
@@ -164,7 +200,7 @@ class ReplayRun:
 
     def _new_effects(self) -> Effects:
         ledger = Ledger(self._world, self._result.containers, self._rules, keep=self._keep)
-        return Effects(self._world, ledger, self._setup.profile.version)
+        return Effects(self._world, ledger, self._rules, self._setup.profile.version)
 
     async def _again(self, number: int) -> None:
         self._prepare()
@@ -204,7 +240,6 @@ class ReplayRun:
 
     def _ready(self, plugin: Plugin) -> None:
         self._plugins.ready(plugin)
-        self._audience.started(plugin.id, 0 if plugin.process is None else plugin.process.pid)
         if plugin.ignored_policy != NO_POLICY:
             why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
             policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
@@ -261,12 +296,16 @@ class ReplayRun:
     def _update(
         self, played: PlayedEvent, plugin: str, updates: Collection[api.ContainerUpdate]
     ) -> None:
-        """Apply updates outside of the chain, or record that the runtime would crash on them."""
-        if updates and self._rules.update_crash:
-            played.failure = self._rules.update_crash
+        """Apply updates outside of the chain; iSulad ignores them, or crashes."""
+        if not self._rules.dies_of_updates:
+            self._effects.apply_updates(played, plugin, updates)
+        elif played.event == "UpdateContainers":
+            played.failure = UNSOLICITED_CRASH
             self._result.tally.fail(f"{played.event} of {plugin}: {played.failure}")
-            return
-        self._effects.apply_updates(played, plugin, updates)
+        else:
+            played.dropped += [
+                Dropped(plugin, one.container_id, "", "", SYNCHRONIZE_IGNORED) for one in updates
+            ]
 
     def _unsolicited(
         self, plugin: Plugin, request: api.UpdateContainersRequest
@@ -274,11 +313,8 @@ class ReplayRun:
         self._progress.settle()
         played = PlayedEvent(0, "UpdateContainers", "", 0)
         self._update(played, plugin.id, request.update)
-        for eviction in request.evict:
-            reason = "runtimes ignore evictions"
-            played.dropped.append(
-                Dropped(plugin.id, eviction.container_id, "/evict", eviction.reason, reason)
-            )
+        if not played.failure:
+            drop_evictions(request.evict, plugin.id, played.dropped)
         self._progress.tell(played)
         return api.UpdateContainersResponse()
 

@@ -49,6 +49,8 @@ class World:
     effects: bool = True
     shows_rlimits: bool = True
     """See `Profile.shows_rlimits`."""
+    shows_devices: bool = False
+    """Whether, without ``effects``, later messages have the adjusted devices, as in iSulad."""
     is_partial: bool = False
     """Whether containers may exist that no Synchronize has listed; see `Script.is_partial`."""
     pods: dict[str, api.PodSandbox] = field(default_factory=dict)
@@ -56,6 +58,8 @@ class World:
     _ended_containers: set[str] = field(default_factory=set)
     _shaped: set[str] = field(default_factory=set)
     """Ids of containers created in this replay, or updated by its plugins."""
+    _devices: dict[str, list[api.LinuxDevice]] = field(default_factory=dict)
+    """Adjusted devices by container, with ``shows_devices``."""
     _names: dict[str, str] = field(default_factory=dict)
     """Names by id of all containers that appeared, including those not created here."""
 
@@ -67,10 +71,11 @@ class World:
         *,
         effects: bool = True,
         shows_rlimits: bool = True,
+        shows_devices: bool = False,
         is_partial: bool = False,
     ) -> World:
         """Return the world described by Synchronize."""
-        world = cls(effects, shows_rlimits, is_partial)
+        world = cls(effects, shows_rlimits, shows_devices, is_partial)
         world.arrive(pods, containers)
         return world
 
@@ -97,14 +102,22 @@ class World:
     def shown(self, event: Event, recorded: Message) -> Message:
         """Return the request with this replay's adjustments, as a copy if it differs."""
         container = container_of(event.name, recorded)
-        if not self.effects or container is None or event is Event.CreateContainer:
+        if container is None or event is Event.CreateContainer:
             return recorded
         ours = self.containers.get(container.id)
-        if ours is None or container.id not in self._shaped:
+        devices = self._devices.get(container.id) if self.shows_devices else None
+        if devices is None and (
+            not self.effects or ours is None or container.id not in self._shaped
+        ):
             return recorded
         request = type(recorded)()
         request.CopyFrom(recorded)
-        _overlay(cast("_AboutContainer", request).container, ours)
+        if devices is not None:
+            shown = cast("_AboutContainer", request).container.linux
+            del shown.devices[:]
+            shown.devices.extend(devices)
+        elif ours is not None:
+            _overlay(cast("_AboutContainer", request).container, ours)
         return request
 
     def check_known(self, number: int, event: Event, recorded: Message, subject: str) -> None:
@@ -163,6 +176,7 @@ class World:
             self.containers.pop(container.id, None)
             self._ended_containers.discard(container.id)
             self._shaped.discard(container.id)
+            self._devices.pop(container.id, None)
             return
         self.containers[container.id] = container
         if event is Event.CreateContainer:
@@ -176,9 +190,10 @@ class World:
     def created(self, container: api.Container, adjustment: api.ContainerAdjustment) -> None:
         """Add a container as the plugins adjusted it."""
         self._shaped.add(container.id)
-        self.containers[container.id] = adjusted(
-            container, adjustment, shows_rlimits=self.shows_rlimits
-        )
+        ours = adjusted(container, adjustment, shows_rlimits=self.shows_rlimits)
+        self.containers[container.id] = ours
+        if self.shows_devices:
+            self._devices[container.id] = [_with_zeros(one) for one in ours.linux.devices]
 
     def not_created(self, container: api.Container, pod: api.PodSandbox | None) -> None:
         """Record that the creation of ``container`` in ``pod`` failed."""
@@ -188,6 +203,7 @@ class World:
         self._named(container)
         self.containers.pop(container.id, None)
         self._shaped.discard(container.id)
+        self._devices.pop(container.id, None)
 
     def update(self, container_id: str, resources: api.LinuxResources) -> None:
         """Apply plugins' changes to a container's resources; ignore an unknown container."""
@@ -199,6 +215,15 @@ class World:
         container = self.containers.get(container_id)
         if container is not None and self.effects:
             self.containers[container_id] = with_resources(container, resources)
+
+
+def _with_zeros(device: api.LinuxDevice) -> api.LinuxDevice:
+    """Return a copy that has the mode and the owner, as iSulad always sends them."""
+    copy = api.LinuxDevice()
+    copy.CopyFrom(device)
+    for value in (copy.file_mode, copy.uid, copy.gid):
+        value.SetInParent()
+    return copy
 
 
 def _overlay(recorded: api.Container, ours: api.Container) -> None:

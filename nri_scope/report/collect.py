@@ -1,45 +1,282 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collect a report's facts in one pass through a recording, in bounded memory."""
+"""Collect a report's facts in one pass through a recording, in bounded memory.
+
+Besides, collect the plugins of the chain with the times of each, and the changed containers, each
+with its changes and their owners.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 
 from nri_scope import __version__
-from nri_scope.differ.attribution.attributed_changes import RoundDiff
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, NameOf, RoundDiff, Span
+from nri_scope.differ.attribution.rounds import CONTAINER_STATUS, CREATE
+from nri_scope.differ.latency import Times, Timing
 from nri_scope.differ.render import wording
-from nri_scope.differ.render.values import clipped
-from nri_scope.events import REDACTED, Container, Event, Gap, Pod, Role
+from nri_scope.differ.render.legend import Legend
+from nri_scope.differ.render.values import clipped, clipped_pair, place, sides
+from nri_scope.events import PASSIVE_ROLES, REDACTED, Container, Event, Gap, Pod, Role, Session
+from nri_scope.nri import invocation
+from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording import lookup
 from nri_scope.recording.cri_answers import is_container_status
-from nri_scope.recording.display import many, runtime
+from nri_scope.recording.display import runtime
 from nri_scope.recording.plugin_calls import by_plugin, measured_times
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.redacted import is_redacted
 from nri_scope.recording.summary import time_range
+from nri_scope.specs import label
 
-from .chain import Links
-from .changed_containers import Changes
 from .finder import Finder
 from .lifetime_lanes import Lanes
 from .limits import (
+    CONTAINERS_MAX,
     GAPS_MAX,
     NOTES_MAX,
     PLUGINS_MAX,
     SESSIONS_MAX,
+    STEPS_MAX,
+    STEPS_OF_ONE_MAX,
     TRACKED_MAX,
     TROUBLES_MAX,
+    VALUE_MAX,
     WORDS_MAX,
 )
-from .report_data import Facts, LeftOut, Mark, ProblemEvent
+from .report_data import Changed, Facts, LeftOut, Link, Mark, ProblemEvent, Row
+from .wording import counted
+
+
+@dataclass(slots=True)
+class _Container:
+    name: str
+    created: int = 0
+    failure: str = ""
+    steps: list[ChangeStep] = field(default_factory=list)
+    remarks: dict[str, None] = field(default_factory=dict)
+    in_all: int = 0
+    omitted_changes: int = 0
+
+
+class Changes:
+    """Collector of the first changes of rounds, as text of limited length."""
+
+    def __init__(self, name_of: NameOf) -> None:
+        self._name_of = name_of
+        self._found: dict[str, _Container] = {}
+        self._skipped: set[str] = set()
+        self._legend = Legend()
+        self._kept = 0
+        self.rows = 0
+        """Number of changes, including omitted ones."""
+
+    @property
+    def containers(self) -> int:
+        """Number of changed containers, including omitted ones."""
+        return len(self._found) + len(self._skipped)
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Numbers of included containers and changes."""
+        return len(self._found), self._kept
+
+    def round(self, diff: RoundDiff) -> None:
+        """Process the requests and changes of a round."""
+        for step in diff.steps:
+            self._add(step)
+        if diff.name == CONTAINER_STATUS and diff.failure:
+            found = self._of(diff.container)
+            if found is not None and len(found.remarks) < STEPS_OF_ONE_MAX:
+                found.remarks[clipped(diff.failure, WORDS_MAX)] = None
+        if diff.name != CREATE or not diff.container:
+            return
+        matters = diff.failure or diff.doubt
+        found = self._of(diff.container) if matters else self._found.get(diff.container)
+        if found is not None:
+            if diff.created:
+                found.created = found.created or diff.event
+            found.failure = clipped(diff.failure, WORDS_MAX)
+            if len(found.remarks) < STEPS_OF_ONE_MAX:
+                remarks = (*filter(None, [diff.doubt]), *diff.remarks)
+                found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in remarks))
+
+    def result(self) -> tuple[Changed, ...]:
+        """Return the containers in the order of their first changes."""
+        return tuple(
+            Changed(
+                key,
+                one.name,
+                one.created,
+                one.failure,
+                tuple(map(_row, one.steps)),
+                one.in_all,
+                one.omitted_changes + sum(step.is_change for step in one.steps),
+                tuple(one.remarks),
+            )
+            for key, one in self._found.items()
+        )
+
+    def legend(self) -> tuple[str, ...]:
+        """Return the explanations of owners and evidence."""
+        return tuple(self._legend.lines())
+
+    def _of(self, container: str) -> _Container | None:
+        """Return the container; None beyond the limit."""
+        found = self._found.get(container)
+        if found is None and container not in self._skipped:
+            if len(self._found) >= CONTAINERS_MAX or self._kept >= STEPS_MAX:
+                if len(self._skipped) < TRACKED_MAX:
+                    self._skipped.add(container)
+            else:
+                found = self._found[container] = _Container(self._name_of(container))
+        return found
+
+    def _add(self, step: ChangeStep) -> None:
+        self.rows += 1
+        found = self._of(step.container)
+        if found is None:
+            return
+        found.in_all += 1
+        if len(found.steps) >= STEPS_OF_ONE_MAX or self._kept >= STEPS_MAX:
+            found.omitted_changes += step.is_change
+            return
+        self._kept += 1
+        found.steps.append(step)
+        self._legend.add_step(step)
+
+
+def _row(step: ChangeStep) -> Row:
+    change = step.change
+    before, after = clipped_pair(*sides(change), VALUE_MAX)
+    if change.kind == "added" and change.position is not None:
+        after = f"{after} (as the {place(change.position)})"
+    trouble = [
+        text.removeprefix("! ")
+        for weight, text in wording.details(step)
+        if weight is not wording.DetailWeight.REMARK
+    ]
+    return Row(
+        step.event,
+        change.kind,
+        wording.glyph(step),
+        clipped(label(change.path), WORDS_MAX),
+        before,
+        after,
+        f"{clipped(wording.owner(step.owner), WORDS_MAX)}, {wording.outcome(step)}",
+        wording.sources(step.evidence),
+        clipped("; ".join(trouble), VALUE_MAX),
+        clipped(step.note, VALUE_MAX),
+    )
+
+
+_NAMES = frozenset(event.name for event in NriEvent)
+_CALLS = _NAMES | frozenset(invocation.METHODS)
+_ROLES: dict[str, str] = {
+    Role.LOGGER: "passive connection of nri-scope",
+    Role.PROBE: "passive probe of nri-scope",
+    Role.TAP: "tapped",
+    Role.REPLAY: "replayed",
+    Role.SCENARIO: "scenario, not observed",
+    Role.V01: "plugin of NRI 0.1",
+}
+
+
+class Links:
+    """Collector of the chain from events and rounds. Uses 8 bytes for each measured time."""
+
+    def __init__(self, sessions: Iterable[Session]) -> None:
+        self._sessions = {one.id: one for one in sessions if one.role != Role.CRI}
+        self._events: dict[str, int] = {}
+        self._own: dict[str, Times] = {}
+        """Times of each connection."""
+        self._between: dict[tuple[str, str], Times] = {}
+        self._listed: dict[str, None] = {}
+        """Plugins that the runtime listed in requests to validators."""
+
+    def see(self, event: Event) -> None:
+        """Process an event of one connection."""
+        session = self._sessions.get(event.session)
+        if session is None:
+            return
+        plugin = session.plugin
+        self._events[plugin] = self._events.get(plugin, 0) + 1
+        if event.event in _CALLS and event.took_ns:
+            self._own.setdefault(plugin, Times()).add(event.took_ns, event.timeout_ns)
+
+    def round(self, diff: RoundDiff) -> None:
+        """Process a round."""
+        if len(self._listed) < PLUGINS_MAX:
+            self._listed.update(dict.fromkeys(diff.chain))
+        for span in diff.spans:
+            if _is_between(span) and diff.name in _NAMES:
+                key = span.after, span.before
+                self._between.setdefault(key, Times()).add(span.ns, span.deadline_ns)
+
+    def links(self) -> list[Link]:
+        """Return the links in call order."""
+        found: dict[str, Link] = {}
+        for one in self._sessions.values():
+            if one.plugin in self._events:
+                found[one.plugin] = self._seen(one, found.get(one.plugin))
+        for plugin in self._listed:
+            if plugin not in found:
+                found[plugin] = Link(
+                    plugin, plugin[:2], "listed for validators", False, False, 0, None
+                )
+        order = sorted(found.values(), key=lambda link: (link.index, link.title))
+        intervals = sorted(self._between.items())
+        result: list[Link] = []
+        for link in order:
+            result.append(link)
+            for (after, before), times in intervals:
+                if after == link.title:
+                    result += self._interval(after, before, times, order)
+        return result
+
+    def _seen(self, session: Session, known: Link | None) -> Link:
+        how = _ROLES.get(session.role, session.role)
+        if known is not None and how not in known.known_by:
+            how = f"{known.known_by}, {how}"
+        passive = session.role in PASSIVE_ROLES
+        times = self._own.get(session.plugin)
+        return Link(
+            session.plugin,
+            session.plugin_index,
+            how,
+            passive and (known is None or known.passive),
+            False,
+            self._events[session.plugin],
+            None if times is None else Timing(*times.figures()),
+            session.role != Role.V01,
+        )
+
+    def _interval(
+        self, after: str, before: str, times: Times, order: Sequence[Link]
+    ) -> Iterator[Link]:
+        """Yield the interval between two connections, unless it is fast and without plugins."""
+        titles = [link.title for link in order]
+        inside = order[titles.index(after) + 1 : titles.index(before)]
+        # Plugins in requests to validators without a connection of their own.
+        unseen = [link.title for link in inside if not link.events]
+        if self._listed and not unseen and not times.over_half:
+            return
+        who = ", ".join(unseen) or "unobserved plugins, if any"
+        title = f"between {after} and {before}"
+        yield Link(title, "", f"{who}, and the runtime", False, True, 0, Timing(*times.figures()))
+
+
+def _is_between(span: Span) -> bool:
+    return bool(span.after and span.before)
+
 
 _BY_EVENT_MAX = 40
 
 
 def collect(
     recording: Recording,
-    thing: lookup.Found | None = None,
+    subject: lookup.Found | None = None,
     *,
     on_progress: Callable[[float], None] | None = None,
 ) -> Facts:
@@ -48,7 +285,7 @@ def collect(
     All events are read, as events of other subjects also serve as evidence. ``on_progress`` is
     called every 2,000 events with the completed share, from 0 to 1. Raises RecordingError.
     """
-    collector = _Collector(recording, thing)
+    collector = _Collector(recording, subject)
     collector.read(on_progress)
     collector.conclude()
     return collector.facts()
@@ -57,12 +294,14 @@ def collect(
 class _Collector(Finder):
     """Collector of everything in a report."""
 
-    def __init__(self, recording: Recording, thing: lookup.Found | None) -> None:
-        super().__init__(recording, thing)
-        about = thing if isinstance(thing, Pod | Container) else None
+    def __init__(self, recording: Recording, subject: lookup.Found | None) -> None:
+        super().__init__(recording, subject)
+        about = subject if isinstance(subject, Pod | Container) else None
         self._lanes = Lanes(*time_range(recording, about))
         self._links = Links(self._sessions)
-        self._changes = Changes(self._name_of)
+        self._changes = Changes(self.name_of)
+        self._requests: deque[RoundDiff] = deque()
+        """Rounds with requests, to be marked when their outcomes are known."""
         self._by_event: dict[str, list[int]] = {}
         self._troubles: list[ProblemEvent] = []
         self._troubles_in_all = 0
@@ -101,11 +340,20 @@ class _Collector(Finder):
             self._trouble(part, Mark.FAILED, part.failure)
         elif slow:
             kind, text = Mark.SLOW, f"{text}: {'; '.join(slow)}"
-        elif wording.fresh(part, part.own):
-            kind = Mark.CHANGED
-            text = f"{text}: {many(len(wording.fresh(part, part.own)), 'change')}"
+        elif part.own:
+            self._requests.append(part)
+            if len(self._requests) > TRACKED_MAX:
+                self._mark_requests(self._requests.popleft())
+            return
         for one in slow:
             self._trouble(part, Mark.SLOW, one)
+        self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(text, WORDS_MAX))
+
+    def _mark_requests(self, part: RoundDiff) -> None:
+        """Mark a round with requests, whose outcomes later rounds have shown."""
+        changes = sum(step.is_change for step in part.own)
+        kind = Mark.CHANGED if changes else Mark.CALM
+        text = f"{part.name}, event {part.event}: {counted(changes, len(part.own))}"
         self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(text, WORDS_MAX))
 
     def _trouble(self, diff: RoundDiff, kind: Mark, text: str) -> None:
@@ -116,7 +364,7 @@ class _Collector(Finder):
                     diff.event,
                     diff.at_ns,
                     diff.name,
-                    wording.subject(diff, self._name_of),
+                    wording.subject(diff, self.name_of),
                     kind,
                     clipped(text, WORDS_MAX),
                 )
@@ -125,7 +373,7 @@ class _Collector(Finder):
     def _drawn_gaps(self) -> list[Gap]:
         """Return the gaps for the timeline, without those outside the time of the subject."""
         first, last = self._lanes.first_ns, self._lanes.last_ns
-        if self._thing is None:
+        if self._subject is None:
             return self.lost_gaps
         return [gap for gap in self.lost_gaps if gap.to_ns >= first and gap.from_ns <= last]
 
@@ -137,10 +385,12 @@ class _Collector(Finder):
         plugins = [one for one in self._sessions if one.role != Role.CRI]
         runtimes = [*dict.fromkeys(map(runtime, plugins))]
         timeline = None
+        for part in self._requests:
+            self._mark_requests(part)
         if self._events:
-            timeline = self._lanes.timeline(self._sessions, self._drawn_gaps(), self._name_of)
+            timeline = self._lanes.timeline(self._sessions, self._drawn_gaps(), self.name_of)
         containers, rows = self._changes.kept
-        measured = by_plugin(measured_times(self._recording)) if self._thing is None else []
+        measured = by_plugin(measured_times(self._recording)) if self._subject is None else []
         lanes = 0 if timeline is None else len(timeline.lanes)
         left_out = (
             LeftOut("sessions", min(SESSIONS_MAX, len(self._sessions)), len(self._sessions)),

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.attribution.later_changes import is_not_passed_on
 from nri_scope.differ.attribution.round_selection import Choice
 from nri_scope.differ.attribution.rounds import (
     CONTAINER_STATUS,
     CREATE,
+    START,
     SYNCHRONIZE,
     UNSOLICITED,
     UPDATE,
@@ -22,20 +24,97 @@ from nri_scope.differ.attribution.rounds import (
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import PASSIVE_ROLES, Container, Event, Gap, Pod, Role, Session
+from nri_scope.filter import parse
+from nri_scope.nri.request_subject import decode_request
+from nri_scope.oci.runtime_rules import shows_start
 from nri_scope.recording import lookup
-from nri_scope.recording.creation_outcomes import Creations, Outcome
+from nri_scope.recording.creation_outcomes import CreationFate, Creations, Outcome
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 from nri_scope.recording.timeline import sessions_overlap
-from nri_scope.specs import Spec
 
 from .diagnosis import Diagnosis, RecordingFacts
+from .diagnosis.deadlines import misses_deadline
 from .diagnosis.recording_facts import Latest
 from .finding import Finding
 from .limits import GAPS_MAX, NAME_MAX, SESSIONS_MAX, TRACKED_MAX, WORDS_MAX
 from .report_data import Diagnosed
+
+_POST = "PostUpdateContainer"
+_EVENTS = parse(f"event:{UPDATE} OR event:{_POST}")
+_CREATIONS = parse(f"event:{CREATE}")
+
+
+def without_plain_updates(recording: Recording, updated: frozenset[str]) -> frozenset[str]:
+    """Return those of the containers updated at one connection that the differ must examine.
+
+    Each UpdateContainer of the others is followed by a PostUpdateContainer with its values, so none
+    of its requests was dropped or refused; the values that the first one replaces are those of the
+    creation. Raises RecordingError.
+    """
+    requested: dict[str, api.LinuxResources] = {}
+    left: set[str] = set()
+    states: dict[str, api.LinuxResources] = {}
+    """Resources before the first update, if that replaces one."""
+    for event, request, _ in recording.exchanges(where=_EVENTS):
+        decoded = decode_request(event.method, request)
+        before = requested.pop(event.container_id, None)
+        if event.event == UPDATE:
+            if before is not None or decoded.message is None:
+                left.add(event.container_id)
+            else:
+                message = cast("api.UpdateContainerRequest", decoded.message)
+                asked = requested[event.container_id] = message.linux_resources
+                state = message.container.linux.resources
+                if event.container_id not in states and _replaces(asked, state):
+                    states[event.container_id] = state
+        elif (
+            before is None
+            or decoded.container is None
+            or not _has_all(decoded.container.linux.resources, before)
+        ):
+            left.add(event.container_id)
+    creations = recording.exchanges(where=_CREATIONS, needed=lambda one: one.container_id in states)
+    for event, request, _ in creations if states else ():
+        made = decode_request(event.method, request).container
+        before = states.get(event.container_id)
+        if made is not None and before is not None and not _has_all(made.linux.resources, before):
+            left.add(event.container_id)
+    return updated & (left | requested.keys())
+
+
+def _replaces(asked: api.LinuxResources, before: api.LinuxResources) -> bool:
+    """Return whether a request for memory or CPU replaces a value that is not zero."""
+    return any(_differing(before, asked))
+
+
+def _differing(some: api.LinuxResources, other: api.LinuxResources) -> Iterator[bool]:
+    """Yield for each value of ``some`` that ``other`` lacks whether that has another one.
+
+    Only values for memory and CPU that are not zero.
+    """
+    for group, there in ((some.memory, other.memory), (some.cpu, other.cpu)):
+        others = {field.name: value for field, value in there.ListFields()}
+        for field, value in group.ListFields():
+            is_set = value if isinstance(value, str) else value.value
+            if is_set and others.get(field.name) != value:
+                yield field.name in others
+
+
+def _has_all(shown: api.LinuxResources, requested: api.LinuxResources) -> bool:
+    """Return whether all values of a request are shown; zeros ask for nothing."""
+    if any(True for _ in _differing(requested, shown)):
+        return False
+    # A swap limit that is not requested follows the memory limit.
+    limit = requested.memory.swap if requested.memory.HasField("swap") else requested.memory.limit
+    if limit.value and shown.memory.swap.value != limit.value:
+        return False
+    return all(
+        field.name in ("memory", "cpu") or not value for field, value in requested.ListFields()
+    )
+
 
 _WITH_REQUESTS = frozenset({VALIDATE, UNSOLICITED, CONTAINER_STATUS})
 """Events that show what plugins requested, or what the runtime applied."""
@@ -43,7 +122,7 @@ _WITH_REQUESTS = frozenset({VALIDATE, UNSOLICITED, CONTAINER_STATUS})
 
 def diagnose(
     recording: Recording,
-    thing: lookup.Found | None = None,
+    subject: lookup.Found | None = None,
     *,
     on_progress: Callable[[float], None] | None = None,
     on_round: Callable[[RoundDiff], None] | None = None,
@@ -52,12 +131,12 @@ def diagnose(
 
     ``on_round`` is called for each round; see `collect` for the others. Raises RecordingError.
     """
-    if on_round is None and (finder := _passive_finder(recording, thing)) is not None:
+    if on_round is None and (finder := _passive_finder(recording, subject)) is not None:
         with suppress(_ChangesNeeded):
             finder.read(on_progress)
             finder.conclude()
             return finder.diagnosed()
-    finder = Finder(recording, thing, on_round)
+    finder = Finder(recording, subject, on_round)
     finder.read(on_progress)
     finder.conclude()
     return finder.diagnosed()
@@ -67,30 +146,23 @@ class _ChangesNeeded(Exception):
     """A finding names changes that only messages which were not read show."""
 
 
-def _passive_finder(recording: Recording, thing: lookup.Found | None) -> Finder | None:
+def _passive_finder(recording: Recording, subject: lookup.Found | None) -> Finder | None:
     """Return a collector that does not read all messages; None if those of all are needed.
 
-    Passive connections make no requests. So changes matter only as reasons of a failed creation, if
-    two connections observed it, for updated containers, as plugins may have requested a part of an
-    update, and if NRI may have dropped a removal. The collector raises _ChangesNeeded for an event
-    that shows that all messages are needed.
+    Passive connections make no requests. So the changes of these containers matter: updated ones,
+    as plugins may have requested a part of an update and later events show what became of it; and,
+    if several connections observed a creation, those with a request whose outcome is open. The
+    collector raises _ChangesNeeded for an event that shows that all messages are needed.
     """
     sessions = recording.sessions()
-    if not all(one.role in PASSIVE_ROLES for one in sessions):
+    if not all(session.role in PASSIVE_ROLES for session in sessions):
         return None
-    if not sessions_overlap(sessions):
-        return _SingleFinder(recording, thing)
     updated = lookup.containers_with(recording, UPDATE, TRACKED_MAX)
     if updated is None:
         return None
-
-    def needed(event: Event) -> bool:
-        if event.event == VALIDATE or (event.event == UPDATE and event.container_id not in updated):
-            # It contains the plugins' requests; or the recording has grown.
-            raise _ChangesNeeded
-        return event.event in (SYNCHRONIZE, CREATE) or event.container_id in updated
-
-    return Finder(recording, thing, needed=needed)
+    if sessions_overlap(sessions):
+        return _PassiveFinder(recording, subject, updated)
+    return _SingleFinder(recording, subject, without_plain_updates(recording, updated))
 
 
 class _Names(Latest[str, str]):
@@ -104,9 +176,9 @@ class _Names(Latest[str, str]):
             space = f"{event.namespace}/" if event.namespace else ""
             self._put(event.container_id, f"{space}{pod}/{event.container}")
 
-    def _put(self, thing: str, name: str) -> None:
-        if self.get(thing) != name:
-            self[thing] = clipped(name, NAME_MAX)
+    def _put(self, key: str, name: str) -> None:
+        if self.get(key) != name:
+            self[key] = clipped(name, NAME_MAX)
 
 
 class Finder:
@@ -115,23 +187,21 @@ class Finder:
     def __init__(
         self,
         recording: Recording,
-        thing: lookup.Found | None = None,
+        subject: lookup.Found | None = None,
         on_round: Callable[[RoundDiff], None] | None = None,
         *,
-        needed: Callable[[Event], bool] | None = None,
         outcome: Callable[[Event], Outcome] | None = None,
     ) -> None:
-        """Start without events. ``on_round`` is called for each round. ``needed``: test for events
-        whose messages are read. ``outcome``: replacement of `Creations.outcome`.
+        """Start without events. ``on_round`` is called for each round. ``outcome``: replacement of
+        `Creations.outcome`.
 
         Raises RecordingError.
         """
         self._on_round = on_round
-        self._needed = needed
         self._recording = recording
-        self._thing = thing
-        self._choice = None if thing is None else Choice(recording, thing)
-        self._ids = _ids_of(recording, thing)
+        self._subject = subject
+        self._choice = None if subject is None else Choice(recording, subject)
+        self._ids = _ids_of(recording, subject)
         self._sessions = recording.sessions()
         self.gaps = recording.gaps()
         """The gaps that are used."""
@@ -146,9 +216,9 @@ class Finder:
         )
         self._scene = RecordingFacts(
             *(tuple(self.gaps), self._wanted, self._covers),
-            *(self._name_of, self._existed, self._sessions),
+            *(self.name_of, self._existed, self._sessions),
         )
-        self._diagnosis = Diagnosis(self._scene, self._spec_of)
+        self._diagnosis = Diagnosis(self._scene, self._differ.histories.get)
         self._allowance = recording.allowance()
         self.newest = 0
         """Id of the newest event that was read."""
@@ -172,16 +242,15 @@ class Finder:
     ) -> None:
         """Process the events after those that were read before, up to ``until``.
 
-        Ends before the first event that it ``may`` not ``read`` yet. Raises RecordingError, and
+        Ends before the first event for which ``may_read`` returns False. Raises RecordingError, and
         _ChangesNeeded.
         """
         first, last = lookup.event_range(self._recording)
         last = last if until is None else until
         first = max(first, self.newest + 1)
         self._allowance.extend(self._recording.file_size())
-        needed = self._needed or (lambda _: True)
         for event, request, reply in self._recording.exchanges(
-            after_id=self.newest, allowance=self._allowance, needed=needed
+            after_id=self.newest, allowance=self._allowance, needed=self._needs
         ):
             if (until is not None and event.id > until) or not may_read(event):
                 return
@@ -193,11 +262,15 @@ class Finder:
             if on_progress is not None and event.id % 2_000 == 0:
                 on_progress((event.id - first) / max(1, last - first))
 
+    def _needs(self, event: Event) -> bool:
+        """Return whether the messages of the next event are needed."""
+        return True
+
     def _rounds(self, event: Event, request: bytes, reply: bytes) -> Sequence[RoundDiff]:
         """Return the rounds that an event completes, which precede it."""
-        found = self._differ.feed(event, request, reply)
+        rounds = self._differ.feed(event, request, reply)
         self._allowance.spend(self._differ.take_work())
-        return found
+        return rounds
 
     def learn(self, sessions: Sequence[Session]) -> None:
         """Replace the sessions by their newest states, before newer events are read."""
@@ -229,7 +302,7 @@ class Finder:
         """Return the findings, after all events were read."""
         return Diagnosed(
             file=clipped(self._recording.path.name, WORDS_MAX),
-            about=_about(self._thing),
+            about=_about(self._subject),
             sessions=tuple(self._sessions[:SESSIONS_MAX]),
             gaps=tuple(self.lost_gaps[:GAPS_MAX]),
             omitted=GapStats.of(self.gaps).left_out,
@@ -260,11 +333,6 @@ class Finder:
         self._last_ns = event.at_ns
 
     def _round(self, diff: RoundDiff) -> None:
-        if self._needed is not None and (
-            ((diff.failure or diff.doubt) and diff.name != CREATE)
-            or any(is_not_passed_on(step.change) for step in diff.steps)
-        ):
-            raise _ChangesNeeded
         if self._on_round is not None:
             self._on_round(diff)
         part = diff if self._choice is None else self._choice.part_of(diff)
@@ -283,43 +351,82 @@ class Finder:
     def _wanted(self, event: Event) -> bool:
         if self._ids is None:
             return True
-        if isinstance(self._thing, Event):
-            return event.id in self._ids or self._is_same(event, self._thing)
+        if isinstance(self._subject, Event):
+            return event.id in self._ids or self._is_same(event, self._subject)
         return event.container_id in self._ids or event.pod_id in self._ids
 
     def _covers(self, container: str) -> bool:
-        return self._ids is None or isinstance(self._thing, Event) or container in self._ids
+        return self._ids is None or isinstance(self._subject, Event) or container in self._ids
 
-    def _is_same(self, event: Event, thing: Event) -> bool:
+    def _is_same(self, event: Event, other: Event) -> bool:
         """Return whether this may be the same event at another connection."""
         return (
-            event.event == thing.event
-            and event.container_id == thing.container_id
-            and event.pod_id == thing.pod_id
+            event.event == other.event
+            and event.container_id == other.container_id
+            and event.pod_id == other.pod_id
             and bool(event.container_id or event.pod_id)
         )
 
-    def _name_of(self, thing: str) -> str:
-        return self._names.get(thing) or clipped(self._differ.name_of(thing), NAME_MAX)
-
-    def _spec_of(self, container: str) -> Spec:
-        history = self._differ.histories.get(container)
-        return {} if history is None else history.spec
+    def name_of(self, key: str) -> str:
+        """Return ``ns/pod/container`` or ``ns/pod``; the beginning of the id if unknown."""
+        return self._names.get(key) or clipped(self._differ.name_of(key), NAME_MAX)
 
     def _existed(self, session: int) -> frozenset[str]:
-        return lookup.containers_at_start(self._recording, session)
+        return lookup.things_at_start(self._recording, session)
 
 
-class _SingleFinder(Finder):
+class _PassiveFinder(Finder):
+    """Collector of the findings of passive connections, which reads only some messages."""
+
+    def __init__(
+        self, recording: Recording, subject: lookup.Found | None, updated: frozenset[str]
+    ) -> None:
+        super().__init__(recording, subject)
+        self._updated = updated
+        self._begun: Latest[str, bool] = Latest()
+        """Containers whose creation was the newest of their events."""
+
+    def _needs(self, event: Event) -> bool:
+        if event.event == VALIDATE or (
+            event.event == UPDATE and event.container_id not in self._updated
+        ):
+            # It contains the plugins' requests; or the recording has grown.
+            raise _ChangesNeeded
+        if event.event == CREATE:
+            self._begun[event.container_id] = True
+        if event.event in (SYNCHRONIZE, CREATE) or event.container_id in self._updated:
+            return True
+        # Messages are read ahead, so whether this creation has open requests is not known yet.
+        return self._begun.pop(event.container_id, False)
+
+    def _rounds(self, event: Event, request: bytes, reply: bytes) -> Sequence[RoundDiff]:
+        history = self._differ.histories.get(event.container_id)
+        if history is not None and history.open and not request:
+            request = self._recording.request(event.id)
+        return super()._rounds(event, request, reply)
+
+    def _round(self, diff: RoundDiff) -> None:
+        if (diff.failure or diff.doubt) and diff.name not in (CREATE, UPDATE):
+            raise _ChangesNeeded
+        super()._round(diff)
+
+
+class _SingleFinder(_PassiveFinder):
     """Collector of the findings of passive connections of which only one existed at a time.
 
-    No other connection shows what plugins changed, so a failed creation is the only finding about
-    rounds, and the events after it show the failure.
+    No other connection shows what plugins changed, so only failed creations and updated containers
+    have findings about rounds.
     """
 
-    def __init__(self, recording: Recording, thing: lookup.Found | None) -> None:
-        super().__init__(recording, thing, needed=lambda _: False)
+    def __init__(
+        self, recording: Recording, subject: lookup.Found | None, updated: frozenset[str]
+    ) -> None:
+        super().__init__(recording, subject, updated)
         self._creations = Creations(recording)
+
+    def _needs(self, event: Event) -> bool:
+        is_state = event.event == SYNCHRONIZE and bool(self._updated)
+        return is_state or event.container_id in self._updated
 
     def _rounds(self, event: Event, request: bytes, reply: bytes) -> Sequence[RoundDiff]:
         session = self._scene.sessions.get(event.session)
@@ -327,12 +434,17 @@ class _SingleFinder(Finder):
             # It began after this pass.
             return ()
         is_error = event.status_code and ConnectionPart(event, session).is_error
-        if is_error or event.event in _WITH_REQUESTS:
+        is_late_start = event.event == START and not shows_start(START, session.runtime_name)
+        if is_late_start:
+            is_error = is_error or self._creations.outcome(event).fate is CreationFate.FAILED
+        # Its finding says what became of the creation.
+        is_late = event.event == CREATE and misses_deadline(event)
+        if is_error or is_late or event.event in _WITH_REQUESTS:
             raise _ChangesNeeded
-        if event.event != CREATE or not self._creations.outcome(event).words:
-            return ()
-        # No other connection can add to the round.
-        return [*self._differ.feed(event), *self._differ.flush()]
+        if event.event == CREATE and self._creations.outcome(event).words:
+            # No other connection can add to the round.
+            return [*super()._rounds(event, request, reply), *self._differ.flush()]
+        return super()._rounds(event, request, reply) if self._needs(event) else ()
 
 
 def keeps_removed(recording: Recording, sessions: Sequence[Session]) -> bool:
@@ -340,26 +452,26 @@ def keeps_removed(recording: Recording, sessions: Sequence[Session]) -> bool:
 
     The CRI's answers are recorded later, possibly after their container was removed.
     """
-    return any(one.role == Role.CRI for one in sessions) and (
+    return any(session.role == Role.CRI for session in sessions) and (
         lookup.container_count(recording) <= TRACKED_MAX
     )
 
 
-def _about(thing: lookup.Found | None) -> str:
-    match thing:
+def _about(subject: lookup.Found | None) -> str:
+    match subject:
         case None:
             return ""
         case Event():
-            return f"event {thing.id} ({thing.event})"
+            return f"event {subject.id} ({subject.event})"
         case Pod():
-            return f"pod {lookup.pod_name(thing)}"
+            return f"pod {lookup.pod_name(subject)}"
         case Container():
-            return f"container {lookup.container_name(thing)}"
+            return f"container {lookup.container_name(subject)}"
 
 
-def _ids_of(recording: Recording, thing: lookup.Found | None) -> frozenset[str | int] | None:
+def _ids_of(recording: Recording, subject: lookup.Found | None) -> frozenset[str | int] | None:
     """Return the ids of the subject and its containers; None for the whole recording."""
-    if thing is None:
+    if subject is None:
         return None
-    within = lookup.containers_of(recording, thing) if isinstance(thing, Pod) else ()
-    return frozenset({thing.id, *(one.id for one in within)})
+    within = lookup.containers_of(recording, subject) if isinstance(subject, Pod) else ()
+    return frozenset({subject.id, *(container.id for container in within)})

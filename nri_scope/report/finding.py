@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from nri_scope.nri.plain import Plain
@@ -27,11 +27,13 @@ class Level(StrEnum):
 class FindingKind(StrEnum):
     """Kind of a finding. The values are part of the JSON."""
 
+    CRASH = "runtime-crash"
     DEADLINE = "deadline"
     DISCONNECTED = "disconnected"
     CONFLICT = "conflict"
     FAILED = "failed"
     DROPPED = "dropped"
+    REPLACED = "replaced"
     UNIFIED = "unified-on-cgroup-v1"
     DUPLICATE = "duplicate-name"
     MISSED = "missed-around-synchronize"
@@ -101,6 +103,21 @@ class Shown:
         """Return a finding that these events show."""
         containers = tuple(self.containers)
         return Finding(kind, level, title, detail, advice, self.events, self.count, containers)
+
+
+@dataclass(slots=True)
+class Told:
+    """The words of a finding, and the events that show it."""
+
+    title: str
+    detail: str
+    advice: str
+    shown: Shown = field(default_factory=Shown)
+
+
+def capital(text: str) -> str:
+    """Return a text with a capital first letter."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:

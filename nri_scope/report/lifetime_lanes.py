@@ -195,8 +195,6 @@ def _lane(lifetime: _Lifetime, name_of: NameOf, drawn: Container[str]) -> Lane:
         not lifetime.is_pod and lifetime.pod in drawn,
         lifetime.begin if lifetime.born else 0,
         COLUMNS - 1 if lifetime.end is None else max(lifetime.end, lifetime.last),
-        not lifetime.born,
-        lifetime.end is not None,
         runs if lifetime.born or runs is None else (0, runs[1]),
         tuple((place, kind, words) for place, (kind, words) in sorted(lifetime.marks.items())),
     )

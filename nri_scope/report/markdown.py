@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from nri_scope.differ.render.markdown_escape import code, folded, prose, squeezed
 from nri_scope.differ.render.values import clipped
-from nri_scope.differ.render.wording import GLYPHS
 from nri_scope.recording.display import deadline, duration, left_out_words, many
 from nri_scope.recording.records import rfc3339
 from nri_scope.text.escape import safe
@@ -201,11 +200,10 @@ def _link(link: Link) -> list[str]:
 
 def _changed(one: Changed) -> list[str]:
     created = f", created by event {one.created_event}" if one.created_event else ""
-    count = many(one.rows_in_all, "change")
+    count = wording.counted(one.changes, one.rows_in_all)
     lines: list[str] = []
     if one.failure:
         lines.append(f"- **not created**: {code(one.failure)}")
-    lines += [f"- {fate}: {_escaped(text)}" for fate, text in one.requests]
     lines += [f"- {_escaped(text)}" for text in one.remarks]
     if one.rows:
         lines += ["", "| | path | before | after | by | known by |", "|---|---|---|---|---|---|"]
@@ -216,14 +214,14 @@ def _changed(one: Changed) -> list[str]:
                 lines.append(f"- {code(row.path)}: {_escaped(text)}")
     more = one.rows_in_all - len(one.rows)
     if more:
-        lines.append(f"- {more:,} more changes are omitted")
+        lines.append(f"- {more:,} more changes or requests are omitted")
     name = "<code>" + _html(_cut(one.name)) + "</code>"
     return folded(f"{name}{created}: {count}", lines)
 
 
 def _row(row: Row) -> str:
     cells = (
-        code(GLYPHS.get(row.kind, row.kind)),
+        code(row.sign),
         code(row.path),
         code(clipped(row.before, _VALUE_MAX)),
         code(clipped(row.after, _VALUE_MAX)),

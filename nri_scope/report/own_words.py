@@ -11,43 +11,48 @@ from nri_scope.nri.methods import METHODS
 _WORDS = """\
 CONTAINER CONTAINER_EXITED Changes Compare Configure Conflict ContainerID ContainerStatus Containers
 CreateContainer CreateContainerRequest CreateContainerResponse Creation DaemonSet Dropped Events
-Findings Launched Legend Neither Nothing Omitted Plugins PostCreateContainer PostStartContainer
-PostUpdateContainer RegisterPlugin Release RemoveContainer RemovePodSandbox Requests RunPodSandbox
-Runtimes Secret Sessions Shutdown StartContainer StopContainer StopContainerRequest
-StopContainerResponse StopPodSandbox Stopping Synchronize SynchronizeRequest UpdateContainer
-UpdateContainerRequest UpdateContainerResponse UpdateContainers UpdateContainersRequest
+Findings IOPRIO_CLASS_IDLE Launched Legend MPOL_BIND Mounts Neither Nothing Omitted Plugins
+PostCreateContainer PostStartContainer PostUpdateContainer RegisterPlugin Release RemoveContainer
+RemovePodSandbox Requests RunPodSandbox Runtimes SCHED_IDLE SCHED_OTHER Secret Sessions Shutdown
+StartContainer StopContainer StopContainerRequest StopContainerResponse StopPodSandbox Stopping
+Subscribe Synchronize SynchronizeRequest Unrecorded UpdateContainer UpdateContainerRequest
+UpdateContainerResources UpdateContainerResponse UpdateContainers UpdateContainersRequest
 UpdateContainersResponse UpdatePodSandbox Updating UseHierarchy ValidateContainerAdjustment
-ValidateContainerAdjustmentRequest ValidateContainerAdjustmentResponse Values according actually
-adjust adjusted affects afterwards already annotation annotations another answer answered answers
-anything applied applies around-synchronize arrived arrives assignment assume backwards base-uri
-before behind belongs beside between blockIO called cannot cdiDevices cgroup cgroups change changed
-changes characters client closed closer closes command compare compared configuration conflict
-connect connecting connection connections contained container containerd containers contains
-continued continues create createContainer createRuntime created creation creations deadline decoded
-deeply default-src defaults defined defines delete derive destination detail details device devices
-differ difference differences different differently disable disconnected disconnects distinguish
-drawing dropped duplicate-name duration during earlier effect elements elsewhere environment errors
-evaluated events eviction evictions evidence exitCode expect external fail_request failed failing
-failure faster fileMode filtered finding findings finite followed follows form-action handed
-handlers happened happens hardware having history hugepage hugepageLimits iSulad idempotent ignores
-included including indices inferred injected instance instead intelRdt intended ioPriority itself
-keep_connected kernel killed killer kubernetes labels launched launches leaves legend lifecycle
-listed longer longest malformed markdown measured measures median members memory memoryPolicy
+ValidateContainerAdjustmentRequest ValidateContainerAdjustmentResponse Values Whether accept
+according actually adjust adjusted adjustments affects afterwards almost already although annotation
+annotations another answer answered answers anything applied applies architectures
+around-synchronize arrived arrives assignment assume backwards base-uri before behind belongs beside
+between blockIO called cannot cdiDevices cgroup cgroups change changed changes characters client
+closed closer closes command compare compared configuration conflict connect connecting connection
+connections contained container container_id containerd containers contains continued continues
+cpuset crashes create createContainer createRuntime created creation creations crictl deadline
+decoded deeply default-src defaultAction defaults defined defines delete depends derive destination
+detail details device devices differ difference differences different differently disable
+disableOOMKiller disconnected disconnects distinguish drawing dropped duplicate-name duration during
+earlier effect elements elsewhere environment errors evaluated events eviction evictions evidence
+example exitCode expect explain external fail_request failed failing failure faster fileMode
+filtered finding findings finite followed follows form-action handed handlers happened happens
+hardware having history hugepage hugepageLimits iSulad idempotent ignore_failure ignores included
+including indices inferred injected instance instead intelRdt intended ioPriority isulad itself
+keep_connected kernel
+killed killer kubelet kubernetes labels launched launches leaves legend lifecycle listed longer
+longest malformed manager markdown measured measures median members memory memoryPolicy merged
 message method metrics missed missed- mounts namespace namespaces narrows needed neither nested
 netDevices network newest nothing notice nri-scope nri_plugin_request_timeout number object
-oci-runtime operation operations options original others otherwise outcome outside oversized owners
-pageSize passive period personal pinning places plugin plugins policy poststart poststop present
-prestart prevents prints probably probes problem problems process purpose random realtime reason
-receive received reconnect reconnected recorded recorder recording redact redacted redaction refuse
-refused refuses rejected rejects release remarks removal remove removed removes repeat repeats
-replace replaced replay replayed replies report reported request requested required reservation
-resolved resource resources restart restarts return returned rlimit rlimits rshared rslave runtime
-runtimeSpec runtimes scheduler schemata seccomp second secrets section service session sessions
-settings several shared shares should something source stands startContainer started starts states
-status stopped style-src subscribed summary supports swappiness synchronized sysctl tapped though
-thousands through together tokens unified unknown unless unlimited unobserved unrecognized
-unresolved unsolicited update updated updates usually validator validators values variable variables
-warning warnings whether whichever within without
+oci-runtime oom_score_adj operation operations options original others otherwise outcome outside
+oversized owners pageSize passive period personal pinning places plugin plugins policy poststart
+poststop present prestart prevents prints priority probably probes problem problems process program
+purpose random realtime reason receive received reconnect reconnected recorded recorder recording
+redact redacted redaction refuse refused refuses rejected rejects release remarks removal remove
+removed removes repaired repeat repeats replace replaced replay replayed replies report reported
+request requested requests required reservation resizes resolved resource resources restart restarts
+return returned rlimit rlimits rshared rslave runtime runtimeSpec runtimes scheduler schemata
+seccomp second secrets section service session sessions settings several shared shares should
+something source stands startContainer started starts states static status stayed stopped style-src
+subscribed summary superseded supports swappiness synchronized sysctl tapped though thousands
+through together tokens unchanged unified unknown unless unlimited unobserved unrecognized
+unrecorded unresolved unresolvedClass unsolicited update updated updates usually validator
+validators values variable variables warning warnings whether whichever within without
 """
 """Words of findings, headings and remarks. New words in these texts must be added here."""
 

@@ -57,16 +57,18 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One change of a container."""
+    """One change of a container, or a request for one."""
 
     event: int
     kind: str
     """Kind of the change: ``added``, ``removed``, ``changed`` or ``moved``."""
+    sign: str
+    """Its sign, or that of a request which no evidence shows as a change."""
     path: str
     before: str
     after: str
     by: str
-    """The owner of the change."""
+    """The owner, and the outcome of the request."""
     evidence: str
     """The evidence for the owner."""
     trouble: str
@@ -84,9 +86,10 @@ class Changed:
     """The event of the creation; 0 if not seen."""
     failure: str
     rows: tuple[Row, ...]
-    requests: tuple[tuple[str, str], ...]
-    """Requests that were not applied as requested: the fate of each, and a sentence."""
     rows_in_all: int
+    """Number of changes and other requests, including omitted ones."""
+    changes: int
+    """Number of those that evidence shows as changes."""
     remarks: tuple[str, ...] = ()
     """Limits of the evidence."""
 
@@ -112,10 +115,6 @@ class Lane:
     """Column of its first event; 0 if it already existed."""
     end: int
     """Column of its removal, or the last one."""
-    begins_before: bool
-    """Whether it existed before the recording began."""
-    ends: bool
-    """Whether its removal was observed."""
     runs: tuple[int, int] | None
     """Columns of its start and stop; None if it was not seen to run."""
     marks: tuple[tuple[int, Mark, str], ...]

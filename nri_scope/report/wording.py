@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import Gap, Role, Session
-from nri_scope.recording.display import duration
+from nri_scope.recording.display import duration, many
 from nri_scope.recording.records import rfc3339
 
 from .finding import Finding, Level
@@ -121,5 +121,13 @@ def verdict(link: Link) -> str:
     if timing.over:
         return f"{timing.over:,} over the deadline"
     if timing.over_half:
-        return f"{timing.over_half:,} over half the deadline"
+        longest = min(100, 100 * timing.took.max // timing.deadline_ns)
+        return f"{timing.over_half:,} over half the deadline, up to {longest} %"
     return "all within half the deadline"
+
+
+def counted(changes: int, requests: int) -> str:
+    """Return the number of changes, and of ``requests`` that are none: ``1 change, 2 others``."""
+    others = requests - changes
+    more = f", {many(others, 'other request')}" if others else ""
+    return f"{many(changes, 'change')}{more}"

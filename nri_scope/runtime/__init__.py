@@ -12,7 +12,7 @@ from .external_plugin import ExternalPlugin as ExternalPlugin
 from .external_plugin import registers_itself as registers_itself
 from .lifecycle import LifecycleState as LifecycleState
 from .lifecycle import LifecycleStep as LifecycleStep
-from .outcome import Outcome as Outcome
+from .operations import Outcome as Outcome
 from .output import Stream as Stream
 from .pace import Pace as Pace
 from .plugin import NO_DEADLINE_MS as NO_DEADLINE_MS

@@ -92,7 +92,8 @@ async def synchronize(
     ``part_max`` is the maximum size of one part in bytes; None keeps the parts of ``setup``.
 
     One deadline covers all parts. Raises `RemoteProtocolError` if the reply to any part but the
-    last lacks ``more`` or has updates: the plugin mistook the part for the whole state.
+    last lacks `SynchronizeResponse.more` or has updates: the plugin mistook the part for the whole
+    state.
     """
     deadline_ns = monotonic_ns() + setup.profile.request_timeout_ms * 1_000_000
     plugin.stage = Stage.SYNCHRONIZATION

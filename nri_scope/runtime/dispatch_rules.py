@@ -86,9 +86,9 @@ CRI_O = DispatchRules(
 
 ISULAD = DispatchRules(
     # nri_adaption.cc: the request continues after any error of a plugin. These fail if the merged
-    # reply is unusable, or makes iSulad crash.
+    # reply is unusable, or makes iSulad crash, as any UpdateContainer does.
     failure_prefixes=MappingProxyType(
-        dict.fromkeys((Event.CreateContainer, Event.StopContainer), "")
+        dict.fromkeys((Event.CreateContainer, Event.UpdateContainer, Event.StopContainer), "")
     ),
     closes_on_error=True,
     # All plugins get the original request.

@@ -135,44 +135,6 @@ class ExternalPlugin:
         self.socket.remove()
 
 
-class ExternalPlugins:
-    """The external plugins that a runtime started, by the paths of their sockets."""
-
-    def __init__(self) -> None:
-        self._by_path: dict[str, ExternalPlugin] = {}
-
-    def add(self, external: ExternalPlugin) -> None:
-        """Add a plugin."""
-        self._by_path[external.socket.path] = external
-
-    def connected(self, path: str, connection: Plugin) -> None:
-        """Assign a connection at the socket ``path`` to its plugin, if it is that of one."""
-        if path in self._by_path:
-            self._by_path[path].connected(connection)
-
-    async def start(self) -> list[str]:
-        """Start the plugins that are not running; return the errors of those that fail."""
-        errors: list[str] = []
-        for external in self._by_path.values():
-            try:
-                await external.start()
-            except UsageError as error:
-                errors.append(str(error))
-        return errors
-
-    def close(self) -> Sequence[Process]:
-        """Mark the processes as ending with their connections, and return them."""
-        processes = [one.process for one in self._by_path.values() if one.process is not None]
-        for process in processes:
-            process.closing = process.running
-        return processes
-
-    async def remove(self) -> None:
-        """Kill the plugins that are running, and remove the folders of all sockets."""
-        for external in self._by_path.values():
-            await external.remove()
-
-
 def registers_itself(process: Process) -> bool:
     """Return whether a launched plugin ended because it registers an index or a name of its own.
 

@@ -4,23 +4,57 @@
 Events recorded from one runtime may be replayed on another one. For each, `LifecycleState` returns
 the events that the other runtime sends: none, the event itself, or additional ones, too. It sends
 nothing and changes no request.
+
+`as_state_change` and `state_change_of` convert to and from StateChange, the RPC shared by nine
+events up to NRI 0.11, and by plugins built for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import LocalProtocolError
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import container_of, pod_of
 
 from .profile import Profile
-from .state_change import own_request
+
+
+def as_state_change(event: Event, request: Message) -> bytes:
+    """Return the StateChange for ``request``, the event's own request message."""
+    return api.StateChangeEvent(
+        event=api.Event.ValueType(event.value),
+        pod=pod_of(event.name, request),
+        container=container_of(event.name, request),
+    ).SerializeToString()
+
+
+def state_change_of(event: Event, payload: bytes) -> bytes:
+    """Return the StateChange for ``payload``, the event's own request as bytes.
+
+    Raises `LocalProtocolError` if it cannot be decoded.
+    """
+    try:
+        request = METHODS[event.name].request.FromString(payload)
+    except DecodeError as error:
+        raise LocalProtocolError(f"{event.name}: the request cannot be decoded: {error}") from error
+    return as_state_change(event, request)
+
+
+def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
+    """Return the content of a StateChange as the event's own request message."""
+    request = kind()
+    fields = request.DESCRIPTOR.fields_by_name
+    for name in ("pod", "container"):
+        if name in fields and change.HasField(name):
+            getattr(request, name).CopyFrom(getattr(change, name))
+    return request
 
 
 class LifecycleStep(NamedTuple):
@@ -131,7 +165,9 @@ class LifecycleState:
             stage = self._containers.get(container.id)
             if stage is _Stage.FAILED or self._pods.get(container.pod_sandbox_id) is _Stage.FAILED:
                 return "its container was not created here"
-            if stage is _Stage.UNSTARTED and event is not Event.RemoveContainer:
+            # Without tracking, a stop is sent for every such request of the CRI.
+            ends = _ENDS if not self._rules.tracks_containers else {Event.RemoveContainer}
+            if stage is _Stage.UNSTARTED and event not in ends:
                 return "its container was not started here: StartContainer failed"
         key = (event, container.id if container is not None else pod.id if pod is not None else "")
         if key in self._without_aftermath:

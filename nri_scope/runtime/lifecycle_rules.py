@@ -10,7 +10,7 @@ runtime sends an event when it happens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -136,10 +136,8 @@ CONTAINERD = LifecycleRules(
 )
 """containerd up to 2.2."""
 
-CONTAINERD_2_3 = LifecycleRules(
-    tracks_containers=True,
-    tracks_pods=True,
-    forgets_pods=True,
+CONTAINERD_2_3 = replace(
+    CONTAINERD,
     # StopContainer is sent after the exit is stored; RemoveContainer has an unknown state.
     states=MappingProxyType(
         {

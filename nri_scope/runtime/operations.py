@@ -8,25 +8,115 @@ differences in the runtimes' own code.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import AdjustmentRefused
+from nri_scope.errors import (
+    AdjustmentRefused,
+    ConnectionClosed,
+    DeadlineExceeded,
+    NriScopeError,
+    RpcError,
+    RuntimeKilled,
+)
 from nri_scope.nri.events import Event
-from nri_scope.nri.merging import Creation, IsuladCreation, Updating
+from nri_scope.nri.merging import Creation, Dropped, IsuladCreation, Stopping, Updating
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
+from nri_scope.nri.versions import asks_closed_validators
+from nri_scope.oci.isulad_spec import Node, creation_refusal
 from nri_scope.oci.runtime_rules import runtime_rules_of
+from nri_scope.wire import Code
 
 from .answer import Answer
-from .error_wording import go_wording
-from .outcome import Merged, Outcome
+from .dispatch_rules import DispatchRules
 from .plugin import Plugin
 from .plugin_chain import Chain, request_for
 from .profile import Profile
+
+Merged = Creation | IsuladCreation | Updating | Stopping
+"""The merged replies to one event whose replies may request changes."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Outcome of one operation."""
+
+    event: Event
+    answers: list[Answer] = field(default_factory=list)
+    """Answers of the plugins that were asked, in order, with the request sent to each."""
+    validations: list[Answer] = field(default_factory=list)
+    """Answers of the validators that were asked, concurrently, after the chain of CreateContainer;
+    in chain order."""
+    failure: str = ""
+    """Why the CRI request fails, as the runtime words it; "" if it does not."""
+    error: str = ""
+    """An error that the runtime only logs, as it words it; "" if none."""
+    culprit: str = ""
+    """The plugin (``NN-name``) whose answer caused `failure` or `error`."""
+    refused: bool = False
+    """Whether the culprit's reply was valid as such, but could not be merged."""
+    killed: bool = False
+    """Whether the runtime would not survive the event or the culprit's answer."""
+    merged: Merged | None = None
+    """The merged replies to CreateContainer, UpdateContainer or StopContainer. After a failure it
+    has the replies before the failure, which are not applied."""
+    skipped: str = ""
+    """Why this runtime did not send the event; "" if it did."""
+
+    def fail(self, rules: DispatchRules, words: str) -> None:
+        """End the operation with an error, which fails the CRI request or is only logged."""
+        prefix = rules.failure_prefixes.get(self.event)
+        if prefix is None:
+            self.error = words
+        else:
+            self.failure = prefix + words
+
+    @property
+    def lost(self) -> bool:
+        """Whether a plugin was disconnected because of its answer."""
+        return any(answer.dropped for answer in (*self.answers, *self.validations))
+
+    @property
+    def updates(self) -> list[api.ContainerUpdate]:
+        """The updates of other containers, in order; none after a failure or an error."""
+        if self.merged is None or self.failure or self.error:
+            return []
+        return list(self.merged.updates)
+
+    @property
+    def dropped(self) -> list[Dropped]:
+        """All changes that were requested, and that this runtime dropped."""
+        return list(self.merged.dropped) if self.merged is not None else []
+
+    @property
+    def request(self) -> Message | None:
+        """The request to the first plugin; None if no plugin was asked."""
+        return self.answers[0].request if self.answers else None
+
+
+_GO_NAMES: dict[int, str] = {code: code.name.title().replace("_", "") for code in Code}
+_GO_NAMES |= {Code.OK: "OK", Code.CANCELLED: "Canceled"}
+
+
+def go_wording(error: NriScopeError) -> str:
+    """Return the text that Go's ttRPC client has for ``error``, raised by a call to a plugin."""
+    match error:
+        case RpcError(code=code, message=message):
+            return f"rpc error: code = {_GO_NAMES.get(code, f'Code({code})')} desc = {message}"
+        case DeadlineExceeded():
+            return "context deadline exceeded"
+        case ConnectionClosed():
+            return "ttrpc: closed"
+        case _:
+            return str(error)
+
 
 Reply = api.CreateContainerResponse | api.UpdateContainerResponse | api.StopContainerResponse
 """A reply that may request changes."""
@@ -44,6 +134,18 @@ def merging_of(profile: Profile, event: Event) -> Callable[..., Merged] | None:
         Event.StopContainer: rules.stopping,
     }
     return kinds.get(event)
+
+
+@cache
+def _this_machine() -> Node | None:
+    """Return the CPUs and memory nodes of this machine; None if the kernel does not list CPUs."""
+    lists = ["", "0"]
+    for number, kind in enumerate(("cpu", "node")):
+        # A kernel without NUMA lists no nodes.
+        with contextlib.suppress(OSError, ValueError):
+            path = Path(f"/sys/devices/system/{kind}/online")
+            lists[number] = path.read_text(encoding="ascii").strip()
+    return Node(*lists) if lists[0] else None
 
 
 class Operation:
@@ -77,11 +179,14 @@ class Operation:
             outcome.merged = merging(self._merged_into, version=self._profile.version)
         async with self._chain.lock:
             plugins = self._chain.plugins
+            if asks_closed_validators(self._profile.version):
+                plugins = tuple(self._chain.registered)
             await self._ask_in_turn(plugins)
             if not outcome.failure:
                 self._check_merged()
             if event is Event.CreateContainer and not outcome.failure:
                 await self._validate(plugins)
+            self._chain.remove_closed()
         return outcome
 
     # -- the chain ----------------------------------------------------------------------------
@@ -138,6 +243,7 @@ class Operation:
             cast("Any", self.outcome.merged).apply(reply, plugin)
         except AdjustmentRefused as refused:
             self._fail(plugin, str(refused), refused=True)
+            self.outcome.killed = isinstance(refused, RuntimeKilled)
             return False
         return True
 
@@ -145,22 +251,22 @@ class Operation:
         """Fail a creation whose merged replies iSulad cannot apply, and any of its updates."""
         merged = self.outcome.merged
         if isinstance(merged, IsuladCreation):
-            failure, plugin = merged.failure
-            if failure:
-                self._fail(plugin, failure, refused=True)
+            refusal = creation_refusal(merged, _this_machine())
+            if refusal is not None:
+                self._fail(refusal.plugin, refusal.reason, refused=True)
         elif (
             isinstance(merged, Updating)
-            and self.outcome.answers
-            and runtime_rules_of(self._profile.runtime_name).update_crash
+            and runtime_rules_of(self._profile.runtime_name).dies_of_updates
         ):
-            self.outcome.error = UPDATE_EVENT_CRASH
+            self.outcome.fail(self._rules, UPDATE_EVENT_CRASH)
+            self.outcome.killed = True
 
     # -- validation ---------------------------------------------------------------------------
 
     async def _validate(self, plugins: Sequence[Plugin]) -> None:
         """Ask all validators concurrently; any error or rejection fails the creation.
 
-        Up to NRI 0.12.4 they include validators that were lost in the chain, and so fail it. If
+        Up to NRI 0.12.4 they include validators that have disconnected, and so fail it. If
         several fail, a real runtime reports the first answer to arrive; here it is the first in
         chain order.
         """
@@ -169,7 +275,7 @@ class Operation:
             plugin
             for plugin in plugins
             if plugin.subscribes(event)
-            and (self._profile.asks_lost_validators or not plugin.link.closed)
+            and (asks_closed_validators(self._profile.version) or not plugin.link.closed)
         ]
         if not self._profile.mask & event.bit or not validators:
             return

@@ -38,9 +38,9 @@ from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
 
 from .answer import Answer
+from .lifecycle import state_change_of
 from .plugin_process import Process
 from .rejection import Stage
-from .state_change import state_change_of
 
 NO_DEADLINE_MS = 10**12
 """A timeout of 31 years, which stands for none: requests have no deadline then. Plugins find it in
@@ -278,11 +278,12 @@ class Plugin:
                 on_sent=self.on_sent,
             )
             delay_ns = self.transit_ns(method, payload)
+            left_ns = timeout_ns - (monotonic_ns() - started_ns)
             if delay_ns:
-                left_ns = timeout_ns - (monotonic_ns() - started_ns)
                 await asyncio.sleep(min(delay_ns, max(left_ns, 0)) / 1e9)
-                if delay_ns >= left_ns:
-                    raise DeadlineExceeded(method, timeout_ns / 1e9)
+            # A reply can be read before a timer that is due in the same turn of the event loop.
+            if delay_ns >= left_ns:
+                raise DeadlineExceeded(method, timeout_ns / 1e9)
         except NriScopeError as error:
             data, problem = b"", error
             raise

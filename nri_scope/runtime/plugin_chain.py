@@ -12,8 +12,8 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
 
 from .answer import Answer
+from .lifecycle import as_state_change
 from .plugin import Plugin
-from .state_change import as_state_change
 
 
 class Chain:
@@ -28,22 +28,24 @@ class Chain:
         self._by_name = by_name
         self.lock = asyncio.Lock()
         """Held while a request passes through the chain, from the first plugin to the last."""
-        self._plugins: list[Plugin] = []
+        self.registered: list[Plugin] = []
+        """The plugins in order, also those closed since the last request or registration: only at
+        the end of either, runtimes remove them."""
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
         """The connected plugins, in the order in which they are asked."""
-        return tuple(plugin for plugin in self._plugins if not plugin.link.closed)
+        return tuple(plugin for plugin in self.registered if not plugin.link.closed)
 
     def add(self, plugin: Plugin) -> None:
         """Add a plugin; equal indices keep the order of arrival (undefined in real runtimes)."""
-        self._plugins.append(plugin)
-        self._plugins.sort(key=lambda one: one.name if self._by_name else one.index)
+        self.registered.append(plugin)
+        self.registered.sort(key=lambda one: one.name if self._by_name else one.index)
+        self.remove_closed()
 
-    def remove(self, plugin: Plugin) -> None:
-        """Remove a plugin if the chain has it."""
-        if plugin in self._plugins:
-            self._plugins.remove(plugin)
+    def remove_closed(self) -> None:
+        """Remove closed plugins, at the end of a request or registration."""
+        self.registered = list(self.plugins)
 
     async def send(
         self,
@@ -73,6 +75,7 @@ class Chain:
                 answers.append(answer)
                 if answer.stops_chain and not ignore_errors:
                     break
+            self.remove_closed()
         return answers
 
 

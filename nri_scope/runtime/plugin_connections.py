@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of plugins, from their admission to their end."""
+"""Connections of plugins, from their admission to their end, and the requests sent to them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import (
     SynchronizeResponse,
@@ -20,11 +22,15 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import PLUGIN_SERVICE
 from nri_scope.wire import Code
 
 from . import admission
-from .dispatcher import Dispatcher
+from .answer import Answer
+from .operations import Operation, Outcome
 from .plugin import Plugin
+from .plugin_chain import Chain, event_of, request_for
 from .plugin_process import Process
 from .plugin_setup import ProfileSetUp, SetUp
 from .profile import Profile
@@ -35,6 +41,11 @@ Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
 
 FORMER_KEPT = 1000
 """Maximum number of former plugins, and of rejections, stored: a plugin may reconnect endlessly."""
+
+UNKNOWN_METHOD = "CheckpointContainer"
+"""RPC of an event that no NRI version has."""
+UNKNOWN_EVENT = b"\x08\x63"
+"""Request of an event that no NRI version has: a StateChange with event 99."""
 
 EXIT_GRACE_S = 2.0
 """Seconds in which a launched plugin that closed its connection must end, and may print why, before
@@ -52,8 +63,8 @@ class ConnectionHooks:
     on_end: Callable[[Plugin], None]
 
 
-class PluginConnections(Dispatcher):
-    """A dispatcher that admits plugins, one at a time, and ends them: the base of `Runtime`."""
+class PluginConnections:
+    """Admits plugins, one at a time, sends them requests and ends them: the base of `Runtime`."""
 
     def __init__(
         self,
@@ -65,7 +76,9 @@ class PluginConnections(Dispatcher):
         grace_s: float,
     ) -> None:
         self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
-        super().__init__(self._setup.profile)
+        self.profile = self._setup.profile
+        """Behaviour of this runtime."""
+        self._chain = Chain(by_name=self.profile.dispatch_rules.orders_by_name)
         self._hooks = hooks
         self._configure_first = configure_first
         if sync_part_max is not None and not self.profile.split_sync:
@@ -88,6 +101,82 @@ class PluginConnections(Dispatcher):
         """Total number of rejections, including those no longer kept."""
         self.former: deque[Plugin] = deque(maxlen=FORMER_KEPT)
         """Plugins whose connection has ended; `Plugin.end_reason` is the reason."""
+
+    # -- requests to plugins ------------------------------------------------------------------
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins that get events, in the order in which they are asked."""
+        return self._chain.plugins
+
+    async def dispatch(self, event: Event, request: Message) -> list[Answer]:
+        """Send ``request``, the event's own request message, to all subscribers of ``event``.
+
+        It is sent as the event's own RPC or as StateChange, depending on the profile. Returns an
+        answer for each plugin that was asked; an error status ends the list.
+        """
+        method, payload = request_for(event, request, dedicated=self.profile.dedicated_rpcs)
+        return await self._chain.send(method, payload, event, self._request_timeout_ns)
+
+    async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
+        """Perform ``event`` as this runtime does, with all consequences of the answers.
+
+        ``request`` is the event's own request message, with the container as it is before any
+        plugin adjusts it. Replies are merged, and validators are asked if there are any.
+        ``timeout_ns`` is each plugin's deadline (0: the profile's).
+        """
+        timeout_ns = timeout_ns or self._request_timeout_ns
+        return await Operation(self._chain, self.profile, event, request, timeout_ns).perform()
+
+    async def send(
+        self,
+        method: str,
+        payload: bytes,
+        *,
+        timeout_ns: int = 0,
+        service: str = PLUGIN_SERVICE,
+        plugin: str = "",
+    ) -> list[Answer]:
+        """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
+
+        It is sent to the subscribers of its event; with ``plugin`` (``NN-name``), only to that one
+        of them. Requests without a known event are sent to every plugin.
+        """
+        return await self._chain.send(
+            method,
+            payload,
+            event_of(method, payload, service),
+            timeout_ns or self._request_timeout_ns,
+            service=service,
+            only=plugin,
+        )
+
+    async def send_unknown(self) -> list[Answer]:
+        """Send every plugin an event that no NRI version has, as a later runtime might.
+
+        It has its own RPC. Plugins that do not implement that RPC, and all plugins on a runtime
+        before NRI 0.12, get it as a StateChange. An error does not end the chain. (A real runtime
+        would send it only to subscribers: to plugins with an empty mask.)
+        """
+        if not self.profile.dedicated_rpcs:
+            return await self._send_unknown("StateChange")
+        answers: list[Answer] = []
+        for answer in await self._send_unknown(UNKNOWN_METHOD):
+            if isinstance(answer.error, RpcError) and answer.error.code == Code.UNIMPLEMENTED:
+                answers += await self._send_unknown("StateChange", answer.plugin) or [answer]
+            else:
+                answers.append(answer)
+        return answers
+
+    async def _send_unknown(self, method: str, plugin: str = "") -> list[Answer]:
+        timeout_ns = self._request_timeout_ns
+        return await self._chain.send(
+            method, UNKNOWN_EVENT, None, timeout_ns, only=plugin, ignore_errors=True
+        )
+
+    @property
+    def _request_timeout_ns(self) -> int:
+        return self.profile.request_timeout_ms * 1_000_000
 
     # -- admission and end --------------------------------------------------------------------
 
@@ -160,8 +249,6 @@ class PluginConnections(Dispatcher):
     async def _watch(self, plugin: Plugin, process: Process | None) -> None:
         try:
             reason = await plugin.link.wait_closed()
-            # Remove it now, as requests would fail; the exit status may take a moment.
-            self._chain.remove(plugin)
             if process is not None:
                 if process.closing:
                     await process.stop(self._grace_s)
@@ -181,7 +268,6 @@ class PluginConnections(Dispatcher):
         plugin.end(reason)
         if plugin.process is not None:
             plugin.end_reason = plugin.process.explain(plugin.end_reason)
-        self._chain.remove(plugin)
         del self._connected[plugin]
         self.former.append(plugin)
         self._hooks.on_end(plugin)

@@ -16,7 +16,7 @@ from time import monotonic_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.process.channel import LoopChannel
-from nri_scope.process.child import Child, describe_exit, spawn
+from nri_scope.process.child import PLUGIN_ENDED, Child, describe_exit, spawn
 
 from .command import Command
 from .crash_output import signature
@@ -79,8 +79,6 @@ class Process:
         """Whether it ended because the runtime closed its connection, or ended it by a signal."""
         self.left_behind: tuple[LeftBehind, ...] = ()
         """Processes that outlived the plugin; complete when `wait_gone` returns."""
-        self.survived = False
-        """Whether one of its processes could not be killed."""
         self._on_output = on_output
         self._command = command
         self._keeper = keeper
@@ -196,7 +194,7 @@ class Process:
             return reason
         crash = self.output.crash_output.crash(self.exit_code, self._ended_ns)
         if crash is not None:
-            return f"{reason}{_ENDED}{self.exit_words}{_CRASH}{_printable(str(crash))}"
+            return f"{reason}{PLUGIN_ENDED}{self.exit_words}{_CRASH}{_printable(str(crash))}"
         # Skip lines with which Python underlines a part of the line above.
         lines = [
             _printable(line.strip())
@@ -205,7 +203,7 @@ class Process:
         ]
         last = lines[-LAST_SHOWN:]
         output = f"{_LAST_OUTPUT}{' | '.join(last)}" if last else ""
-        return f"{reason}{_ENDED}{self.exit_words}{output}"
+        return f"{reason}{PLUGIN_ENDED}{self.exit_words}{output}"
 
     # -- messages of the keeper, and output -----------------------------------------------------
 
@@ -270,9 +268,8 @@ class Process:
                 self._exit(describe_exit(self.exit_code))
             case {"left": list(left)}:
                 self.left_behind = tuple(_left_behind(one) for one in left)
-            case {"gone": bool(gone)}:
+            case {"gone": bool()}:
                 self._clean = True
-                self.survived = not gone
             case _:
                 pass
 
@@ -296,7 +293,6 @@ class Process:
         self._keeper.stop(KEEPER_ENDS_S, terminate_s=0)
         if self.pid and not self._clean:
             # The keeper was killed, so descendants of the plugin can no longer be found.
-            self.survived = True
             self._kill_plugin()
         self._read_rest()
         for stream in Stream:
@@ -327,7 +323,6 @@ async def launch(
             raise
 
 
-_ENDED = ": the plugin ended, "
 _LAST_OUTPUT = "; its last output: "
 _CRASH = ": "
 _USAGE = re.compile("Usage( of .*)?:$")
@@ -348,7 +343,7 @@ def end_signature(explained: str) -> str:
     The signature consists of the exit status, and of the crash without the numbers in its message.
     It is "" if the text has no exit status.
     """
-    ended = explained.partition(_ENDED)[2].partition(_LAST_OUTPUT)[0]
+    ended = explained.partition(PLUGIN_ENDED)[2].partition(_LAST_OUTPUT)[0]
     status, _, crash = ended.partition(_CRASH)
     return f"{status} {signature(crash)}" if crash else status
 

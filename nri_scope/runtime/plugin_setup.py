@@ -44,7 +44,7 @@ class SetUp(Protocol):
         ...
 
     def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the Synchronize requests, in order; all but the last have ``more`` set."""
+        """Return the Synchronize requests; `SynchronizeRequest.more` is set in all but the last."""
         ...
 
 

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
-from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.nri.versions import (
     V0_7,
     V0_12,
-    V0_12_5,
     NriVersion,
     has_dedicated_rpcs,
     has_split_sync,
@@ -25,7 +23,7 @@ from nri_scope.nri.versions import (
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .dispatch_rules import DispatchRules, dispatch_rules_of
-from .lifecycle_rules import VERBATIM, LifecycleRules, recorded_rules_of
+from .lifecycle_rules import VERBATIM, LifecycleRules
 
 
 @cache
@@ -107,14 +105,6 @@ class Profile:
         return _parsed(self.nri_version)
 
     @property
-    def asks_lost_validators(self) -> bool:
-        """Whether a validator that disconnected during the chain of CreateContainer is still asked,
-        which fails the creation. NRI 0.12.5 and later skip it (``validateContainerAdjustment``).
-        """
-        version = self.version
-        return version is not None and version < V0_12_5
-
-    @property
     def shows_rlimits(self) -> bool:
         """Whether events after a creation have the container's rlimits."""
         since = runtime_rules_of(self.runtime_name).rlimits_since
@@ -148,15 +138,3 @@ class Profile:
         if event in self.never_sent:
             return f"{self.title} never sends {event.name}, though plugins may subscribe to it"
         return ""
-
-
-def recorded_profile(configure: ConfigureRequest) -> Profile:
-    """Return the profile "recorded", of the runtime that sent this Configure request."""
-    version, _ = nri_version_of(configure)
-    profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
-    return replace(
-        profile,
-        lifecycle_rules=recorded_rules_of(configure.runtime_name),
-        registration_timeout_ms=(configure.registration_timeout or DEFAULT_REGISTRATION_TIMEOUT_MS),
-        request_timeout_ms=configure.request_timeout or DEFAULT_REQUEST_TIMEOUT_MS,
-    )

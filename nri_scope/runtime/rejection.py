@@ -38,7 +38,7 @@ def registration_problem(
 ) -> tuple[str, str] | None:
     """Return why a registration is invalid, in our and in the runtime's wording; None if valid.
 
-    The runtime's wording is that of ``RegisterPlugin`` in NRI's ``pkg/adaptation/plugin.go``; with
+    The runtime's wording is that of RegisterPlugin in NRI's ``pkg/adaptation/plugin.go``; with
     ``checks_names``, that of NRI 0.12 and later.
     """
     name, index = request.plugin_name, request.plugin_idx

@@ -24,7 +24,7 @@ from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.transport import Server, listen_unix
 
 from .command import command_of
-from .external_plugin import ExternalPlugin, ExternalPlugins
+from .external_plugin import ExternalPlugin
 from .output import OnOutput
 from .plugin import Plugin
 from .plugin_connections import ConnectionHooks, PluginConnections, Update
@@ -88,7 +88,8 @@ class Runtime(PluginConnections):
         self._servers: list[Server] = []
         self._paths: list[str] = []
         self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
-        self._externals = ExternalPlugins()
+        self._externals: dict[str, ExternalPlugin] = {}
+        """The external plugins that were started here, by the paths of their sockets."""
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -105,7 +106,8 @@ class Runtime(PluginConnections):
         except asyncio.CancelledError as cancelled:
             # Cancelling the tasks kills the plugins.
             kind, error = asyncio.CancelledError, cancelled
-        await self._externals.remove()
+        for external in self._externals.values():
+            await external.remove()
         # Do not pass an exception of the body to the group, which would wrap it. Do pass a
         # cancellation: the group may have caused it after a background task failed.
         if kind is None or not issubclass(kind, asyncio.CancelledError):
@@ -182,14 +184,15 @@ class Runtime(PluginConnections):
         `UsageError` if it cannot be started or does not connect, and `ConnectionClosed` like
         `launch_command`.
         """
-        self._externals.add(external)
+        self._externals[external.socket.path] = external
         await self.listen(external.socket.path)
         await external.start()
         return await self._admitted(await external.connection(timeout_s))
 
     def _accept(self, path: str) -> Plugin:
         plugin = self._new_plugin()
-        self._externals.connected(path, plugin)
+        if path in self._externals:
+            self._externals[path].connected(plugin)
         return self._take(plugin)
 
     async def _connect(
@@ -255,8 +258,11 @@ class Runtime(PluginConnections):
 
         Those that fail are added to `rejections`.
         """
-        for error in await self._externals.start():
-            self._reject(Rejection("", Stage.LAUNCH, error))
+        for external in self._externals.values():
+            try:
+                await external.start()
+            except UsageError as error:
+                self._reject(Rejection("", Stage.LAUNCH, str(error)))
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -266,8 +272,10 @@ class Runtime(PluginConnections):
             await server.close()
         for task in self._tasks:
             task.cancel()
-        processes = self._externals.close()
+        externals = [one.process for one in self._externals.values() if one.process is not None]
+        for process in externals:
+            process.closing = process.running
         self._disconnect(ENDED, graceful=True)
-        stopping = (asyncio.ensure_future(one.stop(self._grace_s)) for one in processes)
+        stopping = (asyncio.ensure_future(one.stop(self._grace_s)) for one in externals)
         if ending := [*self._watches, *stopping]:
             await asyncio.wait(ending)

@@ -3,19 +3,318 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.events import PASSIVE_EVENTS, mask_of
+from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event, mask_of
 from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import configure_reply
+from nri_scope.nri.versions import runtime_title
 from nri_scope.recorder.complete_recording import CompleteRecording, complete_recording
-from nri_scope.runtime import Profile, ProfileSetUp
+from nri_scope.runtime import LifecycleState, Profile, ProfileSetUp
+from nri_scope.runtime.lifecycle import LifecycleStep
 from nri_scope.runtime.plugin_chain import request_for
 
-from .event_sequence import EventSequence, MadeEvent, RuntimeStart
-from .model import Scenario
+from .event_contents import EventContents
+from .model import ContainerKind, Ending, Scenario, ScenarioPod, Step, Verb
+from .subjects import LiveContainer, LivePod, Stage, Subjects
+
+MAX_EVENTS = 200_000
+MAX_BYTES = 1 << 30
+"""Maximum size of all requests."""
+
+_STEP_NS = 1_000_000
+"""Time between Configure, Synchronize and the first event."""
+_POD_VERBS = frozenset({Verb.RUN, Verb.UPDATE, Verb.STOP, Verb.REMOVE})
+_CONTAINER_VERBS = frozenset(
+    {Verb.CREATE, Verb.START, Verb.UPDATE, Verb.STOP, Verb.CRASH, Verb.REMOVE}
+)
+
+
+class RuntimeStart(NamedTuple):
+    """The runtime starts, and a plugin connects: Configure and Synchronize."""
+
+    at_ns: int
+    pods: list[api.PodSandbox]
+    containers: list[api.Container]
+
+
+class MadeEvent(NamedTuple):
+    """An event that the runtime sends."""
+
+    at_ns: int
+    event: Event
+    request: Message
+    """The event's own request message."""
+
+
+@dataclass(slots=True)
+class _Action:
+    """One event about one subject."""
+
+    event: Event
+    pod: LivePod
+    container: LiveContainer | None
+    is_exact: bool = False
+    """Whether the event is sent in any state."""
+
+
+class EventSequence:
+    """Everything that happens in a scenario; for a single use."""
+
+    def __init__(self, scenario: Scenario, profile: Profile) -> None:
+        """Create the subjects. Raises UsageError, also for references to unknown ones."""
+        self._scenario = scenario
+        self._profile = profile
+        self._contents = EventContents(profile)
+        # Stopping or removing a pod sends nothing for its containers, whose states are unknown.
+        self._is_silent = runtime_title(profile.runtime_name) == "iSulad"
+        self._now_ns = scenario.start_ns
+        self._events = self._bytes = 0
+        self._course = LifecycleState(profile)
+        self.subjects = Subjects(scenario)
+        self._steps: Sequence[Step] = scenario.steps or ()
+        self._check(self._steps)
+        for pod in self.subjects.pods:
+            if pod.spec.exists:
+                pod.exist(tells_states=not self._is_silent)
+
+    def play(self) -> Iterator[RuntimeStart | MadeEvent]:
+        """Yield the start of the runtime, and everything that follows. Raises UsageError."""
+        yield self._start()
+        self._now_ns += _STEP_NS
+        if self._scenario.steps is None:
+            yield from self._usual_life()
+        else:
+            yield from self._play(self._steps)
+
+    # -- the start ----------------------------------------------------------------------------
+
+    def _start(self) -> RuntimeStart:
+        pods = [pod.message for pod in self.subjects.pods if pod.stage is not Stage.ABSENT]
+        containers = [
+            one.message
+            for one in self.subjects.containers()
+            if one.stage in (Stage.CREATED, Stage.RUNNING)
+            or (one.stage is Stage.STOPPED and not self._events and one.spec.exists)
+        ]
+        if not self._events:
+            self._course.note_pods(pods)
+        self._course.note_containers(containers)
+        return RuntimeStart(
+            self._now_ns, *self._profile.lifecycle_rules.adapted_state(pods, containers)
+        )
+
+    def _restart(self) -> RuntimeStart:
+        self._now_ns += self._scenario.pause_ns
+        self._course = LifecycleState(self._profile)
+        for one in self.subjects.containers():
+            if one.stage is Stage.RUNNING and not self._is_silent:
+                one.message.state = api.ContainerState.CONTAINER_RUNNING
+            elif one.stage is Stage.CREATED and not self._is_silent:
+                one.message.state = api.ContainerState.CONTAINER_CREATED
+        started = self._start()
+        self._now_ns += _STEP_NS
+        return started
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _play(self, steps: Sequence[Step]) -> Iterator[RuntimeStart | MadeEvent]:
+        for step in steps:
+            match step.what:
+                case Verb.WAIT:
+                    self._now_ns += step.pause_ns
+                case Verb.RESTART:
+                    yield self._restart()
+                case Verb.REPEAT:
+                    for _ in range(step.times):
+                        yield from self._play(step.steps)
+                case _:
+                    for action in self._actions(step):
+                        yield from self._act(action, step)
+
+    def _actions(self, step: Step) -> Iterator[_Action]:
+        """Yield the events of a step; those about copies of a pod one copy after the other."""
+        for pod in self.subjects.find_pods(step.subject) if self._takes_pods(step) else ():
+            yield from self._pod_actions(step, pod)
+        for one in self.subjects.find_containers(step.subject) if self._takes_others(step) else ():
+            yield from self._container_actions(step, one)
+
+    def _takes_pods(self, step: Step) -> bool:
+        return step.what in _POD_VERBS or step.what in POD_EVENTS
+
+    def _takes_others(self, step: Step) -> bool:
+        if isinstance(step.what, Event):
+            return step.what not in POD_EVENTS
+        return step.what in _CONTAINER_VERBS
+
+    def _pod_actions(self, step: Step, pod: LivePod) -> Iterator[_Action]:
+        what = step.what
+        if isinstance(what, Event):
+            yield _Action(what, pod, None, is_exact=True)
+            return
+        if (pod.stage is Stage.ABSENT) != (what is Verb.RUN):
+            problem = "exists already" if what is Verb.RUN else "does not exist at this point"
+            hint = "remove it first" if what is Verb.RUN else f"add a step run: {pod.name}"
+            raise step.place.error(f"the pod {pod.name} {problem}", hint)
+        match what:
+            case Verb.RUN:
+                yield _Action(Event.RunPodSandbox, pod, None)
+            case Verb.UPDATE:
+                yield _Action(Event.UpdatePodSandbox, pod, None)
+                yield _Action(Event.PostUpdatePodSandbox, pod, None)
+            case _:
+                yield from self._end_of_pod(pod, removed=what is Verb.REMOVE)
+
+    def _end_of_pod(self, pod: LivePod, *, removed: bool) -> Iterator[_Action]:
+        containers = list(pod.containers.values())
+        if not self._is_silent:
+            for one in containers:
+                if one.stage is Stage.RUNNING:
+                    yield _Action(Event.StopContainer, pod, one)
+        if pod.stage is not Stage.STOPPED:
+            yield _Action(Event.StopPodSandbox, pod, None)
+        if not removed:
+            return
+        for one in containers:
+            if one.stage is not Stage.ABSENT and not self._is_silent:
+                yield _Action(Event.RemoveContainer, pod, one)
+            one.stage = Stage.ABSENT
+        yield _Action(Event.RemovePodSandbox, pod, None)
+
+    def _container_actions(self, step: Step, one: LiveContainer) -> Iterator[_Action]:
+        what, pod = step.what, one.pod
+        creates = what in (Verb.CREATE, Event.CreateContainer)
+        if creates != (one.stage is Stage.ABSENT) and not (
+            isinstance(what, Event) and one.creations
+        ):
+            problem = "exists already" if creates else "does not exist at this point"
+            hint = "remove it first" if creates else f"add a step create: {one.name}"
+            raise step.place.error(f"the container {one.name} {problem}", hint)
+        if isinstance(what, Event):
+            yield _Action(what, pod, one, is_exact=True)
+            return
+        match what:
+            case Verb.CREATE:
+                if pod.stage is not Stage.RUNNING:
+                    raise step.place.error(
+                        f"the pod {pod.name} is not running at this point",
+                        f"add a step run: {pod.name}",
+                    )
+                yield _Action(Event.CreateContainer, pod, one)
+                yield _Action(Event.PostCreateContainer, pod, one)
+            case Verb.START:
+                if one.stage is not Stage.CREATED:
+                    raise step.place.error(f"the container {one.name} was started before")
+                yield _Action(Event.StartContainer, pod, one)
+                yield _Action(Event.PostStartContainer, pod, one)
+            case Verb.UPDATE:
+                yield _Action(Event.UpdateContainer, pod, one)
+                yield _Action(Event.PostUpdateContainer, pod, one)
+            case Verb.REMOVE:
+                yield _Action(Event.RemoveContainer, pod, one)
+            case _:
+                is_crash = what is Verb.CRASH
+                if one.stage is Stage.STOPPED or (is_crash and one.stage is not Stage.RUNNING):
+                    raise step.place.error(f"the container {one.name} does not run at this point")
+                yield _Action(Event.StopContainer, pod, one)
+
+    def _usual_life(self) -> Iterator[MadeEvent]:
+        """Yield the events of all pods when the kubelet starts, and possibly ends, each."""
+        pods = [pod for pod in self.subjects.pods if not pod.spec.exists]
+        for pod in self.subjects.pods:
+            if not pod.spec.exists:
+                yield from self._do(Verb.RUN, pod.name)
+            for key in _in_order(pod.spec):
+                container = pod.containers[key]
+                if container.spec.exists:
+                    continue
+                yield from self._do(Verb.CREATE, container.name)
+                yield from self._do(Verb.START, container.name)
+                if container.spec.kind is ContainerKind.INIT:
+                    yield from self._do(Verb.CRASH, container.name, exit_code=0)
+        if self._scenario.until is Ending.RUNNING:
+            return
+        for pod in pods:
+            # The kubelet stops sidecars last, in reverse order.
+            running = [pod.containers[key] for key in _in_order(pod.spec)]
+            sidecars = [one for one in running if one.spec.kind is ContainerKind.SIDECAR]
+            others = [one for one in running if one.spec.kind is ContainerKind.CONTAINER]
+            for one in [*others, *reversed(sidecars)]:
+                yield from self._do(Verb.STOP, one.name)
+            yield from self._do(Verb.STOP, pod.name)
+            if self._scenario.until is Ending.REMOVED:
+                yield from self._do(Verb.REMOVE, pod.name)
+
+    def _do(self, verb: Verb, subject: str, exit_code: int | None = None) -> Iterator[MadeEvent]:
+        step = Step(verb, subject, exit_code=exit_code)
+        for action in self._actions(step):
+            yield from self._act(action, step)
+
+    # -- one event ----------------------------------------------------------------------------
+
+    def _act(self, action: _Action, step: Step) -> Iterator[MadeEvent]:
+        event, pod, one = action.event, action.pod, action.container
+        now_ns = self._now_ns + self._scenario.pause_ns
+        own = self._contents.begin(event, pod, one, step, now_ns)
+        parts = self._course.steps_of(event, own)
+        if action.is_exact:
+            parts = (LifecycleStep(event, own, self._profile.skip_reason(event)),)
+        for part in parts:
+            if not part.skipped:
+                yield self._made(part.event, part.request, action, step)
+        self._contents.end(event, pod, one, step)
+
+    def _made(self, event: Event, request: Message, action: _Action, step: Step) -> MadeEvent:
+        request = self._contents.request(event, request, action.pod, action.container, step)
+        self._now_ns += self._scenario.pause_ns
+        self._count(request.ByteSize())
+        return MadeEvent(self._now_ns, event, request)
+
+    def _count(self, size: int) -> None:
+        self._events += 1
+        self._bytes += size
+        if self._events > MAX_EVENTS:
+            raise UsageError(
+                f"{self._scenario.source}: more than {MAX_EVENTS:,} events",
+                "write fewer copies or repetitions",
+            )
+        if self._bytes > MAX_BYTES:
+            raise UsageError(
+                f"{self._scenario.source}: requests of more than {MAX_BYTES >> 20} MiB",
+                "write fewer copies or repetitions",
+            )
+
+    # -- references ---------------------------------------------------------------------------
+
+    def _check(self, steps: Sequence[Step]) -> None:
+        """Raise the error of the first step that refers to an unknown subject."""
+        for step in steps:
+            self._check(step.steps)
+            if not step.subject:
+                continue
+            pods, others = self._takes_pods(step), self._takes_others(step)
+            found = (pods and self.subjects.find_pods(step.subject)) or (
+                others and self.subjects.find_containers(step.subject)
+            )
+            if not found:
+                raise self.subjects.unknown(step.subject, step.place, pods=pods, containers=others)
+
+
+def _in_order(pod: ScenarioPod) -> list[str]:
+    """Return the keys of a pod's containers in the order in which the kubelet starts them."""
+    first = [key for key, one in pod.containers.items() if one.kind is not ContainerKind.CONTAINER]
+    rest = [key for key, one in pod.containers.items() if one.kind is ContainerKind.CONTAINER]
+    return [*first, *rest]
+
 
 PLUGIN_INDEX, PLUGIN_NAME = "00", "scenario"
 """The plugin of a scenario's sessions."""

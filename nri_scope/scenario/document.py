@@ -14,7 +14,6 @@ from nri_scope.text.yaml_reader import Node
 from .messages import MessageShape
 from .model import (
     DEFAULT_NAMESPACE,
-    DEFAULT_PROFILE,
     MAX_COPIES,
     PROFILE_NAMES,
     VERSION,
@@ -27,18 +26,15 @@ from .model import (
 )
 from .place import Place, meant, shown
 from .shapes import (
-    Choice,
-    Definitions,
-    Duration,
-    Integer,
-    Key,
-    Rate,
     Record,
-    Schema,
-    Text,
-    TextOr,
-    Time,
+    Shape,
+    choice,
+    duration,
+    integer,
     mapping_of,
+    rate,
+    text_of,
+    time,
 )
 from .step_shapes import StepsShape
 
@@ -67,10 +63,6 @@ class ContainersShape:
             kind = ContainerKind(values.get("kind", ContainerKind.CONTAINER))
             found[key] = ScenarioContainer(key, container, kind, frozenset(given), self.exist)
         return found
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return _named(_CONTAINER, "scenario_container", definitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,40 +104,12 @@ class PodsShape:
             )
         return found
 
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return _named(_POD[self.exist], "scenario_pod", definitions)
 
-
-def _named(shape: MessageShape, name: str, definitions: Definitions) -> Schema:
-    if name not in definitions:
-        definitions[name] = shape.schema(definitions)
-    return {"type": "object", "additionalProperties": {"$ref": f"#/$defs/{name}"}}
-
-
-_CONTAINER = MessageShape(
-    api.Container,
-    {
-        "kind": Key(
-            Choice([*ContainerKind]),
-            "init: it exits before the next one starts; sidecar: it starts before those that are "
-            "neither, and runs beside them",
-        )
-    },
-)
+_CONTAINER = MessageShape(api.Container, {"kind": choice([*ContainerKind])})
 _POD = {
     exist: MessageShape(
         api.PodSandbox,
-        {
-            "copies": Key(
-                Integer(1, MAX_COPIES),
-                "number of pods like this one, named NAME-1 and so on, each with its own id, uid "
-                "and address",
-            ),
-            "containers": Key(
-                ContainersShape(exist), "by name, in the order in which they are created"
-            ),
-        },
+        {"copies": integer(1, MAX_COPIES), "containers": ContainersShape(exist).read},
     )
     for exist in (False, True)
 }
@@ -173,49 +137,41 @@ def _milliseconds(duration_ns: int) -> int:
     return -(-duration_ns // _MILLISECOND_NS)
 
 
-_PROFILE = Choice(PROFILE_NAMES)
+_PROFILE = choice(PROFILE_NAMES)
 _RUNTIME = Record(
     {
-        "profile": Key(_PROFILE, "the profile whose behaviour it has"),
-        "runtime_name": Key(Text(), "its name in Configure"),
-        "runtime_version": Key(Text(), "its version in Configure"),
-        "nri_version": Key(Text(), "the version of NRI, which determines events and messages"),
-        "request_timeout": Key(Duration(), "the deadline of each request"),
-        "registration_timeout": Key(Duration(), "the deadline of a registration"),
+        "profile": _PROFILE,
+        "runtime_name": text_of,
+        "runtime_version": text_of,
+        "nri_version": text_of,
+        "request_timeout": duration,
+        "registration_timeout": duration,
     },
     ("profile",),
     _make_runtime,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileShape:
-    """The name of a profile."""
-
-    def read(self, node: Node, place: Place) -> RuntimeChoice:
-        """Return the runtime with this profile."""
-        return RuntimeChoice(_PROFILE.read(node, place))
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return _PROFILE.schema(definitions)
+def _runtime(node: Node, place: Place) -> RuntimeChoice:
+    """Return the runtime of a mapping, or by the name of its profile."""
+    is_name = not isinstance(node.value, dict | list)
+    runtime: RuntimeChoice
+    runtime = RuntimeChoice(_PROFILE(node, place)) if is_name else _RUNTIME.read(node, place)
+    return runtime
 
 
-KEYS: Mapping[str, Key] = {
-    "scenario": Key(Integer(VERSION, VERSION), "the version of this format"),
-    "runtime": Key(TextOr(ProfileShape(), _RUNTIME), f"the runtime; by default {DEFAULT_PROFILE}"),
-    "start": Key(Time(), "the time of the first request"),
-    "every": Key(Duration(), "the time between two events; by default 10ms"),
-    "rate": Key(Rate(), "the same as a number of events in a time, such as 50/s"),
-    "existing": Key(PodsShape(True), "pods that exist at the start, with running containers"),
-    "pods": Key(
-        PodsShape(False), "pods that start later, and later containers of those in existing"
-    ),
-    "steps": Key(StepsShape(), "what happens; by default, each pod in pods starts to run"),
-    "until": Key(
-        Choice([*Ending]), "without steps: the last state of the pods; by default running"
-    ),
+KEYS: Mapping[str, Shape] = {
+    "scenario": integer(VERSION, VERSION),
+    "runtime": _runtime,
+    "start": time,
+    "every": duration,
+    "rate": rate,
+    "existing": PodsShape(True).read,
+    "pods": PodsShape(False).read,
+    "steps": StepsShape().read,
+    "until": choice([*Ending]),
 }
+"""Keys of a document; docs/scenarios.md describes them."""
 
 
 def _add_later(existing: ScenarioPod, later: ScenarioPod, place: Place) -> None:

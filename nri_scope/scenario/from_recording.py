@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import NO_ID, Session
+from nri_scope.events import NO_ID, Session, State
 from nri_scope.events import Event as Recorded
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import Event
@@ -33,8 +33,8 @@ from nri_scope.nri.versions import NriVersion, runtime_title
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import concerns, find_session, sessions_of
 from nri_scope.runtime import PROFILES, Profile
+from nri_scope.runtime.lifecycle import own_request
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
-from nri_scope.runtime.state_change import own_request
 
 from .model import (
     RuntimeChoice,
@@ -196,20 +196,9 @@ class _Reading:
     # -- pods and containers ------------------------------------------------------------------
 
     def _add_state(self, session: Session) -> None:
-        state = self._recording.state(session.id)
-        if not state.complete:
-            raise UsageError(
-                f"{self._recording.path}: session {session.id} has no complete Synchronize, so its "
-                "initial pods and containers are unknown",
-                "choose another with --session, or record without --where",
-            )
-        try:
-            pods = [api.PodSandbox.FromString(data) for data in state.pods]
-            containers = [api.Container.FromString(data) for data in state.containers]
-        except DecodeError as error:
-            raise RecordingError(
-                self._recording.path, f"Synchronize cannot be decoded: {error}"
-            ) from error
+        pods, containers = initial_state(
+            self._recording, session, self._recording.state(session.id)
+        )
         for pod in pods:
             self._add_pod(pod, exists=True)
         for one in containers:
@@ -308,6 +297,28 @@ class _Reading:
         pod.containers[key] = added
         self._containers[container.id] = (pod, added)
         return added
+
+
+def initial_state(
+    recording: Recording, session: Session, state: State, *, may_lack_it: bool = False
+) -> tuple[list[api.PodSandbox], list[api.Container]]:
+    """Return the pods and containers in ``state``, which Synchronize listed.
+
+    Raises RecordingError, and, unless ``may_lack_it``, UsageError for a session without all of it.
+    """
+    if not state.complete and not may_lack_it:
+        raise UsageError(
+            f"{recording.path}: session {session.id} has no complete Synchronize, so its "
+            "initial pods and containers are unknown",
+            "choose another with --session, or record without --where",
+        )
+    try:
+        return (
+            [api.PodSandbox.FromString(data) for data in state.pods],
+            [api.Container.FromString(data) for data in state.containers],
+        )
+    except DecodeError as error:
+        raise RecordingError(recording.path, f"Synchronize cannot be decoded: {error}") from error
 
 
 def runtime_of(session: Session) -> RuntimeChoice:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.message_fields import is_map
+from nri_scope.nri.plain import is_map
 
 FIRST_PID = 10_001
 

@@ -9,7 +9,6 @@ from google.protobuf.message import Message
 
 from nri_scope.text.yaml_text import to_yaml
 
-from .changes import changed_node, parse_assignment, to_node
 from .messages import MessageShape, message_form
 from .place import Place
 from .reader import parse_document
@@ -33,16 +32,3 @@ def read_message(text: str, kind: type[_Message], source: str) -> _Message:
     message = MessageShape(kind).read(parse_document(text, source), Place(source, 1))
     assert isinstance(message, kind)
     return message
-
-
-def changed_message(message: _Message, text: str) -> _Message:
-    """Return a message with a change, ``container.env.DEBUG=1`` or ``container.env.DEBUG-``.
-
-    Raises UsageError.
-    """
-    place = Place(text[:80], has_lines=False)
-    path, value = parse_assignment(text, place)
-    node = changed_node(to_node(message_form(message)), path, value, place)
-    changed = MessageShape(type(message)).read(node, place)
-    assert isinstance(changed, type(message))
-    return changed

@@ -20,30 +20,25 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.message_fields import (
+from nri_scope.nri.plain import (
     LIST_KEYS,
+    UNKNOWN,
     fields_of,
     is_map,
     is_optional_value,
     key_field,
     value_field,
 )
-from nri_scope.nri.plain import UNKNOWN
 from nri_scope.text.yaml_reader import Node
 from nri_scope.text.yaml_text import FlowList, FlowMapping, YamlValue
 
 from .place import Place, nearest, shown
 from .shapes import (
-    Definitions,
-    Flag,
-    Integer,
-    Key,
-    Schema,
     Shape,
-    Text,
+    flag,
+    integer,
     list_of,
     mapping_of,
-    properties,
     text_of,
 )
 
@@ -55,10 +50,10 @@ _KEY_VALUE = "KeyValue"
 """Message whose value stands for it in a mapping by its key."""
 _ON_ONE_LINE = frozenset({"Mount", "LinuxNamespace", "POSIXRlimit", "HugepageLimit", "LinuxDevice"})
 _NUMBERS = {
-    FieldDescriptor.CPPTYPE_INT32: Integer(-(2**31), 2**31 - 1),
-    FieldDescriptor.CPPTYPE_INT64: Integer(-(2**63), 2**63 - 1),
-    FieldDescriptor.CPPTYPE_UINT32: Integer(0, 2**32 - 1),
-    FieldDescriptor.CPPTYPE_UINT64: Integer(0, 2**64 - 1),
+    FieldDescriptor.CPPTYPE_INT32: integer(-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: integer(-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: integer(0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: integer(0, 2**64 - 1),
 }
 _INTEGER = re.compile(r"[0-9]{1,9}")
 _KINDS: dict[str, type[Message]] = {
@@ -148,7 +143,7 @@ class MessageShape:
     """The shape of one of NRI's messages, with additional keys that are no fields."""
 
     kind: type[Message]
-    keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    keys: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
     can_remove: bool = False
     """Whether `ABSENT` is accepted as the value of a field that is a message."""
 
@@ -165,7 +160,7 @@ class MessageShape:
         for name, value in mapping_of(node, place).items():
             at = place.key(name, value.line)
             if name in self.keys:
-                values[name] = self.keys[name].shape.read(value, at)
+                values[name] = self.keys[name](value, at)
                 continue
             if name == UNKNOWN:
                 _read_unknown(message, value, at)
@@ -178,16 +173,6 @@ class MessageShape:
                 continue
             _read_field(message, one, value, at)
         return message, values, names
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return a reference to the definition of the message, or its own schema."""
-        name = self.kind.DESCRIPTOR.name
-        if self.keys or self.can_remove:
-            return _message_schema(self.kind, self.keys, self.can_remove, definitions)
-        if name not in definitions:
-            definitions[name] = {}
-            definitions[name] = _message_schema(self.kind, self.keys, False, definitions)
-        return {"$ref": f"#/$defs/{name}"}
 
 
 def _read_unknown(message: Message, node: Node, place: Place) -> None:
@@ -266,16 +251,16 @@ def _read_scalar(one: FieldDescriptor, node: Node, place: Place) -> str | int:
         if text not in named:
             raise place.error(f"{shown(text)} is unknown", nearest(text, named))
         return named[text].number
-    value = _scalar_shape(one).read(node, place)
+    value = _scalar_shape(one)(node, place)
     assert isinstance(value, str | int)
     return value
 
 
 def _scalar_shape(one: FieldDescriptor) -> Shape:
     if one.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
-        return Flag()
+        return flag
     if one.cpp_type == FieldDescriptor.CPPTYPE_STRING:
-        return Text()
+        return text_of
     return _NUMBERS[FieldDescriptor.CPPTYPE_INT32 if one.enum_type is not None else one.cpp_type]
 
 
@@ -286,54 +271,3 @@ def _is_number(node: Node) -> bool:
 def _kind(one: FieldDescriptor) -> type[Message]:
     assert one.message_type is not None
     return _KINDS[one.message_type.name]
-
-
-# -- JSON Schema ------------------------------------------------------------------------------
-
-
-def _message_schema(
-    kind: type[Message], keys: Mapping[str, Key], can_remove: bool, definitions: Definitions
-) -> Schema:
-    fields: Schema = {}
-    for one in fields_of(kind).values():
-        schema = _field_schema(kind, one, definitions)
-        if can_remove and one.has_presence:
-            schema = {"anyOf": [{"const": ABSENT}, schema]}
-        fields[one.name] = schema
-    fields[UNKNOWN] = {"type": "string", "pattern": "^([0-9a-f]{2})*$"}
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {**properties(keys, definitions), **fields},
-    }
-
-
-def _field_schema(kind: type[Message], one: FieldDescriptor, definitions: Definitions) -> Schema:
-    if is_map(one):
-        return {
-            "type": "object",
-            "additionalProperties": _value_schema(value_field(one), definitions),
-        }
-    if not one.is_repeated:
-        return _value_schema(one, definitions)
-    item = _value_schema(one, definitions)
-    as_list: Schema = {"type": "array", "items": item}
-    if (kind.DESCRIPTOR.name, one.name) == _ENVIRONMENT or (
-        one.message_type is not None and one.message_type.name in LIST_KEYS
-    ):
-        return {"anyOf": [{"type": "object", "additionalProperties": item}, as_list]}
-    return as_list
-
-
-def _value_schema(one: FieldDescriptor, definitions: Definitions) -> Schema:
-    if one.message_type is None:
-        scalar = _scalar_shape(one).schema(definitions)
-        if one.enum_type is not None:
-            return {"anyOf": [{"enum": list(one.enum_type.values_by_name)}, scalar]}
-        return scalar
-    kind = _kind(one)
-    whole = MessageShape(kind).schema(definitions)
-    if not is_optional_value(kind.DESCRIPTOR.name):
-        return whole
-    value = _field_schema(kind, fields_of(kind)["value"], definitions)
-    return {"anyOf": [value, whole]}

@@ -80,11 +80,11 @@ def _one_edit(one: str, other: str) -> bool:
     return max(len(one), len(other)) <= 1 or (len(one) == 2 and one == other[::-1])
 
 
-def nearest(name: str, known: Iterable[str], kind: str = "known are") -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the nearest one, or the first ones."""
     names = list(known)
     close = difflib.get_close_matches(name[:_SHOWN], names, n=1, cutoff=0.5)
     if found := meant(name, names) or next(iter(close), ""):
         return f"did you mean {found}?"
     more = f" and {len(names) - 12:,} more" if len(names) > 12 else ""
-    return f"{kind} {', '.join(names[:12])}{more}" if names else ""
+    return f"known are {', '.join(names[:12])}{more}" if names else ""

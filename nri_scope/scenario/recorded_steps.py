@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.nri.message_fields import fields_of
+from nri_scope.nri.plain import fields_of
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.nri.versions import runtime_title
 from nri_scope.oci.runtime_rules import runtime_rules_of

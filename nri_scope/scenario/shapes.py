@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of values in a document: each reads a value strictly, and describes it as JSON Schema."""
+"""Shapes of values in a document, which read them strictly."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from nri_scope.filter.quantity import parse_duration
 from nri_scope.text.yaml_reader import Node
 
 from .place import Place, nearest, shown
-
-Schema = dict[str, Any]
-"""A JSON Schema, or a part of one."""
-Definitions = dict[str, Schema]
-"""Schemas by name, to which others refer."""
 
 SECOND_NS = 1_000_000_000
 LONGEST_NS = 10 * 365 * 86_400 * SECOND_NS
@@ -30,197 +25,85 @@ _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)/(s|m|h)")
 _RATE_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-class Shape(Protocol):
-    """A kind of value."""
-
-    def read(self, node: Node, place: Place) -> Any:
-        """Return the value of ``node``. Raises ScenarioError."""
-        ...
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema, and add the definitions that it refers to."""
-        ...
+Shape = Callable[[Node, Place], Any]
+"""Returns the value of a node, or raises ScenarioError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key of a mapping."""
+def integer(low: int, high: int) -> Shape:
+    """Return the shape of an integer within bounds."""
 
-    shape: Shape
-    help: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Text; numbers and booleans are accepted as they are written."""
-
-    def read(self, node: Node, place: Place) -> str:
-        """Return the text."""
-        return text_of(node, place)
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        definitions["text"] = {"type": ["string", "number", "boolean"]}
-        return {"$ref": "#/$defs/text"}
-
-
-@dataclass(frozen=True, slots=True)
-class Integer:
-    """An integer within bounds."""
-
-    low: int
-    high: int
-
-    def read(self, node: Node, place: Place) -> int:
-        """Return the number."""
+    def read(node: Node, place: Place) -> int:
         value = node.value
         if isinstance(value, bool) or not isinstance(value, int):
             raise place.error(f"{_what(node)} is not an integer")
-        if not self.low <= value <= self.high:
-            raise place.error(f"{value} is not between {self.low} and {self.high}")
+        if not low <= value <= high:
+            raise place.error(f"{value} is not between {low} and {high}")
         return value
 
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+    return read
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """true or false."""
+def choice(names: Sequence[str]) -> Shape:
+    """Return the shape of one of several names."""
 
-    def read(self, node: Node, place: Place) -> bool:
-        """Return the value."""
-        if not isinstance(node.value, bool):
-            raise place.error(f"{_what(node)} is neither true nor false")
-        return node.value
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return {"type": "boolean"}
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One of several names."""
-
-    names: Sequence[str]
-
-    def read(self, node: Node, place: Place) -> str:
-        """Return the name."""
+    def read(node: Node, place: Place) -> str:
         text = text_of(node, place)
-        if text not in self.names:
-            raise place.error(f"{shown(text)} is unknown", nearest(text, self.names))
+        if text not in names:
+            raise place.error(f"{shown(text)} is unknown", nearest(text, names))
         return text
 
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return {"enum": list(self.names)}
+    return read
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """A duration in nanoseconds, written as ``90s``, ``1.5ms`` or ``0s``."""
-
-    def read(self, node: Node, place: Place) -> int:
-        """Return the nanoseconds."""
-        text = text_of(node, place)
-        found = parse_duration(text)
-        if found is None or found > LONGEST_NS:
-            raise place.error(f"{shown(text)} is not a duration", "write for example 500ms or 2s")
-        return found
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d)$"}
+def flag(node: Node, place: Place) -> bool:
+    """Return true or false."""
+    if not isinstance(node.value, bool):
+        raise place.error(f"{_what(node)} is neither true nor false")
+    return node.value
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Nanoseconds between two events, written as ``50/s``."""
-
-    def read(self, node: Node, place: Place) -> int:
-        """Return the nanoseconds."""
-        text = text_of(node, place)
-        found = _RATE.fullmatch(text)
-        count = float(found[1]) if found else 0.0
-        if found is None or not count:
-            raise place.error(f"{shown(text)} is not a rate", "write for example 50/s or 10/m")
-        return min(LONGEST_NS, round(_RATE_UNITS[found[2]] * SECOND_NS / count))
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?/(s|m|h)$"}
+def duration(node: Node, place: Place) -> int:
+    """Return a duration in nanoseconds, written as ``90s``, ``1.5ms`` or ``0s``."""
+    text = text_of(node, place)
+    found = parse_duration(text)
+    if found is None or found > LONGEST_NS:
+        raise place.error(f"{shown(text)} is not a duration", "write for example 500ms or 2s")
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Time:
-    """A time in nanoseconds since the epoch, written as ``2026-01-31T14:05:07.25Z``."""
-
-    def read(self, node: Node, place: Place) -> int:
-        """Return the nanoseconds."""
-        text = text_of(node, place)
-        found = _TIME.fullmatch(text)
-        try:
-            if found is None:
-                raise ValueError
-            seconds = datetime.fromisoformat(f"{text[:19]}+00:00")
-        except ValueError:
-            raise place.error(
-                f"{shown(text)} is not a time", "write for example 2026-01-31T14:05:07Z"
-            ) from None
-        whole = int((seconds - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
-        if not 0 <= whole * SECOND_NS <= LATEST_NS:
-            raise place.error(f"{shown(text)} is outside of the years 1970 to 2240")
-        return whole * SECOND_NS + int((found[1] or "0").ljust(9, "0"))
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        day, clock = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
-        return {"type": "string", "pattern": f"^{day}T{clock}Z$"}
+def rate(node: Node, place: Place) -> int:
+    """Return the nanoseconds between two events, written as ``50/s``."""
+    text = text_of(node, place)
+    found = _RATE.fullmatch(text)
+    count = float(found[1]) if found else 0.0
+    if found is None or not count:
+        raise place.error(f"{shown(text)} is not a rate", "write for example 50/s or 10/m")
+    return min(LONGEST_NS, round(_RATE_UNITS[found[2]] * SECOND_NS / count))
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
-    """A list of values of one shape."""
-
-    shape: Shape
-
-    def read(self, node: Node, place: Place) -> list[Any]:
-        """Return the values."""
-        return [
-            self.shape.read(item, place.item(number, item.line))
-            for number, item in enumerate(list_of(node, place))
-        ]
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return {"type": "array", "items": self.shape.schema(definitions)}
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    """A mapping from any names to values of one shape."""
-
-    shape: Shape
-
-    def read(self, node: Node, place: Place) -> dict[str, Any]:
-        """Return the values by name."""
-        return {
-            name: self.shape.read(value, place.key(name, value.line))
-            for name, value in mapping_of(node, place).items()
-        }
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return {"type": "object", "additionalProperties": self.shape.schema(definitions)}
+def time(node: Node, place: Place) -> int:
+    """Return a time in nanoseconds since the epoch, written as ``2026-01-31T14:05:07.25Z``."""
+    text = text_of(node, place)
+    found = _TIME.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError
+        seconds = datetime.fromisoformat(f"{text[:19]}+00:00")
+    except ValueError:
+        raise place.error(
+            f"{shown(text)} is not a time", "write for example 2026-01-31T14:05:07Z"
+        ) from None
+    whole = int((seconds - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
+    if not 0 <= whole * SECOND_NS <= LATEST_NS:
+        raise place.error(f"{shown(text)} is outside of the years 1970 to 2240")
+    return whole * SECOND_NS + int((found[1] or "0").ljust(9, "0"))
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """A mapping with known keys."""
 
-    keys: Mapping[str, Key]
+    keys: Mapping[str, Shape]
     required: tuple[str, ...] = ()
     make: Callable[[dict[str, Any], Place], Any] = lambda values, place: values
 
@@ -232,50 +115,14 @@ class Record:
         """Return the values by key."""
         values: dict[str, Any] = {}
         for name, value in nodes.items():
-            key = self.keys.get(name)
-            if key is None:
+            shape = self.keys.get(name)
+            if shape is None:
                 raise place.key(name, value.line).error("unknown key", nearest(name, self.keys))
-            values[name] = key.shape.read(value, place.key(name, value.line))
+            values[name] = shape(value, place.key(name, value.line))
         for name in self.required:
             if name not in values:
                 raise place.error(f"the key {name} is missing")
         return values
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        found: Schema = {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": properties(self.keys, definitions),
-        }
-        if self.required:
-            found["required"] = list(self.required)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class TextOr:
-    """Text, or a value of another shape that is no text."""
-
-    text: Shape
-    other: Shape
-
-    def read(self, node: Node, place: Place) -> Any:
-        """Return the value of either shape."""
-        is_other = isinstance(node.value, dict | list)
-        return (self.other if is_other else self.text).read(node, place)
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        return {"anyOf": [self.text.schema(definitions), self.other.schema(definitions)]}
-
-
-def properties(keys: Mapping[str, Key], definitions: Definitions) -> Schema:
-    """Return the JSON Schemas of a mapping's keys."""
-    return {
-        name: {**key.shape.schema(definitions), **({"description": key.help} if key.help else {})}
-        for name, key in keys.items()
-    }
 
 
 def text_of(node: Node, place: Place) -> str:

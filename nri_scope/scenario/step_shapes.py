@@ -15,16 +15,13 @@ from .messages import MessageShape
 from .model import FieldChanges, Step, Verb
 from .place import Place
 from .shapes import (
-    Choice,
-    Definitions,
-    Duration,
-    Integer,
-    Key,
-    ListOf,
     Record,
-    Schema,
-    Text,
-    properties,
+    Shape,
+    choice,
+    duration,
+    integer,
+    list_of,
+    text_of,
 )
 
 MAX_REPETITIONS = 100_000
@@ -47,44 +44,21 @@ class ChangesShape:
         message, _, names = MessageShape(self.kind, can_remove=True).parts(node, place)
         return FieldChanges(message, frozenset(names))
 
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        name = f"changes_of_{self.kind.DESCRIPTOR.name}"
-        if name not in definitions:
-            shape = MessageShape(self.kind, can_remove=True)
-            definitions[name] = shape.schema(definitions)
-        return {"$ref": f"#/$defs/{name}"}
 
-
-_SUBJECT = Text()
-_STEP_KEYS: Mapping[str, Key] = {
-    Verb.RUN: Key(_SUBJECT, "a pod starts to run"),
-    Verb.CREATE: Key(_SUBJECT, "a container is created; again: with a new id"),
-    Verb.START: Key(_SUBJECT, "a container is started"),
-    Verb.UPDATE: Key(_SUBJECT, "a container or a pod gets the resources in linux_resources"),
-    Verb.STOP: Key(_SUBJECT, "a container, or a pod with its containers, is stopped"),
-    Verb.CRASH: Key(_SUBJECT, "a container exits by itself"),
-    Verb.REMOVE: Key(_SUBJECT, "a container, or a pod with its containers, is removed"),
-    Verb.RESTART: Key(Choice(["runtime"]), "the runtime restarts, and lists what exists"),
-    Verb.WAIT: Key(Duration(), "nothing happens for this time"),
-    Verb.REPEAT: Key(Integer(1, MAX_REPETITIONS), "the number of times to do steps"),
-    **{
-        event.name: Key(_SUBJECT, f"only the event {event.name}, in any state")
-        for event in Event
-        if event in PASSIVE_EVENTS
-    },
+_STEP_KEYS: Mapping[str, Shape] = {
+    **{verb: text_of for verb in Verb if verb not in _WITHOUT_SUBJECT},
+    **{event.name: text_of for event in Event if event in PASSIVE_EVENTS},
+    Verb.RESTART: choice(["runtime"]),
+    Verb.WAIT: duration,
+    Verb.REPEAT: integer(1, MAX_REPETITIONS),
 }
-_OPTION_KEYS: Mapping[str, Key] = {
-    "linux_resources": Key(MessageShape(api.LinuxResources), "the resources of an update"),
-    "overhead_linux_resources": Key(
-        MessageShape(api.LinuxResources), "in an update of a pod: those of its overhead"
-    ),
-    "exit_code": Key(Integer(-(2**31), 2**31 - 1), "the exit status of the container"),
-    "pod": Key(
-        ChangesShape(api.PodSandbox),
-        "new values of the pod's fields, from this step on; a value replaces the whole field",
-    ),
-    "container": Key(ChangesShape(api.Container), "the same for the container's fields"),
+"""What a step does: the name of a verb or of an event, with its subject."""
+_OPTION_KEYS: Mapping[str, Shape] = {
+    "linux_resources": MessageShape(api.LinuxResources).read,
+    "overhead_linux_resources": MessageShape(api.LinuxResources).read,
+    "exit_code": integer(-(2**31), 2**31 - 1),
+    "pod": ChangesShape(api.PodSandbox).read,
+    "container": ChangesShape(api.Container).read,
 }
 
 
@@ -98,28 +72,14 @@ class StepsShape:
         """Return the steps."""
         if self.depth > MAX_DEPTH:
             raise place.error(f"repeated steps are nested deeper than {MAX_DEPTH} levels")
-        return tuple(ListOf(Record(self._keys(), make=_make_step)).read(node, place))
+        step = Record(self._keys(), make=_make_step)
+        return tuple(
+            step.read(item, place.item(number, item.line))
+            for number, item in enumerate(list_of(node, place))
+        )
 
-    def _keys(self) -> dict[str, Key]:
-        steps = Key(StepsShape(self.depth + 1), "the steps to repeat")
-        return {**_STEP_KEYS, **_OPTION_KEYS, "steps": steps}
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Return the JSON Schema."""
-        if "steps" not in definitions:
-            definitions["steps"] = {}
-            steps: Schema = {"$ref": "#/$defs/steps", "description": "the steps to repeat"}
-            keys = properties({**_STEP_KEYS, **_OPTION_KEYS}, definitions)
-            definitions["steps"] = {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "properties": {**keys, "steps": steps},
-                    "oneOf": [{"required": [str(name)]} for name in _STEP_KEYS],
-                },
-            }
-        return {"$ref": "#/$defs/steps"}
+    def _keys(self) -> dict[str, Shape]:
+        return {**_STEP_KEYS, **_OPTION_KEYS, "steps": StepsShape(self.depth + 1).read}
 
 
 def _make_step(values: dict[str, Any], place: Place) -> Step:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redact recordings without packing them, or count the values that would be replaced."""
+"""Copy recordings without packing them, also redacted, or count the values to be replaced."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .extract.first_pass import learn
 from .extract.row_pages import newest_event
 from .extract.selected_events import choose
 from .extract.sources import IncludedRows
-from .formats import Format
+from .formats import Analysed, Format
 from .output_files import Outputs
 from .redaction import Redactor, Tally
 
 _ALL = Selection()
 
 
-def redact(
+def copy_recording(
     source: Recording,
     output: Path,
-    redactor: Redactor,
+    redactor: Redactor | None,
     selection: Selection = _ALL,
     *,
     force: bool = False,
@@ -38,9 +38,10 @@ def redact(
     note: str = "",
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
-    """Write ``source``, redacted, to the new recording ``output``, after scanning it for leaks.
+    """Write ``source`` to the new recording ``output``.
 
-    ``selection``, ``marks`` and ``note`` are as for `extract`.
+    With ``redactor``, it is redacted, and scanned for leaks before it is placed. ``selection``,
+    ``marks`` and ``note`` are as for `extract`.
     On UsageError, RedactionLeak or RecordingError, ``output`` is not created.
     """
     with Outputs(output, source.path, force=force) as outputs:
@@ -54,9 +55,10 @@ def redact(
             note=note,
             on_progress=on_progress,
         )
-        scan = Scan(redactor.originals(), output)
-        scan.recording(draft)
-        scan.name(output.name)
+        if redactor is not None:
+            scan = Scan(redactor.originals(), output)
+            scan.recording(draft)
+            scan.name(output.name)
         outputs.place([draft])
     return replace(rebuilt, path=output)
 
@@ -69,22 +71,25 @@ def redact_for_comparison(
 ) -> list[Extracted]:
     """Redact several recordings with common tokens; write them to new files in ``folder``.
 
-    Evidence in one recording that a value is secret applies to all recordings. Raises as `redact`.
+    Evidence in one recording that a value is secret applies to all recordings. Raises as
+    `copy_recording`.
     """
     for source in sources[1:]:
-        # The first recording is learned from when `redact` writes it, before the others.
+        # The first recording is learned from when `copy_recording` writes it, before the others.
         learn(source, IncludedRows(until=newest_event(source)), redactor, _ignore_progress)
     drafts: list[Extracted] = []
     for number, source in enumerate(sources):
         output = folder / f"{number}.nriscope.db"
-        drafts.append(redact(source, output, redactor, on_progress=on_progress))
+        drafts.append(copy_recording(source, output, redactor, on_progress=on_progress))
     return drafts
 
 
 def preview(
     source: Recording, redactor: Redactor, on_progress: Callable[[float], None] | None = None
 ) -> Tally:
-    """Return the counts of values that `redact` would replace. Raises UsageError, RecordingError.
+    """Return the counts of values that `copy_recording` would replace.
+
+    Raises UsageError and RecordingError.
 
     The counts are exact: the recording is redacted in a private temporary folder.
     """
@@ -99,6 +104,7 @@ def convert(
     draft: Path,
     selection: Selection = _ALL,
     redactor: Redactor | None = None,
+    analysed: Analysed | None = None,
     *,
     target: Path,
     on_progress: Callable[[float], None] | None = None,
@@ -107,16 +113,17 @@ def convert(
 
     ``target`` is the final path, to which the caller moves the draft. With ``redactor``, a redacted
     recording is written first, in the folder of the draft, and both are scanned for values that
-    should have been replaced. Raises as `redact`, and OSError.
+    should have been replaced. Raises as `copy_recording`, and OSError.
     """
     numbers = selected_numbers(source, selection)
     if redactor is None:
         with _create_private(draft) as stream:
-            return form.write(source, numbers, stream)
+            return form.write(source, numbers, stream, analysed)
     redacted = draft.with_suffix(".redacted.db")
     extract(source, redacted, selection, change=redactor, on_progress=on_progress)
     with Recording.open(redacted) as recording, _create_private(draft) as stream:
-        count = form.write(recording, numbers, stream)
+        # Equal values of two events have different tokens.
+        count = form.write(recording, numbers, stream, None if redactor.is_unlinked else analysed)
     scan = Scan(redactor.originals(), target, words=form.own_words)
     scan.recording(redacted)
     scan.file(draft, "the written file")

@@ -8,21 +8,26 @@ parses a spec file. Functions are pure, except `read_spec`; this room never depe
 """
 
 from .apply_changes import apply as apply
+from .apply_changes import patch_of as patch_of
+from .apply_changes import patched as patched
+from .cgroup_values import agrees as agrees
 from .differences import Change as Change
 from .differences import ChangeKind as ChangeKind
 from .differences import changes as changes
 from .differences import differences as differences
+from .differences import inverse as inverse
 from .differences import same as same
 from .json_spec import ABSENT as ABSENT
 from .json_spec import Absent as Absent
 from .json_spec import Json as Json
 from .json_spec import Spec as Spec
-from .path_labels import WHOLE as WHOLE
 from .path_labels import label as label
 from .path_labels import path_of as path_of
 from .path_lookup import labels_at as labels_at
 from .path_lookup import value_at as value_at
 from .path_lookup import values_of_key as values_of_key
+from .paths import is_within as is_within
 from .paths import pointer as pointer
 from .paths import split as split
+from .paths import touches as touches
 from .spec_file import read_spec as read_spec

@@ -1,16 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apply changes to a spec: the reverse of `changes`."""
+"""Apply changes to a spec: the reverse of `changes`.
+
+`patch_of` stores one JSON object as its differences from another (RFC 7396). Unlike the paths of
+`changes`, such a patch keeps the structure of the objects, by which redaction finds what is secret.
+A null is the same as a missing member, as in OCI specs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .differences import Change
+from .differences import Change, same
 from .json_spec import ABSENT, Absent, Json, Spec
 from .lists import KEYED, OPEN, Keyed, items, members
 from .path_lookup import numbered, step
 from .paths import split
+
+
+def patch_of(before: Spec, after: Spec) -> Spec:
+    """Return the patch that turns ``before`` into ``after``; {} if they are the same."""
+    patch: Spec = {
+        name: None for name, old in before.items() if old is not None and after.get(name) is None
+    }
+    for name, value in after.items():
+        old = before.get(name, ABSENT)
+        if isinstance(value, dict):
+            inner = patch_of(old if isinstance(old, dict) else {}, value)
+            if inner or not isinstance(old, dict):
+                patch[name] = inner
+        elif value is not None and (old is ABSENT or not same(old, value)):
+            patch[name] = value
+    return patch
+
+
+def patched(before: Spec, patch: Spec) -> Spec:
+    """Return ``before`` with a patch applied, as a new object."""
+    result = dict(before)
+    for name, value in patch.items():
+        old = result.get(name)
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            result[name] = patched(old if isinstance(old, dict) else {}, value)
+        else:
+            result[name] = value
+    return result
 
 
 def apply(before: Spec, changes: Iterable[Change]) -> Spec:
@@ -31,10 +66,10 @@ def apply(before: Spec, changes: Iterable[Change]) -> Spec:
     for change in edits:
         if change.kind in ("added", "changed"):
             _set(root, change.path, change.after)
-        if change.at is not None and change.kind in ("added", "moved"):
+        if change.position is not None and change.kind in ("added", "moved"):
             array, label = _parent(root, change.path)
             if array is not None and label in array.members:
-                placed.setdefault(id(array), (array, []))[1].append((change.at, label))
+                placed.setdefault(id(array), (array, []))[1].append((change.position, label))
     for array, labels in placed.values():
         array.members = _in_place(array.members, labels)
     _drop_emptied(emptied)

@@ -25,7 +25,7 @@ class Change(NamedTuple):
     after: Json
     """The new value; None if removed (or a JSON null). The new position if moved."""
     kind: ChangeKind
-    at: int | None = None
+    position: int | None = None
     """Position from 0 in the new array, for an added or moved member if the order matters."""
 
 
@@ -47,13 +47,13 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
     separate. The removal of the last member implies the removal of the object or array, unless an
     empty one is reported as added.
     """
-    found: list[Change] = []
+    changed: list[Change] = []
     # A work list instead of recursion: a hostile spec may be deeper than Python's stack.
     work: _Work = [("", before, after)]
     while work:
         item = work.pop()
         if isinstance(item, Change):
-            found.append(item)
+            changed.append(item)
             continue
         path, old, new = item
         # Only for large values, so that a nested value is not compared again at each depth.
@@ -65,8 +65,8 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
         if parts is not None:
             work.extend(reversed(parts))
         elif not same(old, new):
-            found.append(_whole(path, old, new))
-    return tuple(found)
+            changed.append(_whole(path, old, new))
+    return tuple(changed)
 
 
 def differences(before: Spec, after: Spec) -> tuple[Change, ...]:
@@ -82,47 +82,47 @@ def _is_emptied(change: Change, before: Spec) -> bool:
 
 
 def same(left: _Value, right: _Value) -> bool:
-    """Return whether two JSON values are equal; ``true`` is not equal to 1, but NaN is to NaN."""
+    """Return whether two JSON values are equal; True is not equal to 1, but NaN is to NaN."""
     pairs: list[tuple[_Value, _Value]] = [(left, right)]
     while pairs:
-        one, other = pairs.pop()
-        if isinstance(one, dict) and isinstance(other, dict):
-            if one.keys() != other.keys():
+        this, other = pairs.pop()
+        if isinstance(this, dict) and isinstance(other, dict):
+            if this.keys() != other.keys():
                 return False
             # Specs share most of their parts.
-            pairs += [(each, other[key]) for key, each in one.items() if each is not other[key]]
-        elif isinstance(one, list) and isinstance(other, list):
-            if len(one) != len(other):
+            pairs += [(each, other[key]) for key, each in this.items() if each is not other[key]]
+        elif isinstance(this, list) and isinstance(other, list):
+            if len(this) != len(other):
                 return False
-            pairs += [pair for pair in zip(one, other, strict=True) if pair[0] is not pair[1]]
-        elif type(one) is not type(other) or not (one == other or _both_nan(one, other)):
+            pairs += [pair for pair in zip(this, other, strict=True) if pair[0] is not pair[1]]
+        elif type(this) is not type(other) or not (this == other or _both_nan(this, other)):
             return False
     return True
 
 
-def _are_plainly_equal(one: _Value, other: _Value) -> bool:
+def _are_plainly_equal(left: _Value, right: _Value) -> bool:
     """Return whether a shallow comparison shows the equality of two objects."""
-    if type(one) is list:
-        return bool(one) and all(type(item) is str for item in one) and one == other
-    return type(one) is str and one == other
+    if type(left) is list:
+        return bool(left) and all(type(item) is str for item in left) and left == right
+    return type(left) is str and left == right
 
 
-def _are_equal(one: _Value, other: _Value) -> bool:
+def _are_equal(left: _Value, right: _Value) -> bool:
     """Return whether two values are equal; False if they are nested too deeply to tell."""
     try:
-        return one == other and same(one, other)
+        return left == right and same(left, right)
     except RecursionError:
         # Python's own comparison is recursive.
         return False
 
 
-def _both_nan(one: _Value, other: _Value) -> bool:
-    return isinstance(one, float) and isinstance(other, float) and isnan(one) and isnan(other)
+def _both_nan(left: _Value, right: _Value) -> bool:
+    return isinstance(left, float) and isinstance(right, float) and isnan(left) and isnan(right)
 
 
-def _whole(path: str, old: _Value, new: _Value, at: int | None = None) -> Change:
+def _whole(path: str, old: _Value, new: _Value, position: int | None = None) -> Change:
     if isinstance(old, Absent):
-        return Change(path, None, None if isinstance(new, Absent) else new, "added", at)
+        return Change(path, None, None if isinstance(new, Absent) else new, "added", position)
     if isinstance(new, Absent):
         return Change(path, old, None, "removed")
     return Change(path, old, new, "changed")
@@ -168,8 +168,8 @@ def _members(path: str, old: _Value, new: _Value) -> _Work | None:
             work.append(_whole(pointer(path, label), value, ABSENT))
     for position, (label, value) in enumerate(after.items()):
         if label not in before:
-            at = position if keyed.ordered else None
-            work.append(_whole(pointer(path, label), ABSENT, value, at))
+            new_position = position if keyed.ordered else None
+            work.append(_whole(pointer(path, label), ABSENT, value, new_position))
     return work
 
 
@@ -214,20 +214,28 @@ def _longest_increasing(numbers: list[int]) -> set[int]:
     The algorithm is patience sorting.
     """
     tops: list[int] = []
-    at: list[int] = []
+    ends: list[int] = []
     previous: list[int] = []
     for index, number in enumerate(numbers):
         pile = bisect_left(tops, number)
-        previous.append(at[pile - 1] if pile else -1)
+        previous.append(ends[pile - 1] if pile else -1)
         if pile == len(tops):
             tops.append(number)
-            at.append(index)
+            ends.append(index)
         else:
             tops[pile] = number
-            at[pile] = index
-    found: set[int] = set()
-    index = at[-1] if at else -1
+            ends[pile] = index
+    increasing: set[int] = set()
+    index = ends[-1] if ends else -1
     while index >= 0:
-        found.add(index)
+        increasing.add(index)
         index = previous[index]
-    return found
+    return increasing
+
+
+def inverse(change: Change) -> Change:
+    """Return the change back."""
+    kinds: dict[ChangeKind, ChangeKind] = {"added": "removed", "removed": "added"}
+    return Change(
+        change.path, change.after, change.before, kinds.get(change.kind, change.kind), None
+    )

@@ -192,3 +192,14 @@ OPEN = frozenset(
 """Objects that plugins set field by field. If they are added or removed, each field is reported;
 any other object is reported as a whole.
 """
+
+
+def member_of(path: str) -> str:
+    """Return the path of the array's member that contains `path`; "" for none."""
+    end = path.find("/", 1)
+    while end > 0:
+        following = path.find("/", end + 1)
+        if path[:end] in KEYED:
+            return path if following < 0 else path[:following]
+        end = following
+    return ""

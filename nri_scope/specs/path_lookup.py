@@ -32,8 +32,8 @@ def value_at(spec: Spec, path: str) -> Json | Absent:
 
 
 def values_of_key(spec: Spec, path: str) -> list[Json]:
-    """Return the value at `path` or, in a keyed array, all values of that key: ``KEY``, ``KEY#2``
-    and so on.
+    """Return the value at `path` or, in a keyed array, all values of that key: "KEY", "KEY#2" and
+    so on.
 
     [] if there are none. The count in a label depends on the other members, so a value can have
     different labels in different specs.
@@ -78,16 +78,16 @@ class _Array:
 @lru_cache(maxsize=8)
 def _labelled(array: _Array, place: str | None) -> dict[str, Json]:
     keyed = None if place is None else KEYED.get(place)
-    found = members(array.items, keyed) if keyed else None
-    return numbered(array.items) if found is None else found
+    by_label = members(array.items, keyed) if keyed else None
+    return numbered(array.items) if by_label is None else by_label
 
 
 @lru_cache(maxsize=8)
 def _by_key(array: _Array, place: str) -> dict[str, list[Json]]:
-    found: dict[str, list[Json]] = {}
+    by_key: dict[str, list[Json]] = {}
     for label, value in _labelled(array, place).items():
-        found.setdefault(key_of(label), []).append(value)
-    return found
+        by_key.setdefault(key_of(label), []).append(value)
+    return by_key
 
 
 def numbered(items: list[Json]) -> dict[str, Json]:

@@ -8,17 +8,23 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from nri_scope.errors import RecordingCut
 from nri_scope.events import Event
 from nri_scope.filter import Filter
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.recording.timeline import sessions_overlap
 
 _CHANGES = frozenset({"changed", "owner"})
-ATTRIBUTED = _CHANGES | {"problem"}
+ATTRIBUTED = _CHANGES | {"problem", "outcome"}
 """Fields of the filter language whose values a survey determines."""
+_UPDATE = NriEvent.UpdateContainer.name
+_SOME_MAX = 10_000
+"""Maximum number of events for which not the whole recording is read."""
 OnShare = Callable[[float], None]
 
 
@@ -29,11 +35,13 @@ def surveyed(
     on_share: OnShare | None = None,
     *,
     needed: bool = False,
+    beside: Path | None = None,
 ) -> Iterator[None]:
     """Attach a survey's results to a recording during the block, if ``where`` needs them.
 
-    ``needed``: in any case. ``on_share`` receives the share of the events read, 0 to 1. Raises
-    RecordingError, and UsageError if no temporary file can be written.
+    ``needed``: in any case. ``on_share`` receives the share of the events read, 0 to 1. Temporary
+    files are in the folder ``beside``, if it is given. Raises RecordingError, and UsageError if
+    none can be written.
     """
     if not needed and not _depends(recording, where):
         yield
@@ -41,7 +49,7 @@ def surveyed(
     # Imported here, as most filters do not need it.
     from .survey import survey
 
-    with temporary_folder() as folder:
+    with temporary_folder(beside) as folder:
         show = on_share or (lambda share: None)
         found = survey(recording.path, folder / "survey.db", lambda share, until: show(share))
         if found.cut:
@@ -70,25 +78,43 @@ def attributed(recording: Recording, events: Sequence[Event]) -> dict[int, Event
     This takes milliseconds for each event, but does not read the whole recording. Raises as
     `surveyed` does.
     """
-    if not events:
-        return {}
+    numbers = sorted(event.id for event in events)
+    with Recording.open(recording.path) as other, analysed(other, numbers):
+        return {event.id: event for event in other.events(among=numbers)}
+
+
+@contextmanager
+def analysed(
+    recording: Recording, numbers: Sequence[int] | None, beside: Path | None = None
+) -> Iterator[None]:
+    """Attach a survey's results for events, by ascending numbers, to a recording during the block.
+
+    None: all events. ``beside`` and errors are as for `surveyed`.
+    """
+    if numbers is None or len(numbers) > _SOME_MAX:
+        with surveyed(recording, None, needed=True, beside=beside):
+            yield
+        return
     from .survey import survey_some
 
-    with Recording.open(recording.path) as other, temporary_folder() as folder:
-        survey_some(other, events, folder / "survey.db")
-        other.attach(folder / "survey.db")
-        numbers = sorted(event.id for event in events)
-        return {event.id: event for event in other.events(among=numbers)}
+    with temporary_folder(beside) as folder:
+        if events := [*recording.events(among=numbers)]:
+            survey_some(recording, events, folder / "survey.db")
+            recording.attach(folder / "survey.db")
+        yield
 
 
 def _depends(recording: Recording, where: Filter | None) -> bool:
     """Return whether a filter may match an event because of other events."""
     if where is None:
         return False
-    if "problem" in where.fields:
+    if where.fields & {"problem", "outcome"}:
         return True
+    if not _CHANGES & where.fields:
+        return False
     chain = [one for one in recording.sessions() if one.is_connection]
-    return bool(_CHANGES & where.fields) and sessions_overlap(chain)
+    # Only later events show what a CRI request changed.
+    return sessions_overlap(chain) or lookup.containers_with(recording, _UPDATE, 0) != frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 
 from nri_scope.errors import UsageError
-from nri_scope.events import RUNTIME_CLOSED, SessionStart
+from nri_scope.events import PLUGIN_CLOSED, RUNTIME_CLOSED, SessionStart
 from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
@@ -211,14 +211,11 @@ class Connection:
         self._loop.call_later(REFUSED_S, tell)
 
 
-_PLUGIN_CLOSED = "the plugin closed the connection"
-
-
 def _end_reason(end: RelayEnd, in_message: tuple[bool, bool]) -> str:
     if end.by_first is None:
         return end.reason
     who, unfinished = (
-        (RUNTIME_CLOSED, in_message[0]) if end.by_first else (_PLUGIN_CLOSED, in_message[1])
+        (RUNTIME_CLOSED, in_message[0]) if end.by_first else (PLUGIN_CLOSED, in_message[1])
     )
     where = " in the middle of a message" if unfinished else ""
     return f"{who}{where}{f': {end.reason}' if end.reason else ''}"

@@ -12,15 +12,23 @@ from time import monotonic
 
 from nri_scope.errors import ConnectError, RecordingError
 from nri_scope.events import SessionStart, plugin_title
+from nri_scope.nri.events import Event
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
-from nri_scope.nri.versions import NriVersion, has_failure_policy, runtime_remark, runtime_words
-from nri_scope.plugin import ABSENT_POLL, Identity
+from nri_scope.nri.versions import (
+    NriVersion,
+    asks_closed_validators,
+    has_failure_policy,
+    runtime_remark,
+    runtime_words,
+)
+from nri_scope.plugin import ABSENT_POLL, Identity, deregister, unix_socket
 from nri_scope.plugin.endpoint import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.transport.sockets import connect_socket
 from nri_scope.writer.channel import READY_S
+from nri_scope.writer.messages import CRI_HINT
 from nri_scope.writer.supervisor import Batching, WriterProcess
 
 from .connection import Connection, PieceQueue
@@ -64,6 +72,10 @@ class Tap:
         self.say = say
         self.stop = StopRequest()
         self.sessions = 0
+        self.socket: Path | None = None
+        """The runtime's socket, once it is known."""
+        self._validator: Identity | None = None
+        """The last validator whose end the runtime does not notice, see `deregister`."""
         self._connected: Counter[str] = Counter()
         self._pieces = PieceQueue()
         self._started = monotonic()
@@ -77,6 +89,10 @@ class Tap:
     def began(self, start: SessionStart, policy: FailurePolicy) -> None:
         """Count and report a plugin that was configured through the tap."""
         self.sessions += 1
+        nri_version = NriVersion.parse(start.nri_version)
+        is_validator = start.mask & Event.ValidateContainerAdjustment.bit
+        if is_validator and asks_closed_validators(nri_version):
+            self._validator = Identity(start.plugin_index, start.plugin_name)
         plugin = plugin_title(start.plugin_index, start.plugin_name)
         self._connected[plugin] += 1
         if self._connected[plugin] > 1:
@@ -89,9 +105,14 @@ class Tap:
             f" (NRI {version}){runtime_remark(start.runtime_name)}, to {self.settings.output}"
         )
         if policy != NO_POLICY:
-            known = has_failure_policy(NriVersion.parse(start.nri_version))
+            known = has_failure_policy(nri_version)
             effect = "" if known else ", which this runtime ignores: it needs NRI 0.12.4"
             self.say(f"{plugin} has the failure policy {policy}{effect}")
+
+    async def deregister(self) -> None:
+        """Make the runtime remove a validator whose connection has ended with the tap."""
+        if self.socket is not None and self._validator is not None:
+            await deregister(unix_socket(self.socket), self._validator)
 
     def ended(self, plugin: str) -> None:
         """Count the end of a connection of ``NN-name``."""
@@ -144,13 +165,18 @@ async def _run_tap(
             return 0
         try:
             status = await work(tap)
+            await tap.deregister()
             is_done = True
         finally:
             # A second signal must not interrupt the final writing, which takes a bounded time.
             ignore_stop_signals()
             counters = await writer.close()
             if tap.sessions:
+                if settings.cri is None:
+                    say(CRI_HINT)
                 say(tap.summary(counters))
+            elif not options.existed and options.path.exists():
+                say(f"recorded a plugin that was not configured: {settings.output}")
             elif is_done and not options.existed:
                 say("nothing recorded: no plugin was configured")
     if writer.failure:
@@ -183,6 +209,7 @@ async def connect(
     Return None if stopped, or if the connection has become ``needless``. Raise `ConnectError`.
     """
     is_reported = False
+    tap.socket = path
     while not tap.stop.reason and not needless():
         try:
             return await connect_socket(path)

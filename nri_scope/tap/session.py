@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from nri_scope.events import LATE, CapturedCall, Role, SessionStart
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
-from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import (
     Introduction,
@@ -64,8 +63,8 @@ _Key = tuple[bool, int, int]
 class TapSession:
     """Decoder of a tapped connection, which pairs requests with replies and records them.
 
-    Data arrives from a relay after it was forwarded. The session begins when Configure is answered;
-    earlier exchanges are then added to it.
+    Data arrives from a relay after it was forwarded. The session begins when Configure is answered,
+    or else at the end of the connection; earlier exchanges are then added to it.
     """
 
     def __init__(
@@ -176,13 +175,15 @@ class TapSession:
             since = self._wall_offset + self._stopped_ns
             self._sink.note_gap(self._session, since, self._ended_ns, self._stop_reason, None)
         if self._session is None and self.identity is not None:
-            whose = plugin_id(self.identity.index, self.identity.name)
-            words = f"the runtime refused it: {self.refused}" if self.refused else reason
-            self._sink.note(None, self._ended_ns, f"{whose} was not configured: {words}")
+            began_ns = self._early[0].wall_ns if self._early else self._ended_ns
+            index, name = self.identity.index, self.identity.name
+            self._record(SessionStart.unconfigured(Role.TAP, index, name, began_ns))
 
     def finish(self, reason: str) -> None:
         """End the session after the last printed line, with the reason for its end."""
         if self._session is not None:
+            if self.refused and not self.registered:
+                reason = f"the runtime refused the registration: {self.refused}; {reason}"
             self._sink.end_session(self._session, reason, self._ended_ns or self._now())
             self._session = None
 
@@ -335,17 +336,21 @@ class TapSession:
             request_timeout_ms=introduction.request_timeout_ms,
             started_ns=now_ns,
         )
+        self._sink.capture(self._record(start), item)
+        policy = NO_POLICY if response.code else parse_failure_policy(response.payload)
+        self._on_began(start, policy)
+
+    def _record(self, start: SessionStart) -> int:
+        """Begin a session, and add to it what happened earlier."""
         self._session = session = self._sink.begin_session(start)
         for note in self._notes:
-            self._sink.note(session, now_ns, note)
+            self._sink.note(session, start.started_ns, note)
         for line in self._early_lines:
             self._sink.printed(session, *line)
         for early in self._early:
             self._sink.capture(session, early)
         self._early, self._early_lines, self._early_bytes = [], [], 0
-        self._sink.capture(session, item)
-        policy = NO_POLICY if response.code else parse_failure_policy(response.payload)
-        self._on_began(start, policy)
+        return session
 
     def note(self, text: str) -> None:
         """Record a note. Notes beyond `NOTES_MAX` are dropped."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.writer.messages import RecordingOptions
+from nri_scope.writer.messages import CriSource, RecordingOptions
 
 from .faults import Faults, parse_faults
 
@@ -27,6 +27,10 @@ class Settings:
     """Filter of the events to keep; "" keeps all."""
     redact: str | None = None
     """A file of redaction rules; "" for the default rules; None to record without redaction."""
+    cri: str | None = None
+    """Socket of the CRI to query; None not to."""
+    cri_waits: bool = False
+    """Whether the CRI may be unavailable at first."""
     max_size: int | None = None
     """Maximum size of the recording in bytes."""
     max_age: float | None = None
@@ -46,6 +50,7 @@ class Settings:
             self.max_age,
             self.where or None,
             self._rules(),
+            cri=CriSource(Path(self.cri), self.cri_waits) if self.cri is not None else None,
         )
 
     def check(self) -> None:

@@ -28,7 +28,7 @@ from nri_scope.nri.v01_conf import PROGRAM, with_plugin
 from nri_scope.recording.trusted_location import private_place
 
 from .replaced_file import copy_label, locked, sync_folders, usage_errors, write_file
-from .wrapper import SHELL
+from .wrapper import SHELL, no_step
 
 RECORDER = "nri-scope"
 """Name of the recording plugin, in its results and as the folder in the spool."""
@@ -109,11 +109,7 @@ class ConfPlaces:
         return self.folder / "draft.json"
 
 
-def _no_step(step: str) -> None:
-    pass
-
-
-def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> ConfPlaces:
+def install(conf: Path, spool: Path, step: Callable[[str], None] = no_step) -> ConfPlaces:
     """Make the recording plugin the last of the list in ``conf``, with its spool in ``spool``.
 
     ``step`` is called with the name of each step before the step. `UsageError` means that ``conf``
@@ -136,7 +132,7 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> 
                     )
                 if not _is_untouched(places, facts):
                     raise _changed(places)
-                _remove_leftovers(places, step=_no_step)
+                _remove_leftovers(places, step=no_step)
             before = _content(places.conf)
             program = spool / PROGRAM
             try:
@@ -158,7 +154,7 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> 
                 _replace(places, before)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    _remove_leftovers(places, step=_no_step)
+                    _remove_leftovers(places, step=no_step)
                 raise
             undo.pop_all()
             with contextlib.suppress(OSError):
@@ -168,7 +164,7 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = _no_step) -> 
 
 def uninstall(
     conf: Path,
-    step: Callable[[str], None] = _no_step,
+    step: Callable[[str], None] = no_step,
     *,
     is_busy: Callable[[], bool] | None = None,
 ) -> tuple[Path, int]:

@@ -129,15 +129,15 @@ class Places:
         return State.PLAIN if original is None else State.TAKEN
 
 
-def _no_step(step: str) -> None:
-    pass
+def no_step(step: str) -> None:
+    """Do nothing before a step, as usual."""
 
 
 def wrap(
     plugin: Path,
     starter: bytes,
     instructions: bytes,
-    step: Callable[[str], None] = _no_step,
+    step: Callable[[str], None] = no_step,
     *,
     any_name: bool = False,
 ) -> Places:
@@ -160,7 +160,7 @@ def wrap(
             # Not `Path.replace`: this rename is the decisive step, and should be easy to spot.
             os.rename(places.draft, places.place)  # noqa: PTH104
         except OSError:
-            _remove_leftovers(places, step=_no_step)
+            _remove_leftovers(places, step=no_step)
             raise
         # The plugin is wrapped even if the folders cannot be synced.
         with contextlib.suppress(OSError):
@@ -208,7 +208,7 @@ def _prepare(
     sync_folders(places.folder, places.folder.parent, places.place.parent)
 
 
-def unwrap(plugin: Path, step: Callable[[str], None] = _no_step) -> State:
+def unwrap(plugin: Path, step: Callable[[str], None] = no_step) -> State:
     """Restore the original of ``plugin``, the same file as before; return the state found.
 
     `UsageError` means that nothing was changed.

@@ -6,15 +6,10 @@ passes requests to a callback; a server; a relay that forwards bytes without dec
 documents got by HTTP. This room never depends on NRI.
 """
 
-from .link import Link, Notice, RequestHandler
-from .sockets import Server, adopt_descriptor, connect_unix, listen_unix
-
-__all__ = [
-    "Link",
-    "Notice",
-    "RequestHandler",
-    "Server",
-    "adopt_descriptor",
-    "connect_unix",
-    "listen_unix",
-]
+from .link import Link as Link
+from .link import Notice as Notice
+from .link import RequestHandler as RequestHandler
+from .sockets import Server as Server
+from .sockets import adopt_descriptor as adopt_descriptor
+from .sockets import connect_unix as connect_unix
+from .sockets import listen_unix as listen_unix

@@ -54,6 +54,7 @@ class Link(asyncio.Protocol):
         self._calls: dict[int, asyncio.Future[bytes]] = {}
         self._closed = asyncio.get_running_loop().create_future()
         self._reason = ""
+        self._finished = False
 
     # -- asyncio.Protocol -------------------------------------------------------------------
 
@@ -171,13 +172,20 @@ class Link(asyncio.Protocol):
     @property
     def closed(self) -> bool:
         """Whether the link is closed or closing, so that nothing can be sent."""
-        return self._transport is None or self._transport.is_closing()
+        return self._transport is None or self._finished or self._transport.is_closing()
 
     def close(self, reason: str = "closed by us") -> None:
         """Close once all queued bytes are written."""
         if self._transport is not None and not self._transport.is_closing():
             self._reason = self._reason or reason
             self._transport.close()
+
+    def finish(self, reason: str) -> None:
+        """Close our end once all queued bytes are written; the peer then closes its end."""
+        if self._transport is not None and not self.closed:
+            self._reason = self._reason or reason
+            self._finished = True
+            self._transport.write_eof()
 
     def abort(self, reason: str = "closed by us") -> None:
         """Close immediately; queued bytes are lost."""

@@ -7,7 +7,8 @@ reported only afterwards. The relay behaves as if the peers were connected direc
 - if a peer does not read, its socket's buffer fills, and the other peer is no longer read; at most
   one piece is queued;
 - a peer that only stops writing (``shutdown``) still receives data;
-- if a peer is gone, the other's socket is closed after it has received all data.
+- if a peer is gone, the other's socket is closed after it has received all data, or after
+  `LAST_S` seconds.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from typing import NamedTuple, Protocol
 
 PIECE_MAX = 256 << 10
 """Maximum bytes per read: slightly more than a unix socket's default buffer."""
+
+LAST_S = 5.0
+"""Seconds in which a peer may receive queued data after the other peer has gone."""
 
 _GONE = select.EPOLLHUP | select.EPOLLERR
 
@@ -74,6 +78,7 @@ class Relay:
         self._on_piece: OnPiece | None = on_piece
         self._on_failure = on_failure
         self._end: RelayEnd | None = None
+        self._last_timer: asyncio.TimerHandle | None = None
         self._sockets = (first, second)
         for sock in self._sockets:
             sock.setblocking(False)
@@ -170,6 +175,14 @@ class Relay:
                     # The peer is gone, but its last bytes are queued for the other one. The system
                     # would report its end repeatedly, regardless of the requested events.
                     self._epoll.unregister(descriptor)
+                    self._last_timer = self._last_timer or self._loop.call_later(
+                        LAST_S, self._give_up, incoming.forth
+                    )
+
+    def _give_up(self, by_first: bool) -> None:
+        """End the relay, as one peer has gone and the other does not receive the last data."""
+        self._set_end(by_first, None)
+        self._finish()
 
     def _set_end(self, by_first: bool, error: OSError | None) -> None:
         reason = "" if error is None else (error.strerror or str(error)).lower()
@@ -180,6 +193,8 @@ class Relay:
             return
         self._forth.stop()
         self._back.stop()
+        if self._last_timer is not None:
+            self._last_timer.cancel()
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
         for sock in self._sockets:

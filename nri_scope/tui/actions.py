@@ -62,7 +62,7 @@ _KEY_NAMES = {
 
 
 def shown(key: str) -> str:
-    """Return the display form of a key: ``^P`` for ``ctrl+p``, ``Space``, ``F``."""
+    """Return the display form of a key: "^P" for "ctrl+p", "Space", "F"."""
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     name = _KEY_NAMES.get(last, last if len(last) == 1 else last.capitalize())
     for modifier in reversed(modifiers):
@@ -129,9 +129,9 @@ class Keymap:
                 raise _key_conflict(key, app_action, name)
 
 
-def _key_conflict(key: str, one: str, other: str) -> UsageError:
+def _key_conflict(key: str, first: str, second: str) -> UsageError:
     return UsageError(
-        f"the key {shown(key)} is both {one} and {other}", "give one of them another key"
+        f"the key {shown(key)} is both {first} and {second}", "give one of them another key"
     )
 
 
@@ -275,14 +275,14 @@ _GROUPS = {
 
 def groups(actions: Iterable[Action]) -> dict[str, list[Action]]:
     """Return ``actions`` by group, in table order."""
-    found: dict[str, list[Action]] = {}
+    grouped: dict[str, list[Action]] = {}
     wanted = {action.name: action for action in actions}
     group = ""
     for name in (action.name for action in ACTIONS):
         group = _GROUPS.get(name, group)
         if name in wanted:
-            found.setdefault(group, []).append(wanted[name])
-    return found
+            grouped.setdefault(group, []).append(wanted[name])
+    return grouped
 
 
 DEFAULT = Keymap(ACTIONS)
@@ -290,7 +290,7 @@ DEFAULT = Keymap(ACTIONS)
 
 
 def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
-    """Return the ``BINDINGS`` of a widget for all actions of ``scopes``, with their names as ids.
+    """Return the bindings of a widget for all actions of ``scopes``, with their names as ids.
 
     The widget or an ancestor must have ``action_<name>`` for each. These are the default keys:
     rebinding uses the app's keymap (`as_keymap`). ``of_lines``: True for only the actions on lines
@@ -304,7 +304,7 @@ def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
 
 
 def as_keymap(keymap: Keymap) -> dict[str, str]:
-    """Return the keys of rebound actions, for ``App.set_keymap``."""
+    """Return the keys of rebound actions, for Textual's App.set_keymap."""
     return {
         # Textual treats an empty string as the default keys.
         action.name: ",".join(action.keys) or "unbound"

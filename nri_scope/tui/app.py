@@ -25,14 +25,13 @@ from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
 
 from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
-from .commands.choose import Chooser
 from .commands.copy import Copier
 from .commands.filter import FILTER_GROUP, Narrower
 from .commands.find import Finder
 from .commands.job import Jobs
 from .commands.jump import Jumper
 from .commands.mark import GROUP as MARKS_GROUP
-from .commands.mark import Marker
+from .commands.mark import Chooser, Marker
 from .commands.replay import Replayer
 from .commands.save import Saver
 from .detail.tab_lines import Tab
@@ -208,24 +207,20 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.started()
 
     def _make_commands(self) -> None:
-        frame, views, store, keymap = self.frame, self.views, self.store, self.keymap
-        marks, context = self._marks, self.context
+        frame, views, store = self.frame, self.views, self.store
         self.poller = Poller(self, frame, views, store, self.bar, self._recorder)
         self.poller.regrouped = lambda: self.narrower.show()
-        self.narrower = Narrower(self, frame, views, store, keymap, context, marks, self.bar)
-        self.finder = Finder(self, frame, views, store, keymap, marks)
-        changed, ask = self._marks_changed, self._ask
-        marker = Marker(self, frame, views, store, keymap, marks, self.path, changed, ask)
-        jobs = Jobs(self, frame, keymap, self.path, self.made)
-        self.jobs, self.marker = jobs, marker
         self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
-        jumper = self.jumper = Jumper(self, frame, views, store)
-        chooser = Chooser(views, marker, self._ask, context)
-        path, source = self.path, self.source
-        copier = Copier(self, frame, views, store, keymap, context, marker, path, chooser, source)
-        saver = Saver(self, frame, views, marker, jobs, chooser, context, self._fill)
+        parts = self, frame, views, store, self.keymap, self.context, self._marks, self.path
+        self.narrower, self.finder = Narrower(*parts, self.bar), Finder(*parts)
+        marker = self.marker = Marker(*parts, self._marks_changed, self._ask)
+        jobs = self.jobs = Jobs(*parts, self.made)
+        jumper = self.jumper = Jumper(*parts)
+        chooser = Chooser(*parts, marker, self._ask)
+        copier = Copier(*parts, marker, chooser, self.source)
+        saver = Saver(*parts, marker, jobs, chooser, self._fill)
         open_input = partial(self._open_bar, Purpose.PLUGIN, "")
-        self.replayer = Replayer(self, frame, views, marker, jobs, chooser, context, open_input)
+        self.replayer = Replayer(*parts, marker, jobs, chooser, open_input)
         narrower, finder, detail = self.narrower, self.finder, views.detail
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},

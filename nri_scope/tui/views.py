@@ -105,9 +105,7 @@ class Views(Container):
         """
         async with self._completing:
             if not self.boards:
-                from .boards import BOARDS
-
-                boards = {name: make(*self._board_arguments) for name, make in BOARDS.items()}
+                boards = self._new_boards()
                 for name, board in boards.items():
                     board.id, board.is_marked, board.display = name, self._is_marked, False
                 await self._switcher.mount_all(boards.values())
@@ -118,6 +116,22 @@ class Views(Container):
                 for board in boards.values():
                     # The marks may have been loaded before.
                     board.marks_changed()
+
+    def _new_boards(self) -> dict[str, Board]:
+        # Imported only once the list of events is shown.
+        from .containers.container_board import ContainerBoard
+        from .findings.finding_board import FindingBoard
+        from .plugins.plugin_board import PluginBoard
+        from .plugins.session_board import SessionBoard
+        from .timeline.timeline_board import TimelineBoard
+
+        return {
+            "containers": ContainerBoard(*self._board_arguments),
+            "timeline": TimelineBoard(*self._board_arguments),
+            "plugins": PluginBoard(*self._board_arguments),
+            "sessions": SessionBoard(*self._board_arguments),
+            "findings": FindingBoard(*self._board_arguments),
+        }
 
     @property
     def mode(self) -> str:

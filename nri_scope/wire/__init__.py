@@ -6,44 +6,19 @@ does the I/O. Sizes declared by a peer are checked before memory is allocated. T
 I/O, never reads a clock, and never depends on asyncio or NRI.
 """
 
-from .connection import Connection
-from .events import (
-    ConnectionFailed,
-    FrameIgnored,
-    MessageIgnored,
-    MessageRejected,
-    PeerClosed,
-    RequestReceived,
-    ResponseReceived,
-    WireEvent,
-)
-from .limits import Limits
-from .passive_connection import (
-    DecodingEnded,
-    MessageSkipped,
-    PassiveDecoder,
-    PassiveEvent,
-    RequestObserved,
-    ResponseObserved,
-)
-from .status import Code
-
-__all__ = [
-    "Code",
-    "Connection",
-    "ConnectionFailed",
-    "DecodingEnded",
-    "FrameIgnored",
-    "Limits",
-    "MessageIgnored",
-    "MessageRejected",
-    "MessageSkipped",
-    "PassiveDecoder",
-    "PassiveEvent",
-    "PeerClosed",
-    "RequestObserved",
-    "RequestReceived",
-    "ResponseObserved",
-    "ResponseReceived",
-    "WireEvent",
-]
+from .connection import Connection as Connection
+from .connection import ConnectionFailed as ConnectionFailed
+from .connection import FrameIgnored as FrameIgnored
+from .connection import MessageIgnored as MessageIgnored
+from .connection import MessageRejected as MessageRejected
+from .connection import PeerClosed as PeerClosed
+from .connection import RequestReceived as RequestReceived
+from .connection import ResponseReceived as ResponseReceived
+from .connection import WireEvent as WireEvent
+from .limits import Limits as Limits
+from .passive_connection import DecodingEnded as DecodingEnded
+from .passive_connection import MessageSkipped as MessageSkipped
+from .passive_connection import PassiveDecoder as PassiveDecoder
+from .passive_connection import RequestObserved as RequestObserved
+from .passive_connection import ResponseObserved as ResponseObserved
+from .status import Code as Code

@@ -40,24 +40,24 @@ class TraceContext(NamedTuple):
 def trace_metadata(metadata: Metadata) -> Metadata:
     """Return the pairs with trace context, valid or not, in their order.
 
-    The rest is not about the request: containerd sends its namespace, and ``baggage`` may contain
+    The rest is not about the request: containerd sends its namespace, and "baggage" may contain
     any data of the runtime's clients.
     """
     return tuple(pair for pair in metadata if pair[0].lower() in (_PARENT, _STATE))
 
 
 def trace_context(metadata: Metadata) -> TraceContext | None:
-    """Return the runtime's span; None without exactly one valid ``traceparent``."""
+    """Return the runtime's span; None without exactly one valid "traceparent"."""
     parents = [value for key, value in metadata if key.lower() == _PARENT]
-    found = _TRACEPARENT.fullmatch(parents[0]) if len(parents) == 1 else None
-    if found is None or (found[1] == "00" and found[5] is not None):
+    match = _TRACEPARENT.fullmatch(parents[0]) if len(parents) == 1 else None
+    if match is None or (match[1] == "00" and match[5] is not None):
         return None
     state = _state(value for key, value in metadata if key.lower() == _STATE)
-    return TraceContext(found[2], found[3], int(found[4], 16), state)
+    return TraceContext(match[2], match[3], int(match[4], 16), state)
 
 
 def _state(values: Iterable[str]) -> str:
-    """Return the list members of all ``tracestate`` values; "" if they are invalid."""
+    """Return the list members of all "tracestate" values; "" if they are invalid."""
     members = [member.strip(" \t") for value in values for member in value.split(",")]
     members = [member for member in members if member]
     if len(members) > _MEMBERS_MAX or not all(map(_MEMBER.fullmatch, members)):

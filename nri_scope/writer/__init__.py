@@ -4,5 +4,7 @@
 In: sessions, captured exchanges and printed lines (`recorder.sink.PrintSink`), in the event loop of
 the responder, which is the process that replies or relays. Out: the same entries, some milliseconds
 later, in a writer process, which redacts, stores and prints them, and which is replaced if it dies.
-This room never lets the responder wait for the recording, and never uses the runtime's sockets.
+If requested, the writer process also queries the CRI about the containers of stored events. This
+room never lets the responder wait for the recording, and connects to NRI's socket only to
+deregister a validator whose process was killed.
 """

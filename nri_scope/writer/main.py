@@ -2,7 +2,8 @@
 """The writer process, which decodes, redacts and stores what the responder has captured.
 
 The responder, its parent, orders it to exit. It ignores stop signals, which a terminal sends to
-both processes. If the responder has ended, the writer writes all queued entries and exits.
+both processes. If the responder has ended, the writer deregisters a validator, writes all queued
+entries and exits.
 """
 
 from __future__ import annotations
@@ -23,14 +24,25 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from nri_scope.errors import NriScopeError, RecordingError
-from nri_scope.events import CapturedCall, Event
+from nri_scope.events import ORPHANED, CapturedCall, Event
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry, PluginLine, ShownLine
+from nri_scope.recorder.counters import RecorderCounters
+from nri_scope.recorder.inbox import (
+    Begin,
+    ControlEntry,
+    End,
+    Entry,
+    GapEntry,
+    NoteEntry,
+    PluginLine,
+    ShownLine,
+)
 from nri_scope.recorder.transactions import BatchResult
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.writable_file import BUSY
 from nri_scope.share.source_redaction import opened
 
@@ -47,6 +59,9 @@ from .messages import (
 )
 
 if TYPE_CHECKING:
+    from nri_scope.plugin import Identity
+
+    from .cri_thread import CriThread
     from .metrics_reader import MetricsReader
 
 FAILED = 2
@@ -62,7 +77,6 @@ the channel. With Python's 5 ms, only 6 MB/s are read under load, and the channe
 """
 ENDED_MAX = 1000
 """Maximum number of ended sessions whose numbers are kept for late entries."""
-ORPHANED = "the process that was connected to the runtime has ended"
 FORGOTTEN = (
     "a new writer process redacts from here on: it does not know the secrets that the previous one "
     "had found in containers"
@@ -134,7 +148,14 @@ class _Work:
         self._numbers: dict[int, int] = {}
         self._ended: deque[int] = deque()
         self._lost_before = 0
+        self._cri = self._query_cri()
+        if self._cri is not None:
+            on_event = _all_of(on_event, self._cri.event)
+        self._lock = threading.Lock()
+        """Held while the recorder is called: threads other than this one also record."""
         self._recorder = self._open(self._options, on_event)
+        if self._cri is not None:
+            self._cri.sessions.record_to(self._recorder, self._lock)
         # A killed writer may have stored sessions that ended before this one was started.
         is_new = not self._options.existed and self._recorder.next_session == 1
         for handle, session in sorted(resumed, key=lambda one: -one[1].session):
@@ -156,23 +177,32 @@ class _Work:
             if kind == Order.FINISH:
                 seconds = pickle.loads(payload)
             else:
-                for entry in unpack(payload):
-                    self._process(entry)
+                with self._lock:
+                    for entry in unpack(payload):
+                        self._process(entry)
                 if not self._recorder.is_writing:
                     raise RuntimeError("the thread that writes has ended")
         if seconds is None:
+            if self._options.validator is not None:
+                # First: the next creation of a container may begin at any time.
+                _deregister(*self._options.validator)
             for number, handle in list(self._handles.items()):
                 if handle not in self._ended:
                     self._recorder.end_session(number, ORPHANED, time_ns())
             seconds = ORPHANED_SECONDS
-        elif self._metrics is not None:
-            self._metrics.finish()
-        counters = self._recorder.close(seconds)
+            if self._cri is not None:
+                self._cri.sessions.end(ORPHANED)
+        else:
+            if self._metrics is not None:
+                self._metrics.finish()
+            if self._cri is not None:
+                self._cri.finish()
+        self._recorder.close(seconds)
         if self._removes_file:
             # Leave no empty recording behind.
             self._options.path.unlink(missing_ok=True)
         finish()
-        self._report(Report.CLOSED, counter_values(counters))
+        self._report(Report.CLOSED, counter_values(self._counters()))
 
     def _open(self, options: RecordingOptions, on_event: OnEvent | None) -> Recorder:
         if options.makes_folder:
@@ -189,7 +219,7 @@ class _Work:
                     max_age_seconds=options.max_age,
                     max_folder_bytes=options.max_folder_size,
                 ),
-                keep=parse(options.where).matches if options.where is not None else None,
+                keep=_keeping(options.where) if options.where is not None else None,
                 on_event=on_event,
                 on_problem=self._say,
                 redaction=redaction,
@@ -233,9 +263,11 @@ class _Work:
         """Report progress. Called in the thread that writes."""
         self._lost_before += written.lost_before
         handles = self._handles
-        processed = {handles[number]: count for number, count in written.received.items()}
+        # The responder does not know the sessions of the CRI.
+        received = written.received.items()
+        processed = {handles[number]: count for number, count in received if number in handles}
         ended = [handles.pop(number) for number in written.ended if number in handles]
-        progress = Progress(self._recorder.counters, processed, ended, self._lost_before)
+        progress = Progress(self._counters(), processed, ended, self._lost_before)
         self._report(Report.WRITTEN, progress.values())
         for line in written.shown:
             self._on_line(line)
@@ -247,13 +279,54 @@ class _Work:
         # An HTTP client takes memory, which most recordings do not need.
         from .metrics_reader import MetricsReader
 
-        return MetricsReader(first, self._recorder.put_control, self._say)
+        return MetricsReader(first, self._put, self._say)
+
+    def _query_cri(self) -> CriThread | None:
+        if self._options.cri is None:
+            return None
+        # A gRPC client takes memory, which most recordings do not need.
+        from .cri_thread import CriThread
+
+        return CriThread(self._options.cri, self._say)
+
+    def _put(self, entry: ControlEntry) -> None:
+        with self._lock:
+            self._recorder.put_control(entry)
+
+    def _counters(self) -> RecorderCounters:
+        """Return the counters, without the answers of the CRI."""
+        counters = self._recorder.counters
+        answers = self._cri.sessions.answers if self._cri is not None else 0
+        return replace(counters, recorded=max(0, counters.recorded - answers))
 
     def _say(self, text: str) -> None:
         self._report(Report.SAID, text)
 
     def _report(self, kind: Report, value: object) -> None:
         self._channel.send(kind, encode_report(value))
+
+
+def _all_of(one: OnEvent | None, other: OnEvent) -> OnEvent:
+    def both(event: Event, call: CapturedCall) -> None:
+        if one is not None:
+            one(event, call)
+        other(event, call)
+
+    return both
+
+
+def _keeping(where: str) -> Callable[[Event], bool]:
+    matches = parse(where).matches
+    # Only containers of matching events are asked about.
+    return lambda event: is_container_status(event) or matches(event)
+
+
+def _deregister(socket: Path, identity: Identity) -> None:
+    import asyncio
+
+    from nri_scope.plugin import deregister, unix_socket
+
+    asyncio.run(deregister(unix_socket(socket), identity))
 
 
 def _open_when_free(path: Path, **arguments: Any) -> Recorder:

@@ -24,9 +24,16 @@ from nri_scope.recorder.inbox import Entry, Resume
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nri_scope.plugin import Identity
     from nri_scope.share.redaction.rules import Rules
 
     from .metrics_reader import FirstReading
+
+CRI_HINT = (
+    "what the runtime does with replies of plugins is only known where later events show it; --cri "
+    "asks the runtime"
+)
+"""Message for recorders that do not query the CRI."""
 
 
 class Order(IntEnum):
@@ -57,6 +64,15 @@ class Report(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CriSource:
+    """The CRI to query about containers."""
+
+    path: Path
+    waits: bool
+    """Whether it may be unavailable at first."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordingOptions:
     """Options of a recording, for its writer."""
 
@@ -77,6 +93,11 @@ class RecordingOptions:
     """Whether to create a missing folder."""
     max_folder_size: int | None = None
     """Maximum number of bytes of all recordings in the folder."""
+    cri: CriSource | None = None
+    """The CRI to query about containers; None not to."""
+    validator: tuple[Path, Identity] | None = None
+    """Socket and identity of a responder that may be a validator, which the writer deregisters if
+    the responder is killed; None if it is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Helper(Protocol):
 
 
 def start_process(module: str, arguments: Sequence[str], *, prints: bool) -> Helper:
-    """Start a process that runs ``main`` of ``module``. Raises UsageError.
+    """Start a process that runs the function "main" of ``module``. Raises UsageError.
 
     ``prints``: whether it prints to this process's standard output.
     """

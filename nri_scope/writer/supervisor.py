@@ -357,6 +357,9 @@ class WriterProcess:
             # Counted from the old first reading, a restart of the runtime since would overwrite
             # the calls before it.
             self._options = replace(self._options, metrics=replace(first, metrics=None))
+        if (cri := self._options.cri) is not None:
+            # The CRI may be unavailable by now.
+            self._options = replace(self._options, cri=replace(cri, waits=True))
         try:
             running = self._start(start_process)
             await running.ready()

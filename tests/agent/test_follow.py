@@ -72,6 +72,11 @@ class Node:
             removed = sum(gap.lost or 0 for gap in recording.gaps() if gap.reason == RING_REMOVED)
             return max((event.id for event in recording.events()), default=removed)
 
+    def is_written(self, name: str) -> bool:
+        """Return whether the newest creation is in a recording: writers come later than replies."""
+        with Recording.open(self.folder / f"{name}.nriscope.db") as recording:
+            return any(event.container_id == f"c{self.created}" for event in recording.events())
+
     def events(self, name: str) -> list[int]:
         with Recording.open(self.folder / f"{name}.nriscope.db") as recording:
             return [event.id for event in recording.events()]
@@ -133,7 +138,7 @@ async def test_random_interruptions_of_two_recorders(node: Node, seed: int) -> N
         while True:
             left = chance.randrange(1, 40)
             request = v1.GetEventsRequest(follow=True, after=cursor)
-            is_last = loading.done()
+            is_last = loading.done() and node.is_written("b")
             async with one.client() as stub, asyncio.timeout(PATIENCE):
                 async for response in stub.get_events(request):
                     found.append(response)

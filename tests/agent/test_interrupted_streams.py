@@ -430,17 +430,18 @@ def test_any_cursor_can_be_parsed(positions: dict[str, Position], now_ns: int) -
     assert parse_cursor(format_cursor(cursor)) == cursor
 
 
-def test_cursors_of_older_agents_and_no_cursors() -> None:
-    assert parse_cursor("a:5:7").positions == {"a": Position(5, 7)}
+def test_cursors_and_no_cursors() -> None:
+    assert parse_cursor("a:5:7:1").positions == {"a": Position(5, 7, 1)}
     for text in (
         "a",
         "a:5",
-        "a:5:7,a:5:7",
+        "a:5:7",
+        "a:5:7:1,a:5:7:1",
         "@",
-        "a:5:7,@1",
-        f"a:{2**63}:1",
+        "a:5:7:1,@1",
+        f"a:{2**63}:1:1",
         "x" * 99_999,
-        "a:-1:1",
+        "a:-1:1:1",
     ):
         with pytest.raises(UsageError, match="not a cursor"):
             parse_cursor(text)

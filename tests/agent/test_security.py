@@ -100,6 +100,7 @@ BAD_REQUESTS = [
     (f"{SERVICE}/Delete", message(b""), "12"),
     ("/", message(b""), "12"),
     (EVENTS, message(v1.GetEventsRequest(where="(" * 60_000).SerializeToString()), "3"),
+    (EVENTS, message(v1.GetEventsRequest(where="outcome:seen").SerializeToString()), "3"),
     (EVENTS, message(v1.GetEventsRequest(after="a:1:1,a:1:1").SerializeToString()), "3"),
     (EVENTS, message(v1.GetEventsRequest(last=2**32 - 1).SerializeToString()), "3"),
     (EVENTS, message(v1.GetEventsRequest(since="yesterdayish").SerializeToString()), "3"),

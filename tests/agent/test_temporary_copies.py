@@ -12,12 +12,12 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.agent.call_limits import COPIES_ALWAYS
 from nri_scope.agent.event_reader import EventReader
 from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.agent.selected_parts import EventQuery
 from nri_scope.agent.service import AgentService
-from nri_scope.agent.temporary_copies import COPIES_ALWAYS
 from nri_scope.recording.temporary_files import temporary_bytes, temporary_folder
 
 DEMO = Path(__file__).parents[2] / "recordings/demo.nriscope.db"

@@ -76,7 +76,8 @@ def test_changes_of_each_capture_have_owners(
 ) -> None:
     result = Result(capsys, captures[name], "shop/web/app")
     assert (result.status, result.err) == (1, "")
-    assert '  ~ env FOO  "bar" → "overridden"  by 30-env-injector (tap)' in result.lines
+    change = '  ~ env FOO  "bar" → "overridden"  by 30-env-injector (tap), seen in event '
+    assert [line for line in result.lines if line.startswith(change)]
     device = next(line for line in result.lines if "devices[/dev/nri-null]" in line)
     assert "by 20-device-injector (" in device or "by one of 01–29 (probes)" in device
 
@@ -86,7 +87,8 @@ def test_side_effects_are_listed_under_their_event(
 ) -> None:
     result = Result(capsys, path, "shop/web/app")
     at = result.lines.index("  on another container, shop/web/app:")
-    assert result.lines[at + 1] == ('    ~ cpu.cpus  "0" → "1"  by 60-cpu-policy (tap)')
+    change = '    ~ cpu.cpus  "0" → "1"  by 60-cpu-policy (tap), seen in event '
+    assert result.lines[at + 1].startswith(change)
     head = next(line for line in reversed(result.lines[:at]) if line[:6].strip().isdigit())
     assert head.endswith("CreateContainer  shop/web/sidecar")
     # Other changes of that event are omitted.
@@ -122,12 +124,14 @@ def test_json_is_one_object_with_the_documented_keys(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = Result(capsys, path, "--format", "json").json
-    assert list(document) == ["schema_version", "changes", "events", "left_out"]
-    for change in document["changes"]:
+    assert list(document) == ["schema_version", "changes", "requests", "events", "left_out"]
+    for change in document["changes"] + document["requests"]:
         assert {*change} >= {
             *("path", "op", "before", "after", "owner", "index", "evidence", "event", "at"),
-            *("container", "applied", "actual", "disputed"),
+            *("container", "outcome", "disputed"),
         }
+        outcome = ["kind", "reason", "evidence", "event", "at", "actual"]
+        assert list(change["outcome"]) == outcome
     assert {change["op"] for change in document["changes"]} >= {"add", "replace"}
 
 
@@ -228,7 +232,7 @@ def test_one_passive_connection_shows_cri_requests(
 ) -> None:
     result = Result(capsys, BUNDLED[name])
     assert result.status == 1
-    assert "  + cpu.shares  512  by a CRI request (request)" in result.lines
+    assert "  + cpu.shares  512  by a CRI request (request), seen in event 14" in result.lines
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
@@ -292,7 +296,7 @@ def test_gaps_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "gaps: 1, which may hide changes" in Result(capsys, file).out
 
 
-def test_applied_values_are_shown_below_their_changes(
+def test_values_that_are_there_instead_are_shown_below_their_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = recording(tmp_path / "x.nriscope.db", life(a_container(), updated=True)[:6])
@@ -319,13 +323,13 @@ def test_applied_values_are_shown_below_their_changes(
     result = Result(capsys, file)
     assert "  CRI: the runtime was queried for the specs it used" in result.lines
     at = next(n for n, line in enumerate(result.lines) if "cpu.shares" in line)
-    assert result.lines[at + 1] == "      ! APPLIED DIFFERENTLY: the runtime's spec has 150"
-    (change,) = Result(capsys, file, "--format", "json").json["changes"]
-    assert (change["after"], change["applied"], change["actual"]) == (
-        200,
-        "applied differently",
-        150,
-    )
+    reason = "another value is there: 150 in the spec that was used (event 9)"
+    assert result.lines[at + 1] == f"      ! superseded: {reason}"
+    document = Result(capsys, file, "--format", "json").json
+    (request,), (change,) = document["requests"], document["changes"]
+    outcome = request["outcome"]
+    assert (request["after"], outcome["kind"], outcome["actual"]) == (200, "superseded", 150)
+    assert (change["before"], change["after"], change["evidence"]) == (200, 150, ["cri"])
 
 
 def test_a_terminal_of_80_columns_is_not_exceeded(path: Path) -> None:

@@ -86,12 +86,13 @@ def handles_signal(live: Live, number: signal.Signals) -> bool:
 
 
 def changes(out: str) -> list[tuple[str, str]]:
-    """Return paths and owners of all changes in lines of JSON, one for each round."""
+    """Return paths and owners of all requested changes in lines of JSON, one for each round."""
     return [
         (change["path"], str(change["index"]))
         for line in out.splitlines()
         if line
-        for change in json.loads(line)["changes"]
+        for document in [json.loads(line)]
+        for change in (*document["changes"], *document["requests"])
     ]
 
 
@@ -417,13 +418,13 @@ async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
             status, out, errors = await one.interrupt()
     assert status == 1
     assert "RISK" not in errors
-    assert "--validate: if this process dies or stalls" in errors
+    assert "--validate: if this process is killed or stalls" in errors
     (second,) = (
         line
         for line in map(json.loads, filter(None, out.splitlines()))
         if line["event"] == "CreateContainer" and "second" in json.dumps(line)
     )
-    assert {change["path"]: change["owner"] for change in second["changes"]} == {
+    assert {change["path"]: change["owner"] for change in second["requests"]} == {
         f"/annotations/{name}": name for name in ("20-a", "30-b", "60-c")
     }
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -238,69 +237,6 @@ class TestFormats:
         assert json.loads(done.stdout)["session"]["id"] == 1 and not done.stderr
 
 
-_PLUGIN = """
-import os
-
-from nri_scope.plugin import Adjustment, BasePlugin, run
-
-class Decider(BasePlugin):
-    def create_container(self, pod, container):
-        if {decides} and "DB_PASSWORD=hunter2" in container.env:
-            if {fails}:
-                raise RuntimeError("no")
-            return Adjustment().add_env("FOUND", "1")
-        return None
-
-run(Decider(), name="decider", index="10")
-"""
-
-
-class TestVerify:
-    def _verify(
-        self, run_command: RunCommand, decides: object, fails: bool = True
-    ) -> tuple[int, str, str]:
-        Path("decider.py").write_text(_PLUGIN.format(decides=decides, fails=fails))
-        return run_command(
-            *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact", "--pod", "shop/web"),
-            *("--verify", "--", sys.executable, "decider.py"),
-        )
-
-    def test_equal_behaviour_is_verified(self, run_command: RunCommand) -> None:
-        status, out, err = self._verify(run_command, False)
-        assert (status, out) == (0, "")
-        assert err.endswith("verified: the plugin behaves the same before and after redaction\n")
-
-    def test_a_decision_by_a_secret_is_reported(self, run_command: RunCommand) -> None:
-        status, out, err = self._verify(run_command, True)
-        assert status == 1 and "not verified" in err
-        assert out.startswith("event 5, CreateContainer: 10-decider error")
-        assert zipfile.is_zipfile("x.nriscope.zip")
-
-    def test_another_number_of_changes_is_reported(self, run_command: RunCommand) -> None:
-        status, out, _ = self._verify(run_command, True, fails=False)
-        assert status == 1
-        assert out == (
-            "event 5, CreateContainer: 10-decider ok, 1 change before redaction, "
-            "10-decider ok after it\n"
-        )
-
-    def test_a_plugin_that_exits_is_reported(self, run_command: RunCommand) -> None:
-        status, _, err = self._verify(run_command, "os._exit(3)")
-        assert status == 0
-        assert re.search(
-            r"^10-decider: .*exit status 3, before and after redaction; earlier", err, re.M
-        )
-
-    def test_a_plugin_that_cannot_be_launched_leaves_no_files(
-        self, run_command: RunCommand
-    ) -> None:
-        status, _, err = run_command(
-            *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--redact"),
-            *("--verify", "--", "./nowhere"),
-        )
-        assert status == 2 and "nowhere: cannot be launched" in err and not files()
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -330,9 +266,6 @@ class TestVerify:
         (["FILE", "--format", "jsonl", "--max-size", "5k"], "--max-size is only valid for bundles"),
         (["FILE", "--format", "jsonl", "-o", "bad.toml"], "bad.toml exists"),
         (["FILE", "--format", "jsonl", "-o", "x.zip"], "x.zip: --format does not write zip files"),
-        (["FILE", "-o", "x.zip", "--verify"], "--verify needs a plugin"),
-        (["FILE", "-o", "x.zip", "--verify", "--", "true"], "add --redact"),
-        (["FILE", "-o", "x.zip", "--", "true"], "COMMAND is only valid with --verify"),
         (["nowhere", "-o", "x.zip"], "nowhere: no such file"),
         (["FILE", "-o", "x.zip", "--pod", ""], "--pod is empty; write NS/POD"),
         (["FILE", "-o", "x.zip", "--where", " "], "--where is empty; write a filter"),

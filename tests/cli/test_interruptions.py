@@ -13,8 +13,7 @@ from typing import cast
 
 import pytest
 
-from nri_scope.cli.chain_options import ChainOptions
-from nri_scope.cli.played import played
+from nri_scope.cli.chain_options import ChainOptions, played
 from nri_scope.cli.replay_job import run_interruptibly
 from nri_scope.process.signals import interrupted_by_signals
 

@@ -191,8 +191,8 @@ def test_operations_are_one_line_each() -> None:
     (failed,) = (line for line in lines if line.split()[0] == "39")
     assert failed.split()[3:6] == ["!", "CreateContainer", "shop/web/app"]
     assert failed.endswith(
-        "the operation failed; not applied: annotations[labels.example.com/owner] and 2 more "
-        "by one of 01–29; "
+        "the operation failed; asked for annotations[labels.example.com/owner] and 2 more "
+        "by one of 01–29: refused; "
         "events 39 to 40; slowest: 668µs ↕ 01–29"
     )
     records = [json.loads(line) for line in log(CONFLICT, "--operations", "--format", "jsonl")]
@@ -239,7 +239,7 @@ def test_operations_are_selected_by_any_of_their_events() -> None:
 def test_the_last_operations_are_the_last_lines_of_all(path: Path) -> None:
     """Their changes are found without reading the whole recording."""
     every = log(path, "--operations", "--format", "jsonl")
-    assert any(json.loads(line)["changed"] for line in every) == (path != ALONE)
+    assert any(json.loads(line)["changed"] for line in every)
     for last in (1, 2, 3, 5, 8, 20, len(every), len(every) + 1):
         assert log(path, "--operations", "--format", "jsonl", "-n", str(last)) == every[-last:]
     where = ("--where", "pod:web -event:StartContainer")

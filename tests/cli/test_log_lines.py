@@ -63,7 +63,27 @@ def test_line_of_an_event() -> None:
         ),
         (
             an_event(1, changed=("/process/env/FOO", "/b"), owners=("30-env", "60-cpu")),
+            "   CreateContainer      shop/web/app  asked for env FOO and 1 more by 30-env, 60-cpu",
+        ),
+        (
+            an_event(
+                1,
+                changed=("/process/env/FOO", "/b"),
+                owners=("30-env", "60-cpu"),
+                outcomes=("seen", "in effect"),
+            ),
             "   CreateContainer      shop/web/app  changed env FOO and 1 more by 30-env, 60-cpu",
+        ),
+        (
+            an_event(
+                1,
+                changed=("/process/env/FOO", "/process/env/FOO", "/b"),
+                owners=("30-env", "60-cpu", "60-cpu"),
+                outcomes=("seen", "superseded", "dropped"),
+                targets=("", "", "shop/web/other"),
+            ),
+            "changed env FOO by 30-env; asked for env FOO, b of shop/web/other by 60-cpu: "
+            "superseded, dropped",
         ),
         (a_gap(1, 0, 2), "  2.00s ! events lost: 3, session 1 (the disk is full)"),
         (

@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import io
 import os
 import pty
+import signal
 import subprocess
+import sys
+import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +61,35 @@ def test_a_pipe_gets_no_colour_and_no_width_unless_columns_is_set(
     assert Output(stream).width == 70
     monkeypatch.setenv("COLUMNS", "wide")
     assert Output(stream).width is None
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_stopped_process_loses_no_output(stream: str, unbuffered: str) -> None:
+    """A stop ends a write to a full pipe early, and Python's text streams ignore that."""
+    code = (
+        "import sys; from nri_scope.cli.main import prepare_streams; prepare_streams();"
+        f" sys.{stream}.write('x' * 1_000_000); sys.{stream}.flush()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE if stream == "stdout" else None,
+        stderr=subprocess.PIPE if stream == "stderr" else None,
+    )
+    pipe = getattr(process, stream)
+    capacity = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+    waiting = array.array("i", [0])
+    while waiting[0] < capacity:
+        time.sleep(0.01)
+        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    process.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, process.pid, os.WCONTINUED)
+    with process:
+        assert pipe.read() == b"x" * 1_000_000
+    assert process.returncode == 0
 
 
 def test_characters_outside_the_encoding_are_escaped() -> None:

@@ -33,8 +33,11 @@ def test_diff_of_a_path_shows_its_changes_in_all_containers(
     found = {output(capsys, "diff", CRI_O, one) for one in spellings}
     (text,) = found
     changes = [
-        line.split("  ")[1][2:] for line in text.splitlines() if line[:4] in ("  ~ ", "  + ")
+        line.split("  ")[1][2:]
+        for line in text.splitlines()
+        if line[:4] in ("  ~ ", "  + ", "  ! ") and "FAILED" not in line
     ]
+    # One of the containers was not created.
     assert len(changes) == 4 and len({*changes}) == 1
     assert changes[0] in spellings
 

@@ -653,4 +653,38 @@ async def test_rejected_reconnection_is_retried(tmp_path: Path) -> None:
             await runtime.wait_plugins(1)
             status, _, errors = await record.interrupt()
     assert status == 0
-    assert "in 2 sessions" in errors
+    assert "in 3 sessions" in errors
+    with Recording.open(path) as recorded:
+        refused = recorded.sessions()[1]
+        (event,) = [one for one in recorded.events() if one.session == refused.id]
+    assert (event.event, event.status_message) == ("RegisterPlugin", "not yet")
+    assert refused.end_reason == "the runtime refused the registration: not yet"
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_failed_registration_is_recorded(answers: bool, tmp_path: Path) -> None:
+    path = tmp_path / "x.nriscope.db"
+
+    def fail(link: Link, request: RequestReceived, arrived_ns: int) -> None:
+        if answers:
+            link.respond_error(request.stream_id, 2, "invalid name")
+        link.close()
+
+    server = await listen_unix(tmp_path / "s", lambda: Link(Connection(serves=2, calls=1), fail))
+    async with recording("--socket", tmp_path / "s", "-o", path) as record:
+        status, _, errors = await record.wait_for_exit()
+    await server.close()
+    assert status == 2
+    assert "recorded 1 event in 1 session" in errors
+    with Recording.open(path) as recorded:
+        (session,), (event,) = recorded.sessions(), recorded.events()
+    assert event.event == "RegisterPlugin"
+    message, reason = (
+        ("invalid name", "the runtime refused the registration: invalid name")
+        if answers
+        else (
+            "not answered: closed by the runtime",
+            "the connection ended during the registration: closed by the runtime",
+        )
+    )
+    assert (event.status_message, session.end_reason) == (message, reason)

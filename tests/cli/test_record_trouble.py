@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.events import ORPHANED
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime
-from nri_scope.writer.main import ORPHANED
 from tests.cli.live_process import live
 from tests.cli.recording_process import Record, recording
 from tests.cli.running import PATIENCE

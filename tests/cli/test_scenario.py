@@ -16,7 +16,6 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
-from nri_scope.scenario.json_schema import scenario_schema
 from tests.cli.tap_process import plugin_file
 from tests.tui.terminal import needs_tmux, terminal
 
@@ -209,11 +208,6 @@ def test_from_pod_takes_the_memory_of_the_node(
     assert f"pod.yaml: oom_score_adj: {words}" in capsys.readouterr().err
 
 
-def test_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["scenario", "schema"]) == 0
-    assert json.loads(capsys.readouterr().out) == scenario_schema()
-
-
 # -- in place of a recording ------------------------------------------------------------------
 
 
@@ -359,8 +353,6 @@ def test_a_bad_file_is_one_line(
         ("replay pod.yaml --max-idle 1s -- ./plugin", "--max-idle needs --speed"),
         ("replay pod.yaml --golden none -- ./plugin", "none: "),
         ("replay pod.yaml --format json --from 99 -- ./plugin", "no event of session 1 is"),
-        ("replay pod.yaml --load pods -- ./plugin", "pods"),
-        ("replay pod.yaml --v01 -- ./plugin", "add --on-this-host"),
         ("replay pod.yaml", "no plugin was given"),
         ("shrink pod.yaml -o s.nriscope.db --fault x -- ./plugin", "x"),
         ("shrink pod.yaml -- ./plugin", "no result was requested"),

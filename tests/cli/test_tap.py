@@ -200,7 +200,8 @@ async def test_a_missed_deadline_of_a_plugin_that_stays_connected_is_diagnosed(
     assert "SLOW: 20-thing took" in shown and shown.count("CreateContainer") == 2
     run(["report", "--diagnose", str(file)])
     diagnosis = capsys.readouterr().out
-    assert "t.nriscope.db: 1 problem in 5 events" in diagnosis and "unknown" not in shown
+    # The pod was never shown to the plugin.
+    assert "t.nriscope.db: 1 problem, 1 warning in 5 events" in diagnosis and "unknown" not in shown
     assert "After each late reply the runtime keeps the plugin connected" in diagnosis
 
 
@@ -836,6 +837,13 @@ async def test_a_rejected_registration_at_a_socket_is_reported(
         line = await tap.wait_for_text("xx-thing: the runtime refused the registration")
         assert "index" in line
         await tap.interrupt()
+    with Recording.open(file) as recorded:
+        (session,), (event,) = recorded.sessions(), recorded.events()
+    assert (session.plugin, session.end_reason[:38]) == (
+        "xx-thing",
+        "the runtime refused the registration: ",
+    )
+    assert event.event == "RegisterPlugin" and "index" in event.status_message
 
 
 async def test_a_plugin_that_sends_garbage_ends_with_its_connection(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI 0.1 from the command line: install, call, record, read, tap, replay, restore."""
+"""NRI 0.1 from the command line: install, call, record, read, tap, restore."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from nri_scope.logger.run import RecordOptions
 from nri_scope.logger.v01_spool import locked_folder
 from nri_scope.nri.v01_conf import parse_conf
 from nri_scope.recording.reader import Recording
-from nri_scope.replay import v01
 from nri_scope.tap import v01_conf
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text.styled_line import text_of
 from nri_scope.tui.widgets.messages import SetFilter
-from tests.replay.recordings import RECORDING
 from tests.tui.boards import showing
 from tests.tui.detail.test_tab_lines import a_row
 
@@ -215,9 +213,11 @@ def test_a_recording_of_calls_has_no_changes_and_is_not_replayed_as_nri(
     recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "no events in which plugins can make changes" in error_line(capsys, "diff", recorded)
-    assert "contains only calls of NRI 0.1" in error_line(
-        capsys, "replay", recorded, "--", "/bin/true"
-    )
+    for options in ((), ("--session", "1")):
+        assert error_line(capsys, "replay", recorded, *options, "--", "/bin/true") == (
+            f"nri-scope: {recorded}: contains only calls of NRI 0.1; "
+            "use a recording with NRI events; `log` shows the calls"
+        )
 
 
 def _without_access_time(status: os.stat_result) -> list[object]:
@@ -372,8 +372,8 @@ async def test_the_terminal_interface_counts_the_calls_of_a_plugin(failed: Path)
     async with showing(failed, PluginBoard) as shown:
         (line,) = [line for line in shown.screen if line.startswith("> konfine")]
         cells = line.split()
-        # Calls, not ok, changes.
-        assert (cells[2], cells[-2:]) == ("4", ["4", "0"])
+        # Calls, not ok, changes, which only a survey shows.
+        assert (cells[2], cells[-2:]) == ("4", ["4", "?"])
         await shown.press("enter")
         assert shown.last(SetFilter).text == "plugin:konfine"
 
@@ -485,162 +485,3 @@ def test_options_of_a_tap_are_refused_for_nri_0_1(
         capsys, "tap", "--v01", spool, "--", plugin
     )
     assert "not a name for a plugin file" in error_line(capsys, "tap", "--wrap", plugin)
-
-
-# -- replay -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tapped(plugin: Path, spool: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    """A recording of a wrapped plugin, which is no longer wrapped."""
-    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
-    for name in ("c1", "c-fail"):
-        call(plugin, request(name))
-    assert record(spool, file) == 0
-    assert run(["tap", "--unwrap", str(plugin)]) == 0
-    capsys.readouterr()
-    return file
-
-
-def test_a_plugin_is_not_invoked_unless_that_is_asked_for(
-    tapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plugin = tmp_path / "touches"
-    plugin.write_text(f"#!/bin/sh\n>{tmp_path}/touched\n")
-    plugin.chmod(0o755)
-    line = error_line(capsys, "replay", tapped, "--v01", "--", plugin)
-    assert "acts on this host" in line
-    assert "--on-this-host" in line
-    assert not (tmp_path / "touched").exists()
-
-
-def test_recorded_requests_are_replayed_and_compared_with_a_golden(
-    tapped: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    golden = tmp_path / "golden.json"
-    replay = ["replay", str(tapped), "--v01", "--on-this-host", "--golden", str(golden)]
-    assert run([*replay, "--update-golden", "--", str(plugin)]) == 1
-    capsys.readouterr()
-    assert run([*replay, "--", str(plugin)]) == 0
-    out = capsys.readouterr().out
-    assert "! create  shop/web/app  exit status 3: no luck" in out
-    assert "all results match golden" in out
-    plugin.write_text(PLUGIN.replace("no luck", "bad luck"))
-    assert run([*replay, "--", str(plugin)]) == 1
-    assert 'expected {"error": "no luck"' in capsys.readouterr().out
-    assert run([*replay, "--format", "json", "--", str(plugin)]) == 1
-    document = json.loads(capsys.readouterr().out)
-    assert document["well"] is False
-    assert [one["request"]["id"] for one in document["calls"]] == ["c1", "c-fail"]
-    assert len(document["golden"]["mismatches"]) == 1
-    golden.write_text("[]")
-    assert "not a golden of NRI 0.1" in error_line(capsys, *replay, "--", plugin)
-
-
-def test_requests_are_made_from_a_recording_of_nri(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plugin = tmp_path / "echo"
-    plugin.write_text(
-        f"#!/bin/sh\ncat >>{tmp_path}/requests; echo >>{tmp_path}/requests; echo '{{}}'"
-    )
-    plugin.chmod(0o755)
-    conf = tmp_path / "conf"
-    conf.write_text('{"a": [1]}')
-    options = ("--v01", "--on-this-host", "--config", conf, "--format", "json")
-    document = json.loads(printed(capsys, "replay", RECORDING, *options, "--", plugin))
-    sent = [json.loads(line) for line in (tmp_path / "requests").read_text().splitlines()]
-    assert [one["request"] for one in document["calls"]] == sent
-    with Recording.open(RECORDING) as recording:
-        session = min(one.id for one in recording.sessions())
-        expected = [
-            ("create" if event.event in ("RunPodSandbox", "StartContainer") else "delete", about)
-            for event in recording.events()
-            if event.session == session
-            and event.event
-            in ("RunPodSandbox", "StartContainer", "StopPodSandbox", "StopContainer")
-            for about in [event.container_id or event.pod_id]
-        ]
-    assert [(one["state"], one["id"]) for one in sent] == expected
-    assert all(one["conf"] == {"a": [1]} and one["version"] == "0.1" for one in sent)
-    first = sent[0]
-    assert first["id"] == first["sandboxID"]
-    assert {"cpu", "memory"} <= set(first["spec"]["resources"])
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("sleep 1000", "it did not end within 0 s, and was killed"),
-        ("sleep 1000 & echo '{}'", "it did not end within 0 s, and was killed"),
-        ("yes", "it wrote more than 1024 KiB, and was killed"),
-        ("yes >&2", "it wrote more than 1024 KiB, and was killed"),
-        ("echo hello", "its output is not a JSON object"),
-        ("exit 1", "it wrote no result"),
-    ],
-)
-def test_a_plugin_that_hangs_floods_or_answers_nonsense_fails_its_call(
-    tapped: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    text: str,
-    problem: str,
-) -> None:
-    monkeypatch.setattr("nri_scope.replay.v01.invoke.__defaults__", (0.4,))
-    plugin = tmp_path / "bad"
-    plugin.write_text(f"#!/bin/sh\n{text}\n")
-    plugin.chmod(0o755)
-    options = ["--v01", "--on-this-host", "--to", "2", "--format", "json"]
-    assert run(["replay", str(tapped), *options, "--", str(plugin)]) == 1
-    (one,) = json.loads(capsys.readouterr().out)["calls"]
-    assert one["problem"] == problem
-
-
-def test_bad_arguments_of_such_a_replay_are_one_line(
-    tapped: Path,
-    plugin: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    replay = ("replay", tapped, "--v01", "--on-this-host")
-    (tmp_path / "large.json").write_text("1" * (257 << 10))
-    (tmp_path / "bad.json").write_text("{")
-    for arguments, words in (
-        (("--", "/no/such"), "no such program"),
-        (("--index", "10", "--", plugin), "--index has no effect"),
-        (("--loop", "2", "--", plugin), "--loop has no effect"),
-        (("--golden", tmp_path / "no", "--", plugin), "--update-golden writes it"),
-        (("--config", tmp_path / "bad.json", "--", plugin), "not JSON"),
-        (("--config", tmp_path / "large.json", "--", plugin), "larger than 256 KiB"),
-        (("--where", "ns:none", "--", plugin), "no selected event"),
-        ((), "no plugin was given"),
-    ):
-        assert words in error_line(capsys, *replay, *arguments)
-    with monkeypatch.context() as patch:
-        patch.setattr(v01, "GOLDEN_MAX", 600)
-        golden = tmp_path / "golden.json"
-        for kept in (("--golden", golden, "--update-golden"), ("--format", "json")):
-            assert run([str(each) for each in (*replay, *kept, "--", plugin)]) == 2
-            assert "have more than 600 B" in capsys.readouterr().err
-        assert not golden.exists()
-        # Without either, no result is kept.
-        assert run([str(each) for each in (*replay, "--", plugin)]) == 1
-        capsys.readouterr()
-    line = error_line(capsys, "replay", tapped, "--on-this-host", "--", plugin)
-    assert "--on-this-host is only valid with --v01" in line
-
-
-def test_half_a_surrogate_pair_is_replayed_with_a_configuration(
-    plugin: Path, spool: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["tap", "--wrap", str(plugin), "--v01", str(spool)]) == 0
-    call(plugin, request().replace(SECRET.encode(), b"\\ud800"))
-    assert record(spool, file) == 0
-    assert run(["tap", "--unwrap", str(plugin)]) == 0
-    conf = tmp_path / "conf"
-    conf.write_text('{"a": "\\udfff"}')
-    options = ("--v01", "--on-this-host", "--config", conf, "--format")
-    for form in ("json", "text"):
-        assert "konfine" in printed(capsys, "replay", file, *options, form, "--", plugin)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from nri_scope._gen.cri.runtime import v1
 from nri_scope.cri import CriClient
-from nri_scope.cri.client import CALL_TIMEOUT
-from nri_scope.cri.failures import translated
-from nri_scope.cri.status import Json, parse_info
+from nri_scope.cri.client import CALL_TIMEOUT, translated
+from nri_scope.cri.status import parse_info
 from nri_scope.errors import RemoteProtocolError
+from nri_scope.specs import Json
 
 
 @dataclass(frozen=True)

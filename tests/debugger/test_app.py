@@ -21,7 +21,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.debugger import event_rows
 from nri_scope.debugger.app import DebuggerApp
 from nri_scope.debugger.debugger import Debugger
-from nri_scope.debugger.keys import KEYS, key_words
+from nri_scope.debugger.panes import KEYS, key_words
 from nri_scope.debugger.watch import Watch
 from nri_scope.filter import parse
 from nri_scope.plugin import Adjustment, Container, PodSandbox

@@ -33,9 +33,7 @@ def main() -> None:
     plays, first = (int(one) for one in (*sys.argv[1:], *("100", "0")[len(sys.argv) - 1 :]))
     total = report(first, plays)
     print(f"{plays} plays, {len(total.false)} false statements")
-    for kind, count in sorted(total.statements.items()):
-        unknown = total.unknown[kind]
-        print(f"{kind:>10}: {count:7,} statements, {unknown:5,} unknown ({unknown / count:.1%})")
+    print(total)
 
 
 if __name__ == "__main__":

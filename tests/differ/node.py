@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -29,11 +29,13 @@ from nri_scope.nri.changes import changes_of
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.versions import NriVersion
+from nri_scope.recorder.inbox import GapEntry
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import cri_answers
 from tests.interop.merge_cases import CREATED, PLUGINS, Case, generated
 
 from .chains import view
+from .node_state import Claim, Connection, Creation, Life
 
 MS = 10**6
 START_NS = 1_700_000_000 * 10**9
@@ -41,6 +43,12 @@ POD = api.PodSandbox(id="pod-id", name="web", namespace="shop", uid="pod-uid")
 PROBES = ("00-p", "15-p", "20-p", "35-p", "99-p")
 GHOST = "ghost-id"
 """ID of a container that never existed."""
+_POSTS = ("PostCreateContainer", "PostStartContainer", "PostUpdateContainer")
+_CGROUP_VALUES = (
+    "/linux/resources/cpu/quota", "/linux/resources/cpu/period", "/linux/resources/cpu/cpus",
+    "/linux/resources/memory/limit", "/linux/resources/memory/reservation",
+    "/linux/resources/pids/limit",
+)  # fmt: skip
 _EVENTS = {one.name: one for one in NriEvent}
 _SHOWN_BY_CRI_O = ("shares", "quota", "period", "cpus", "mems")
 _CRI_O_ID = "io.kubernetes.cri-o.ContainerID"
@@ -89,83 +97,6 @@ def _is_odd(reply: Message) -> bool:
     return bool(keys & {"", "-", "--a", "-a", "a"})
 
 
-@dataclass
-class Connection:
-    """A plugin or probe of the chain."""
-
-    plugin: str
-    role: Role | None
-    """None: not observed."""
-    mask: int
-    session: int = 0
-    gone: bool = False
-
-    @property
-    def passive(self) -> bool:
-        return self.role == Role.PROBE
-
-
-@dataclass
-class Claim:
-    """A plugin's request at one path of one container."""
-
-    operation: int
-    plugin: str
-    container: str
-    path: str
-
-
-@dataclass
-class Creation:
-    """One attempt to create a container."""
-
-    container: str
-    operation: int
-    events: list[int] = field(default_factory=list)
-    """Recorded CreateContainer and ValidateContainerAdjustment events."""
-    failure: str = ""
-    before: specs.Spec = field(default_factory=dict)
-    found: dict[str, specs.Spec] = field(default_factory=dict)
-    """The container's spec before each plugin."""
-    undoing: list[int] = field(default_factory=list)
-
-
-@dataclass
-class Life:
-    """Real state of one container."""
-
-    id: str
-    message: api.Container
-    """The runtime's NRI message of it."""
-    real: specs.Spec
-    """The runtime's own spec; the container's real values are these, overridden by `effects`."""
-    effects: dict[str, specs.Json] = field(default_factory=dict)
-    """Real values that differ from `real`, by path."""
-    requested: dict[str, str] = field(default_factory=dict)
-    """Annotations of the CRI request."""
-    state: str = "created"
-    ended: int = 0
-    """First operation after which the runtime no longer updates it; 0: none."""
-    done: int = 0
-    """Last operation that changed it."""
-    shown_at: int = 0
-    """Newest operation with a recorded event that shows its real state."""
-    past: list[tuple[int, specs.Spec, dict[str, specs.Json]]] = field(default_factory=list)
-    """Its real spec and effects after each operation that changed it."""
-
-    def keep(self, operation: int) -> None:
-        self.done = operation
-        self.past.append((operation, self.real, dict(self.effects)))
-
-    def after(self, operation: int) -> tuple[specs.Spec, dict[str, specs.Json]]:
-        """Return its real spec and effects after an operation; empty before its creation."""
-        found: tuple[specs.Spec, dict[str, specs.Json]] = {}, {}
-        for number, real, effects in self.past:
-            if number <= operation:
-                found = real, effects
-        return found
-
-
 class Node:
     """A random play, reproducible by its seed."""
 
@@ -186,13 +117,18 @@ class Node:
         self.operation = 0
         self.operation_of: dict[int, int] = {}
         """Operation by event number."""
+        self.time_of: dict[int, int] = {}
+        """Time by event number; of a CRI answer, that of the question."""
+        self._loses = self.random.choice((0.0, 0.0, 0.0, 0.04))
+        """Share of events that the recording loses."""
         self.number = 0
         self.now_ns = START_NS
         self._recorder = Recorder.open(path)
         self._cri = 0
-        self._late: CapturedCall | None = None
-        """A CRI reply that is recorded after later events."""
-        self._attempts: dict[str, int] = {}
+        self._answers: list[tuple[CapturedCall, int]] = []
+        """CRI answers that are recorded after later events, with the operation of the question."""
+        self._attempts: list[str] = []
+        """Ids of all containers that the runtime was asked to create."""
         self._cases = _cases("CreateContainer")
         self._updates = _cases("UpdateContainer")
         self._stops = _cases("StopContainer")
@@ -220,18 +156,18 @@ class Node:
                     # Disconnected plugins connect again.
                     self.connections.remove(one)
                     self._connect(Connection(one.plugin, one.role, one.mask))
-            answer, self._late = self._late, None
             draw = chance()
             if draw < 0.3 or not open_lives:
                 name = f"c{len(self._attempts)}-id"
                 if self._failed_containers() and chance() < 0.3:
-                    name = self.random.choice(self._failed_containers())
+                    name = _retried(self.random.choice(self._failed_containers()))
                 if self._create(name):
                     open_lives.append((name, 0))
             elif draw < 0.4:
                 self._send_unsolicited()
             elif draw < 0.5 and self._cri:
-                self._answer_cri(self.random.choice(open_lives)[0])
+                self.operation += 1
+                self._ask_cri(self.random.choice(self._attempts), self.operation)
             else:
                 at = self.random.randrange(len(open_lives))
                 name, stage = open_lives[at]
@@ -240,30 +176,34 @@ class Node:
                     del open_lives[at]
                 else:
                     open_lives[at] = name, stage
-            self._record_answer(answer)
-        self._record_answer(self._late)
         for name, stage in open_lives:
             if chance() < 0.6:
                 while stage >= 0:
                     stage = self._next_stage(name, stage)
         if chance() < 0.5:
             self._run("StopPodSandbox", None)
+        self._record_answers()
         if chance() < 0.6:
             for one in self.connections:
                 self._disconnect(one, "the runtime closed the connection")
         self._recorder.close()
 
     def _failed_containers(self) -> list[str]:
-        """Return containers whose creation never succeeded: a runtime retries one of these ids only
-        after it was killed.
-        """
-        return [one for one in self._attempts if one not in self.lives]
+        """Return the newest attempts of the containers whose creation never succeeded."""
+        return [
+            one
+            for one in self._attempts
+            if one not in self.lives and _retried(one) not in self._attempts
+        ]
 
     def _next_stage(self, name: str, stage: int) -> int:
         """Advance a container's life and return its next stage; -1 after its removal."""
         life = self.lives[name]
         if stage == 0:
             self._run("StartContainer", life)
+            self._maybe_ask(name)
+            if self.random.random() < 0.12:
+                return self._fail_start(life)
             life.state, life.message.pid = "running", 42
             life.message.state = api.CONTAINER_RUNNING
             self._run("PostStartContainer", life)
@@ -282,15 +222,26 @@ class Node:
         life.state, life.ended = "removed", life.ended or self.operation
         return -1
 
+    def _fail_start(self, life: Life) -> int:
+        """Stop a container that the OCI runtime refused to start; return its next stage."""
+        life.never_ran, life.state = True, "stopped"
+        life.message.state = api.CONTAINER_STOPPED
+        if self.runtime.updates_directly:
+            life.ended = self.operation + 1
+        self._maybe_ask(life.id)
+        if self.random.random() < 0.5:
+            self._stop(life)
+        return 2
+
     # -- connections ----------------------------------------------------------------------------
 
     def _valid_mask(self, *, probe: bool, validates: bool = False) -> int:
         mask = 0x7FF if not self.validates else 0x1FFF
+        for name in (*_POSTS, "StopContainer", "UpdateContainer", "StartContainer"):
+            if self.random.random() < (0.2 if not probe else 0.1 if name in _POSTS else 0):
+                mask &= ~_EVENTS[name].bit
         if probe:
             return mask | (_EVENTS["ValidateContainerAdjustment"].bit if validates else 0)
-        for name in ("PostCreateContainer", "StopContainer", "UpdateContainer", "StartContainer"):
-            if self.random.random() < 0.2:
-                mask &= ~_EVENTS[name].bit
         if self.random.random() < 0.1:
             mask &= ~_EVENTS["CreateContainer"].bit
         return mask
@@ -335,11 +286,14 @@ class Node:
         for life in self.lives.values():
             if life.state in ("created", "running"):
                 request.containers.append(self._shown(life))
-                life.shown_at = self.operation
         reply = api.SynchronizeResponse()
         if not one.passive and self.random.random() < 0.7:
             reply.update.extend(self._random_updates(one))
-        self._capture(one, "Synchronize", request, reply)
+        if self._capture(one, "Synchronize", request, reply):
+            for each in request.containers:
+                # The runtime applies the updates in the reply after it.
+                life = self.lives[each.id]
+                life.shown_at = max(life.shown_at, self.operation - 1)
         kept, _ = merging.unsolicited(reply.update, one.plugin, version=self.version)
         self._apply_all(kept)
 
@@ -377,15 +331,23 @@ class Node:
         if one.role is None:
             self.now_ns += took
             return 0
+        if self.random.random() < 0.4:
+            self._record_answers()
         answer = b"" if reply is None or status[0] else reply.SerializeToString()
+        if method not in ("Configure", "Synchronize") and self.random.random() < self._loses:
+            lost = GapEntry(one.session, self.now_ns, self.now_ns + took, "lost", 1, 1)
+            self._recorder.put_control(lost)
+            self.now_ns += took
+            return 0
         item = CapturedCall(
             self.now_ns, self.now_ns - START_NS, method, request.SerializeToString(), answer,
             *status, took, 0 if service else 2_000 * MS, service,
         )  # fmt: skip
         self._recorder.capture(one.session, item)
-        self.now_ns += took
         self.number += 1
         self.operation_of[self.number] = self.operation
+        self.time_of[self.number] = self.now_ns
+        self.now_ns += took
         return self.number
 
     def _subscribed(self, event: str) -> list[Connection]:
@@ -398,11 +360,9 @@ class Node:
         self.operation += 1
         if life is not None:
             container = self._shown(life)
-        asked = self._subscribed(event)
-        if life is not None and any(one.role is not None for one in asked):
-            life.shown_at = self.operation
-        for one in asked:
-            self._notify(one, event, container)
+        for one in self._subscribed(event):
+            if self._notify(one, event, container) and life is not None:
+                life.shown_at = self.operation
 
     def _notify(self, one: Connection, event: str, container: api.Container | None) -> int:
         if self.runtime.nri.startswith("0.12"):
@@ -430,25 +390,28 @@ class Node:
         made = self._named(container, "old-id")
         made.state, made.pid, made.created_at = api.CONTAINER_RUNNING, 41, 1
         life = Life("old-id", made, oci.spec_of(made), state="running")
-        life.keep(0)
+        life.keep(0, self.now_ns)
         self.lives["old-id"] = life
-        self._attempts["old-id"] = 1
+        self._attempts.append("old-id")
 
     def _named(self, container: api.Container, name: str) -> api.Container:
         made = api.Container()
         made.CopyFrom(container)
-        made.id, made.name, made.pod_sandbox_id = name, name.removesuffix("-id"), POD.id
+        made.id, made.name, made.pod_sandbox_id = name, name.partition("-")[0], POD.id
         if not self.runtime.undoes_creations:
             made.annotations[_CRI_O_ID] = name
         return made
 
     def _create(self, name: str) -> bool:
         """Create a container and return whether that succeeded."""
-        self._attempts[name] = self._attempts.get(name, 0) + 1
+        self._attempts.append(name)
         self.operation += 1
         case = self.random.choice(self._cases)
         first = cast("api.CreateContainerRequest", case.request)
         pristine = self._named(first.container, name)
+        shows = not (self.runtime.name == "containerd" and self.runtime.nri != "0.12.2")
+        if not shows:
+            pristine.ClearField("rlimits")
         requested = {
             key: value
             for key, value in sorted(pristine.annotations.items())
@@ -457,34 +420,38 @@ class Node:
         turn = merging.Creation(
             api.CreateContainerRequest(pod=POD, container=pristine), version=self.version
         )
-        made = Creation(name, self.operation, before=oci.spec_of(pristine))
+        made = Creation(name, self.operation, self.now_ns, before=oci.spec_of(pristine))
         self.creations.append(made)
         replies: dict[str, Any] = {
             str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
         }
         others = self._targets(name)
         made.failure = self._chain(made, turn, replies, others)
+        made.found[""] = view(turn)
         if not made.failure and self.validates:
             made.failure = self._validate(made, turn)
+        self._maybe_ask(name)
         if not made.failure:
             self._drop_removed_keys(turn.adjustment)
+            self._drop_silently(turn.adjustment)
             failed = self._apply_all(turn.updates)
             if failed and self.runtime.updates_directly:
                 made.failure = "an update of another container failed"
-            elif self.random.random() < 0.12:
+            refused = [one for one in oci.remarks(turn.adjustment) if one.kind == "refused"]
+            if not made.failure and (refused or self.random.random() < 0.12):
                 made.failure = "the OCI runtime refused it"
         if made.failure:
+            self._maybe_ask(name)
             if self.runtime.undoes_creations:
                 self._undo(made, pristine, requested)
             return False
-        shows = not (self.runtime.name == "containerd" and self.runtime.nri != "0.12.2")
         message = merging.adjusted(pristine, turn.adjustment, shows_rlimits=shows)
         real = dict(oci.adjust(made.before, turn.adjustment))
         message.state, message.created_at = api.CONTAINER_CREATED, 1
         life = Life(
             name, message, real, requested=requested if self.runtime.undoes_creations else {}
         )
-        life.keep(self.operation)
+        self._keep(life)
         self.lives[name] = life
         self._run("PostCreateContainer", life)
         return True
@@ -560,13 +527,19 @@ class Node:
         paths |= {one.path for one in specs.changes(before, oci.adjust(before, reply.adjust))}
         adjusting = api.CreateContainerResponse(adjust=reply.adjust)
         paths |= set(changes_of("CreateContainer", turn.request, adjusting, plugin)[0])
+        if reply.adjust.linux.resources.HasField("cpu"):
+            paths.add("/linux/resources/cpu/cpus")
         for path in paths:
             self.claims.append(Claim(made.operation, plugin, made.container, path))
         for update in reply.update:
             self._claim_update(plugin, update)
 
     def _claim_update(self, plugin: str, update: api.ContainerUpdate) -> None:
-        for path in ("", *resource_values(update.linux.resources)):
+        paths = ["", *resource_values(update.linux.resources)]
+        if update.linux.resources.HasField("cpu"):
+            # An empty cpu set is a request, too.
+            paths.append("/linux/resources/cpu/cpus")
+        for path in paths:
             self.claims.append(Claim(self.operation, plugin, update.container_id, path))
 
     def _validate(self, made: Creation, turn: merging.Creation) -> str:
@@ -582,7 +555,8 @@ class Node:
             if self.random.random() < 0.1:
                 reply.reject, reply.reason = True, "not like this"
                 failure = failure or f"{one.plugin} rejected it"
-            made.events.append(self._capture(one, "ValidateContainerAdjustment", asked, reply))
+            if number := self._capture(one, "ValidateContainerAdjustment", asked, reply):
+                made.events.append(number)
         return failure
 
     def _drop_removed_keys(self, adjust: api.ContainerAdjustment) -> None:
@@ -592,6 +566,28 @@ class Node:
             for key in both:
                 if self.random.random() < 0.5:
                     del keys[key]
+
+    def _drop_silently(self, adjust: api.ContainerAdjustment) -> None:
+        """Sometimes leave out one value, as runtimes do without an error or an event."""
+        if self.random.random() > 0.15:
+            return
+        linux = adjust.linux
+        lists: list[Any] = [
+            adjust.mounts, adjust.env, adjust.rlimits, adjust.CDI_devices, linux.devices,
+        ]  # fmt: skip
+        maps: list[Any] = [adjust.annotations, linux.sysctl, linux.resources.unified]
+        there: list[Any] = [one for one in (*lists, *maps) if len(one)]
+        if linux.resources.HasField("pids"):
+            there.append(None)
+        if not there:
+            return
+        some = self.random.choice(there)
+        if some is None:
+            linux.resources.ClearField("pids")
+        elif some in maps:
+            del some[self.random.choice(sorted(some))]
+        else:
+            del some[self.random.randrange(len(some))]
 
     def _undo(self, made: Creation, pristine: api.Container, requested: dict[str, str]) -> None:
         """Send the events of containerd's UndoCreateContainer."""
@@ -628,11 +624,6 @@ class Node:
         request = api.UpdateContainerRequest(
             pod=POD, container=self._shown(life), linux_resources=resources
         )
-        life.shown_at = (
-            max(life.shown_at, self.operation - 1)
-            if self._sees("UpdateContainer")
-            else life.shown_at
-        )
         for path in resource_values(resources):
             self.requests.append((self.operation, life.id, path))
         turn = merging.Updating(request, version=self.version)
@@ -643,10 +634,14 @@ class Node:
         for one in self._subscribed("UpdateContainer"):
             shown = api.UpdateContainerRequest()
             shown.CopyFrom(turn.request)
-            reply = None if one.passive else self._renamed(replies.get(one.plugin), life.id, others)
+            asked = None if one.passive else self._renamed(replies.get(one.plugin), life.id, others)
             status = (0, "") if one.passive else self._fault()
-            reply = reply or api.UpdateContainerResponse()
-            self._capture(one, "UpdateContainer", shown, reply, status)
+            reply = asked or api.UpdateContainerResponse()
+            if not one.passive and self.random.random() < 0.08:
+                # It names the container, and has no resources.
+                reply.update.add(container_id=life.id)
+            if self._capture(one, "UpdateContainer", shown, reply, status):
+                life.shown_at = max(life.shown_at, self.operation - 1)
             if status[0] == 2:
                 return
             if status[0]:
@@ -660,21 +655,20 @@ class Node:
                 return
         if self._apply_all(turn.updates) and self.runtime.updates_directly:
             return
-        if self.random.random() < 0.05:
+        self._maybe_ask(life.id)
+        if self.random.random() < 0.15:
             # The OCI runtime refused it.
             return
-        self._by_cri(life, turn.resources, own=True)
+        # An update in the replies replaces the request, also an empty one.
+        own = turn.response().update[-1]
+        self._by_cri(life, own.linux.resources if own.container_id else turn.resources, own=True)
+        self._maybe_ask(life.id)
         self._run("PostUpdateContainer", life)
-
-    def _sees(self, event: str) -> bool:
-        return any(one.role is not None for one in self._subscribed(event))
 
     def _stop(self, life: Life) -> None:
         self.operation += 1
         case = self.random.choice(self._stops)
         request = api.StopContainerRequest(pod=POD, container=self._shown(life))
-        if self._sees("StopContainer"):
-            life.shown_at = self.operation
         turn = merging.Stopping(request, version=self.version)
         replies: dict[str, Any] = {
             str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
@@ -684,7 +678,8 @@ class Node:
             reply = None if one.passive else self._renamed(replies.get(one.plugin), life.id, others)
             reply = reply or api.StopContainerResponse()
             status = (0, "") if one.passive else self._fault()
-            self._capture(one, "StopContainer", request, reply, status)
+            if self._capture(one, "StopContainer", request, reply, status):
+                life.shown_at = max(life.shown_at, self.operation - 1)
             if status[0] == 2:
                 return
             if status[0]:
@@ -731,6 +726,11 @@ class Node:
                 continue
             resources = update.linux.resources
             if not self.runtime.updates_directly:
+                if self.random.random() < 0.12:
+                    # The OCI runtime refused it, which containerd only logs.
+                    if not update.ignore_failure:
+                        failed.append(update)
+                    continue
                 self._by_cri(life, resources)
             elif life.state != "stopped":
                 if self.random.random() < 0.1 or (resources.unified and not self.unified):
@@ -751,6 +751,9 @@ class Node:
         life.message = merging.with_resources(life.message, wanted)
         for path in resource_values(wanted):
             life.effects.pop(path, None)
+            if path == "/linux/resources/memory/limit":
+                # The swap limit follows it.
+                life.effects.pop("/linux/resources/memory/swap", None)
         self._settle(life)
 
     def _by_oci_runtime(self, life: Life, resources: api.LinuxResources) -> None:
@@ -789,32 +792,60 @@ class Node:
                 mine[name] = resources[name]
         linux["resources"] = mine
         life.real = {**life.real, "linux": linux}
-        life.keep(self.operation)
+        self._keep(life)
+
+    def _keep(self, life: Life) -> None:
+        self.now_ns += MS // 10
+        life.keep(self.operation, self.now_ns)
+        self.now_ns += MS // 10
 
     # -- the CRI --------------------------------------------------------------------------------
 
-    def _answer_cri(self, name: str) -> None:
-        """Record a ContainerStatus reply, some time after the newest event."""
-        life = self.lives[name]
-        self.operation += 1
-        life.shown_at = self.operation
-        real = {key: value for key, value in life.real.items() if key not in ("cdiDevices", "nri")}
-        self.now_ns += 50 * MS
+    def _maybe_ask(self, name: str) -> None:
+        if self._cri and self.random.random() < 0.15:
+            # The operation may change the container after the question.
+            self._ask_cri(name, self.operation - 1)
+
+    def _ask_cri(self, name: str, shown_at: int) -> None:
+        """Ask the CRI now; the answer is recorded after some later events."""
+        life = self.lives.get(name)
+        answer: dict[str, Any] = {"notFound": True}
+        if life is not None and life.state != "removed":
+            life.shown_at = max(life.shown_at, shown_at)
+            answer = {"runtimeSpec": _shown_by_cri(life.real)}
+            state = life.past[-1]
+            if self.random.random() < 0.3:
+                first = _shown_by_cri(life.past[0].real)
+                answer["bundleSpec"] = specs.patch_of(answer["runtimeSpec"], first)
+            if life.state == "running" and self.random.random() < 0.5:
+                values = {path: state.value(path) for path in _CGROUP_VALUES}
+                answer["cgroup"] = {key: value for key, value in values.items() if value}
+            if life.never_ran:
+                answer["status"] = {"state": "CONTAINER_EXITED", "reason": "StartError"}
+        self.now_ns += MS
         item = CapturedCall(
             self.now_ns, self.now_ns - START_NS, CONTAINER_STATUS,
-            cri_answers.status_request(name), json.dumps({"runtimeSpec": real}).encode(),
+            cri_answers.status_request(name), json.dumps(answer).encode(),
             0, "", MS, 0, CRI_SERVICE,
         )  # fmt: skip
-        if self.random.random() < 0.5:
-            self._late = item
-        else:
-            self._record_answer(item)
+        self._answers.append((item, self.operation))
 
-    def _record_answer(self, item: CapturedCall | None) -> None:
-        if item is not None:
+    def _record_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        for item, operation in answers:
             self._recorder.capture(self._cri, item)
             self.number += 1
-            self.operation_of[self.number] = self.operation
+            self.operation_of[self.number] = operation
+            self.time_of[self.number] = item.wall_ns
+
+
+def _retried(name: str) -> str:
+    """Return the id of the next attempt: runtimes generate a new one for the same name."""
+    return f"{name}-again"
+
+
+def _shown_by_cri(spec: specs.Spec) -> specs.Spec:
+    return {key: value for key, value in spec.items() if key not in ("cdiDevices", "nri")}
 
 
 def resource_values(resources: api.LinuxResources) -> dict[str, specs.Json]:

@@ -7,25 +7,26 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from typing import Any
 
 from nri_scope import oci, specs
 from nri_scope.differ import excerpt
 from nri_scope.differ.attribution.attributed_changes import (
     EVICTION,
-    Applied,
     ChangeStep,
     Evidence,
-    PluginRequest,
-    RequestFate,
+    OutcomeKind,
     RoundDiff,
+    Shows,
 )
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.attribution.history import History
+from nri_scope.differ.attribution.history import UNSURE_ANNOTATIONS, History
+from nri_scope.differ.attribution.later_changes import NAMESAKES
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.differ.blame.document import document
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
-from nri_scope.differ.json_records import asked_record, step_record
+from nri_scope.differ.json_records import step_record
 from nri_scope.differ.recording_differ import blame, differ_of, histories, rounds
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.document import JsonRenderer
@@ -33,10 +34,13 @@ from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import FindingKind
+from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
 from nri_scope.report.report_data import Facts
+from nri_scope.survey.foreground import surveyed
 
 from .chains import includes, related
-from .node import GHOST, Creation, Life, Node
+from .node import Node
+from .node_state import Creation, Life
 
 _CREATE = "CreateContainer"
 _ODD = "/process/env/X"
@@ -70,6 +74,13 @@ class Verdict:
         self.statements[kind] += 1
         self.unknown[kind] += unknown
 
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{kind:>10}: {count:7,} statements, {self.unknown[kind]:5,} unknown "
+            f"({self.unknown[kind] / count:.1%})"
+            for kind, count in sorted(self.statements.items())
+        )
+
     def add(self, other: Verdict) -> None:
         self.false += other.false
         self.statements += other.statements
@@ -97,8 +108,7 @@ class _Checker:
         for one in self.rounds:
             for step in one.steps:
                 self._check_step(one, step)
-            for asked in one.asked:
-                self._check_request(one, asked)
+                self._check_outcome(step)
         for creation in self.node.creations:
             self._check_creation(creation)
         for container, history in self.histories.items():
@@ -115,19 +125,22 @@ class _Checker:
         unknown = step.owner.who is OwnerKind.UNKNOWN
         self.verdict.count("owner", unknown=unknown)
         self.verdict.count("exact", unknown=not step.owner.exact)
-        if step.change.kind != "moved" and _ODD not in step.change.path and not unknown:
+        names_path = step.change.path and step.change.path != EVICTION
+        is_odd = step.change.kind == "moved" or _ODD in step.change.path
+        if names_path and not is_odd and not unknown:
             self._check_owner(step)
-        self._check_applied(step)
         if step.event in one.events and Evidence.EVENTS in step.evidence:
             for creation in self.node.creations:
                 undone = {*creation.undoing} & {*one.events}
                 if creation.failure and undone and step.container == creation.container:
-                    self._report("a change by an undone creation", _describe_step(step))
+                    self._report("a change by an undone creation", _describe(step))
 
     def _check_owner(self, step: ChangeStep) -> None:
         operation = self.node.operation_of[step.event]
         path = step.change.path
         later = Evidence.EVENTS in step.evidence or Evidence.CRI in step.evidence
+        # A removal that the merged adjustment has is known by a later event.
+        later = later or step.event == step.outcome.event or step.change.kind == "removed"
         claims = [
             claim.plugin
             for claim in self.node.claims
@@ -162,16 +175,13 @@ class _Checker:
         by_runtime = step.owner.who is OwnerKind.RUNTIME or step.owner.or_runtime
         if by_runtime and (not claims or self._is_runtimes(step, operation)):
             return
-        self._report(
-            "the wrong owner", _describe_step(step), f"it was one of {sorted(set(claims))}"
-        )
+        self._report("the wrong owner", _describe(step), f"it was one of {sorted(set(claims))}")
 
     def _is_runtimes(self, step: ChangeStep, operation: int) -> bool:
         """Return whether the runtime, rather than a requester, set the value."""
         life = self._life(step.container)
-        base = self._before(step.container, operation)
         after = step.change.after if step.change.kind != "removed" else None
-        first = _at(base, step.change.path)
+        first = self._before(step.container, operation, step.change.path)
         if specs.same(first, after):
             return True
         if life is None or step.change.path == _SWAP:
@@ -181,78 +191,119 @@ class _Checker:
 
     # -- outcomes -------------------------------------------------------------------------------
 
-    def _check_applied(self, step: ChangeStep) -> None:
-        if step.applied is None:
+    def _check_outcome(self, step: ChangeStep) -> None:
+        kind, path = step.outcome.kind, step.change.path
+        self.verdict.count("outcome", unknown=kind is OutcomeKind.REQUESTED)
+        self.verdict.count(str(kind), unknown=kind is OutcomeKind.REQUESTED)
+        if kind is OutcomeKind.REQUESTED or path == EVICTION or _ODD in path:
             return
-        self.verdict.count("applied")
+        if not path:
+            self._check_absence(step)
+            return
         life = self._life(step.container)
-        if life is None or step.change.kind == "moved" or _ODD in step.change.path:
+        if step.is_change and life is None:
+            self._report("a change of a container that never existed", _describe(step))
+        if life is None or step.change.kind == "moved" or path.startswith(_HIDDEN):
             return
-        path = step.change.path
-        after = None if step.change.kind == "removed" else step.change.after
-        values = [self._value(life, path, number) for number, *_ in life.past]
-        if step.applied is not Applied.YES and any(specs.same(one, after) for one in values[-1:]):
-            self._report("applied, and said not to be", _describe_step(step), step.applied)
-
-    def _check_request(self, one: RoundDiff, asked: PluginRequest) -> None:
-        self.verdict.count("request", unknown=asked.fate is RequestFate.UNKNOWN)
-        operation = self.node.operation_of[asked.event]
-        claims = [
-            claim.plugin
-            for claim in self.node.claims
-            if claim.container == asked.container and claim.operation <= operation
-            if not asked.path or (claim.path and related(claim.path, asked.path))
-        ]
-        evicts = asked.path == EVICTION
-        requested = asked.owner.who is OwnerKind.REQUEST
-        if (
-            not evicts
-            and not requested
-            and asked.owner.who is not OwnerKind.UNKNOWN
-            and not any(
-                includes(asked.owner, plugin) or _in_range(asked.owner, plugin) for plugin in claims
-            )
-            and not (not asked.path and asked.container == GHOST)
-        ):
-            self._report(
-                "the wrong requester", _describe_request(asked), f"it was {sorted(set(claims))}"
-            )
-        if asked.fate is not RequestFate.NOT_APPLIED or evicts or _ODD in asked.path:
-            return
-        life = self._life(asked.container)
-        if life is None:
-            return
-        if not asked.path:
-            ended = life.ended and life.ended <= operation
-            if life.past and life.past[0][0] <= operation and not ended:
-                self._report(
-                    "an update of an existing container, called not applied",
-                    _describe_request(asked),
-                )
-            return
-        creation = self._creation_at(asked.container, operation)
+        operation = self.node.operation_of[step.event]
+        creation = self._creation_at(step.container, operation)
         if creation is not None and creation.failure:
+            if step.is_change:
+                self._report("a change of a creation that failed", _describe(step))
             return
-        before = self._before(asked.container, operation)
-        if creation is not None and len(asked.owner.plugins) == 1:
-            before = creation.found.get(asked.owner.plugins[0], before)
-        removal = asked.value == f"-{specs.split(asked.path)[-1]}"
-        wanted = None if removal else asked.value
-        first, now = _at(before, asked.path), self._value(life, asked.path, operation)
+        if step.is_change:
+            self._check_change(life, creation, step)
+        elif kind is OutcomeKind.SUPERSEDED:
+            self._check_superseded(life, creation, step)
+        elif not life.never_ran:
+            self._check_without_effect(life, creation, step)
+
+    def _check_absence(self, step: ChangeStep) -> None:
+        """Check a request for a container as a whole, which it says does not exist."""
+        life = self._life(step.container)
+        operation = self.node.operation_of[step.event]
+        if life is None or not life.past:
+            return
+        ended = life.ended and life.ended <= operation
+        known = life.past[0].operation <= operation and not ended
+        if known and step.outcome.kind is OutcomeKind.DROPPED:
+            self._report("a dropped update of an existing container", _describe(step))
+
+    def _window(self, life: Life, creation: Creation | None, step: ChangeStep) -> list[specs.Json]:
+        """Return the values at the step's path from the request to the evidence."""
+        from_ns = self.node.time_of[step.event] if creation is None else creation.at_ns
+        shown_by = step.outcome.event or step.event
+        to_ns = max(self.node.time_of[shown_by], from_ns)
+        states = life.between(from_ns, to_ns)
+        if creation is not None:
+            states = states[1:] or life.past[:1]
+        return [one.value(step.change.path) for one in states]
+
+    def _check_change(self, life: Life, creation: Creation | None, step: ChangeStep) -> None:
+        """Check that the container had the value between the request and the evidence."""
+        after = _after(step)
+        found = self._window(life, creation, step)
+        if not any(_is_value(after, one) for one in found):
+            self._report("a change that never happened", _describe(step), found)
+        is_labelled = step.note == NAMESAKES
+        if (
+            step.event == step.outcome.event
+            and not is_labelled
+            and not self._has_changed(life, step)
+        ):
+            self._report("an invented change", _describe(step), found)
+
+    def _has_changed(self, life: Life, step: ChangeStep) -> bool:
+        """Return whether the container's value became the step's, as an event shows."""
+        to_ns = self.node.time_of[step.event]
+        creations = [one for one in self.node.creations if one.container == life.id]
+        path = step.change.path
+        values = [one.found(path) for one in life.past if one.at_ns <= to_ns]
+        if creations:
+            chain = [creations[-1].before, *creations[-1].found.values()]
+            values = [*(specs.value_at(one, path) for one in chain), *values]
+        after = specs.ABSENT if step.change.kind == "removed" else step.change.after
+        return any(
+            _is_there(after, now) and not _is_there(before, now) for before, now in pairwise(values)
+        )
+
+    def _check_superseded(self, life: Life, creation: Creation | None, step: ChangeStep) -> None:
+        """Check that the container had another value afterwards."""
+        after = _after(step)
+        found = self._window(life, creation, step)
+        if step.outcome.shown_by is Shows.CHAIN:
+            # Another request of the chain replaces it, whatever becomes of that one.
+            others = [one for one in self.node.claims if one.container == step.container]
+            if not any(related(one.path, step.change.path) for one in others if one.path):
+                self._report("superseded by nothing", _describe(step))
+            return
+        if all(specs.same(after, one) for one in found):
+            self._report("superseded, but the value stayed", _describe(step), found)
+
+    def _check_without_effect(
+        self, life: Life, creation: Creation | None, step: ChangeStep
+    ) -> None:
+        """Check that the container did not get the value by this request."""
+        operation = self.node.operation_of[step.event]
+        path, wanted = step.change.path, _after(step)
+        first = self._before(step.container, operation, path)
+        now = self._value(life, path, operation)
+        if creation is not None and len(step.owner.plugins) == 1:
+            spec = creation.found.get(step.owner.plugins[0])
+            first = first if spec is None else _at(spec, path)
         if specs.same(now, wanted) and not specs.same(first, wanted):
-            others = set(claims) - set(asked.owner.plugins)
-            if not others:
-                self._report("in effect, but called not applied", _describe_request(asked))
+            others = {
+                claim.plugin
+                for claim in self.node.claims
+                if (claim.container, claim.operation) == (step.container, operation)
+                if claim.path and related(claim.path, path)
+            }
+            requested = (operation, step.container, path) in self.node.requests
+            if not (others - {*step.owner.plugins}) and not requested:
+                self._report("had effect, and said not to have", _describe(step))
 
     def _value(self, life: Life, path: str, operation: int) -> specs.Json:
-        real, effects = life.after(operation)
-        if path in effects:
-            return effects[path]
-        if path.count("/") > 4:
-            above = path.rpartition("/")[0]
-            if above in effects:
-                return None
-        return _at(real, path)
+        return life.after(operation).value(path)
 
     def _life(self, container: str) -> Life | None:
         return self.node.lives.get(container)
@@ -267,12 +318,13 @@ class _Checker:
             None,
         )
 
-    def _before(self, container: str, operation: int) -> specs.Spec:
+    def _before(self, container: str, operation: int, path: str) -> specs.Json:
+        """Return the value before an operation."""
         creation = self._creation_at(container, operation)
         if creation is not None:
-            return creation.before
+            return _at(creation.before, path)
         life = self._life(container)
-        return {} if life is None else life.after(operation - 1)[0]
+        return None if life is None else self._value(life, path, operation - 1)
 
     # -- creations ------------------------------------------------------------------------------
 
@@ -313,10 +365,11 @@ class _Checker:
                 self._report("never created, and blame says that it was", container)
             return
         creations = [one for one in self.node.creations if one.container == container]
+        self._check_sum(history)
         if history.failure and creations and not creations[-1].failure:
             self._report("created, and blame calls it failed", container, history.failure)
         for line in lines(history):
-            if not line.there or line.heading or _ODD in line.path:
+            if not line.exists or line.heading or _ODD in line.path:
                 continue
             unknown = line.owner is None or line.owner.who is OwnerKind.UNKNOWN
             self.verdict.count("line", unknown=unknown)
@@ -354,11 +407,17 @@ class _Checker:
             )
             if life.shown_at < max(life.done, asked):
                 continue
+            if line.step is not None and line.step.outcome.kind is OutcomeKind.REQUESTED:
+                # The line says so.
+                continue
             if (
                 line.path.startswith("/annotations/")
                 and specs.split(line.path)[-1] in life.requested
             ):
                 # Later events show the requested annotation, even if it was not applied.
+                continue
+            if line.path.startswith("/annotations/") and UNSURE_ANNOTATIONS in history.remarks:
+                # The remark says that the value may be another one.
                 continue
             section = next((one for one in _SOMETIMES_OMITTED if line.path.startswith(one)), "")
             if section and _at(oci.spec_of(self.node._shown(life)), section) is None:
@@ -374,13 +433,37 @@ class _Checker:
                     "a line with a false value", container, line.path, line.value, real, shown
                 )
 
+    def _check_sum(self, history: History) -> None:
+        """Check that the first state and the steps with an effect make the current spec."""
+        if history.failure or history.never_ran:
+            return
+        rebuilt = history.base
+        counted = [one for one in history.steps if one.has_effect]
+        for _, together in groupby(
+            counted, key=lambda one: (one.event, one.evidence[0], one.owner)
+        ):
+            rebuilt = specs.apply(rebuilt, [one.change for one in together])
+        has_namesakes = any("#" in one.change.path for one in history.steps)
+        rest = [
+            one
+            for one in specs.changes(rebuilt, history.spec)
+            # Members with the same key cannot be told apart.
+            if one.kind != "moved" and _ODD not in one.path and not has_namesakes
+        ]
+        self.verdict.count("sum")
+        if rest:
+            steps = [
+                _describe(one) for one in history.steps if related(one.change.path, rest[0].path)
+            ]
+            self._report("the steps do not make the spec", history.id, rest[:2], steps)
+
     def _runtimes_own(self, life: Life, line: OwnedLine, creations: list[Creation]) -> None:
         """Check a line owned by the runtime: no plugin set its value."""
-        first = creations[-1].before if creations else life.past[0][1]
+        first = creations[-1].before if creations else life.past[0].real
         if specs.same(_at(first, line.path), line.value) or line.path == _SWAP:
             return
-        if line.path.startswith("/linux/resources/devices/"):
-            # The runtime adds a rule for each device.
+        if line.path.startswith("/linux/resources/devices/") or line.value == {}:
+            # The runtime adds a rule for each device, and objects without members.
             return
         claims = {
             claim.plugin
@@ -398,6 +481,7 @@ class _Checker:
         self._same_json()
         self._same_report()
         self._same_diagnosis()
+        self._same_survey()
         for container in self.recording.containers():
             whole = self.histories.get(container.id)
             try:
@@ -425,10 +509,25 @@ class _Checker:
             else:
                 self._same(f"the round of event {one.event}", _of_round(one), _of_round(found))
 
+    def _same_survey(self) -> None:
+        mine: dict[int, set[tuple[str, ...]]] = {}
+        for each in self.rounds:
+            for one in each.steps:
+                if one.owner.who in (OwnerKind.PLUGIN, OwnerKind.ONE_OF, OwnerKind.REQUEST):
+                    asked = one.change.path or "/", str(one.owner), str(one.outcome.kind)
+                    mine.setdefault(one.event, set()).add(asked)
+        with surveyed(self.recording, None, needed=True):
+            found = {
+                one.id: {*zip(one.changed, one.owners, one.outcomes, strict=True)}
+                for one in self.recording.events()
+                if one.outcomes
+            }
+        self._same("events with requests in the survey", mine, found)
+        for event, asked_for in found.items():
+            self._same(f"requests of event {event} in the survey", mine.get(event, ()), asked_for)
+
     def _some_rounds(self) -> Iterator[RoundDiff]:
-        some = [
-            one for one in self.rounds if one.container and (one.failure or one.steps or one.asked)
-        ]
+        some = [one for one in self.rounds if one.container and (one.failure or one.steps)]
         yield from some[:: max(1, len(some) // 3)]
 
     def _same(self, where: str, first: Iterable[object], second: Iterable[object]) -> None:
@@ -450,63 +549,40 @@ class _Checker:
             [(one.event, one.failure, one.doubt) for one in self.rounds],
             [(one["id"], one["failure"], one["doubt"]) for one in told["events"]],
         )
-        requests = [
-            json.loads(json.dumps(asked_record(each, name_of)))
-            for one in self.rounds
-            for each in one.asked
-        ]
-        self._same(
-            "requests in JSON", requests, [each for one in told["events"] for each in one["asked"]]
-        )
-        steps = Counter(
-            (one.container, one.event, one.change.path, one.change.kind)
-            for each in self.rounds
-            for one in each.steps
-        )
-        kinds = {"add": "added", "remove": "removed", "replace": "changed", "move": "moved"}
-        listed = Counter(
-            (one["container_id"], one["event"], one["path"], kinds[one["op"]])
-            for one in told["changes"]
-        )
-        self._same("changes in JSON", sorted(steps), sorted(listed))
+        for key, is_change in (("changes", True), ("requests", False)):
+            steps = [
+                json.loads(json.dumps(step_record(one, name_of)))
+                for each in self.rounds
+                for one in each.steps
+                if one.is_change is is_change
+            ]
+            own = {"again", "side_effect"}
+            listed = [
+                {name: value for name, value in one.items() if name not in own} for one in told[key]
+            ]
+            self._same(f"{key} in JSON", steps, listed)
 
     def _same_report(self) -> None:
         changed = {one.id: one for one in self.facts.changed}
-        mine: dict[str, set[tuple[int, str, str, str]]] = {}
-        requests: dict[str, set[tuple[str, str]]] = {}
+        mine: dict[str, set[tuple[object, ...]]] = {}
         for each in self.rounds:
             for one in each.steps:
                 mine.setdefault(one.container, set()).add(
                     (
                         one.event,
                         one.change.kind,
+                        wording.glyph(one),
                         specs.label(one.change.path),
-                        wording.owner(one.owner),
+                        f"{wording.owner(one.owner)}, {wording.outcome(one)}",
                     )
-                )
-            for asked in wording.unnoted(each.asked, each.steps):
-                requests.setdefault(asked.container, set()).add(
-                    (wording.FATES[asked.fate], wording.request(asked))
                 )
         for key, found in mine.items():
             if key not in changed:
                 self._report("the report omits a container", key)
                 continue
-            rows = {
-                (
-                    one.event,
-                    one.kind,
-                    one.path,
-                    one.by.split(", applied")[0].split(", not applied")[0],
-                )
-                for one in changed[key].rows
-            }
+            rows = {(one.event, one.kind, one.sign, one.path, one.by) for one in changed[key].rows}
             if changed[key].rows_in_all == len(changed[key].rows):
                 self._same(f"rows of the report on {key}", sorted(found), sorted(rows))
-        for key, asked_for in requests.items():
-            listed = set(changed[key].requests) if key in changed else set()
-            if not asked_for <= listed and len(listed) < 40:
-                self._report("the report omits requests", key, sorted(asked_for - listed)[:3])
         for each in self.rounds:
             if each.name == _CREATE and each.failure and not changed[each.container].failure:
                 last = [
@@ -536,20 +612,21 @@ class _Checker:
         }
         if not found <= reported | decided:
             self._report("the diagnosis invents a failure", sorted(found - reported))
-        dropped = [one for one in self.facts.findings if one.kind is FindingKind.DROPPED]
+        kinds = Counter(one.kind for one in self.facts.findings)
+        if kinds.most_common(1) and kinds.most_common(1)[0][1] >= FINDINGS_OF_KIND_MAX:
+            return
         for one in self.rounds:
-            for asked in one.asked:
-                if (
-                    asked.fate is RequestFate.NOT_APPLIED
-                    and not one.failure
-                    and not any(
-                        asked.reason in each.detail
-                        or each.detail.endswith("….")
-                        or "…" in each.detail
-                        for each in dropped
-                    )
+            for asked in one.steps:
+                if asked.outcome.kind is not OutcomeKind.DROPPED or one.failure:
+                    continue
+                if asked.owner.who is OwnerKind.RUNTIME:
+                    continue
+                about = {asked.event, asked.outcome.event, *one.events} - {0}
+                if not any(
+                    about & {*each.events} or asked.outcome.reason in each.detail
+                    for each in self.facts.findings
                 ):
-                    self._report("the diagnosis omits a dropped request", _describe_request(asked))
+                    self._report("the diagnosis omits a dropped request", _describe(asked))
 
 
 def _at(spec: specs.Spec, path: str) -> specs.Json:
@@ -563,17 +640,33 @@ def _in_range(owner: Owner, plugin: str) -> bool:
     return (bool(owner.first) and owner.first <= index <= owner.last) or index in owner.ties
 
 
-def _describe_step(step: ChangeStep) -> str:
-    change = step.change
+def _after(step: ChangeStep) -> specs.Json:
+    return None if step.change.kind == "removed" else step.change.after
+
+
+def _is_there(asked: specs.Json | specs.Absent, actual: specs.Json | specs.Absent) -> bool:
+    if isinstance(asked, specs.Absent) or isinstance(actual, specs.Absent):
+        return asked is actual
+    return _is_value(asked, actual)
+
+
+def _is_value(asked: specs.Json, actual: specs.Json) -> bool:
+    """Return whether a value is there as asked for, with what a runtime fills in."""
+    if specs.same(asked, actual):
+        return True
+    if isinstance(asked, dict) and isinstance(actual, dict):
+        return all(specs.same(value, actual.get(key)) or not value for key, value in asked.items())
+    return not asked and not actual
+
+
+def _describe(step: ChangeStep) -> str:
+    change, outcome = step.change, step.outcome
+    shown = f" by {outcome.shown_by} {outcome.event}" if outcome.shown_by else ""
     return (
         f"event {step.event} {step.container} {change.kind} {change.path} {change.before!r} -> "
-        f"{change.after!r} by {step.owner} ({wording.sources(step.evidence)}) {step.note}"
+        f"{change.after!r} by {step.owner} ({wording.sources(step.evidence)}) {step.note}: "
+        f"{outcome.kind}{shown} {outcome.reason}{'' if step.is_expected else ', not expected'}"
     )
-
-
-def _describe_request(one: PluginRequest) -> str:
-    request = f"event {one.event} {one.container} {one.path} = {one.value!r}"
-    return f"{request} by {one.owner}, {one.fate}: {one.reason}"
 
 
 def _outcome(one: RoundDiff) -> tuple[object, ...]:
@@ -593,28 +686,21 @@ def _of_step(one: ChangeStep) -> tuple[object, ...]:
             "after",
             "owner",
             "evidence",
-            "applied",
+            "outcome",
         )
     )
 
 
-def _of_asked(one: PluginRequest) -> tuple[object, ...]:
-    return one.container, one.event, one.path, one.value, str(one.owner), one.fate, one.reason
-
-
 def _steps_of(one: RoundDiff, container: str) -> list[tuple[object, ...]]:
-    return [_of_step(each) for each in one.steps if each.container == container] + [
-        _of_asked(each) for each in one.asked if each.container == container
-    ]
+    return [_of_step(each) for each in one.steps if each.container == container]
 
 
 def _of_round(one: RoundDiff) -> list[tuple[object, ...]]:
-    return [_outcome(one), *map(_of_step, one.steps), *map(_of_asked, one.asked)]
+    return [_outcome(one), *map(_of_step, one.steps)]
 
 
 def _of_history(one: History) -> list[tuple[object, ...]]:
     return [
         (one.created_event, one.created, one.failure, one.doubt),
         *map(_of_step, one.steps),
-        *sorted(map(_of_asked, one.asked), key=str),
     ]

@@ -67,14 +67,11 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
     (creation,) = (one for one in found if one.name == "CreateContainer")
     own = [step for step in creation.steps if step.container == request.container.id]
     for step in own:
-        if step.owner == RUNTIME:
-            # The runtime kept its value or dropped the requested one.
-            assert step.note
-            continue
+        assert step.owner != RUNTIME
         if step.change.path.startswith(PATHS) and step.evidence == (Evidence.TAP,):
             # An unobserved plugin may have set it before this one.
             continue
-        if step.owner == UNKNOWN:
+        if step.owner == UNKNOWN or not step.has_effect:
             continue
         path = step.change.path
         if step.change.kind == "moved":
@@ -83,9 +80,12 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
         assert truth.admits(step.owner, path), (case.name, step, truth.changed)
         assert not step.disputed or _ODD in path, (case.name, step)
     history = made.differ.histories[request.container.id]
-    # The steps are exactly the differences between consecutive observations.
+    # The steps with an effect are exactly the differences between consecutive observations.
     rebuilt = history.base
-    for _, together in groupby(own, key=lambda step: (step.event, step.evidence[0], step.owner)):
+    effective = [step for step in own if step.has_effect]
+    for _, together in groupby(
+        effective, key=lambda step: (step.event, step.evidence[0], step.owner)
+    ):
         rebuilt = specs.apply(rebuilt, [step.change for step in together])
     assert not [one for one in specs.changes(rebuilt, history.spec) if one.kind != "moved"]
     if validated:

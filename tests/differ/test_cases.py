@@ -15,7 +15,11 @@ import pytest
 
 from nri_scope.cli.main import main
 from nri_scope.differ import excerpt
-from nri_scope.differ.attribution.attributed_changes import RequestFate, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import (
+    EVICTION,
+    OutcomeKind,
+    RoundDiff,
+)
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import lines
 from nri_scope.differ.recording_differ import blame, rounds
@@ -63,8 +67,10 @@ def findings(recording: Recording) -> list[Finding]:
     return list(collect(recording).findings)
 
 
-def requests(history: History) -> set[tuple[str, object, RequestFate]]:
-    return {(one.path, one.value, one.fate) for one in history.asked}
+def requests(history: History) -> set[tuple[str, object, OutcomeKind]]:
+    """Return the requests that no evidence shows as changes."""
+    steps = (one for one in history.steps if not one.is_change)
+    return {(one.change.path, one.change.after, one.outcome.kind) for one in steps}
 
 
 def round_at(recording: Recording, event: int) -> RoundDiff:
@@ -82,13 +88,13 @@ class TestRemovalOfAnotherPluginsValue:
             assert [(str(step.owner), step.change.kind) for step in history.of(path)] == [
                 ("60-remover", "removed")
             ]
-        assert not history.asked
+        assert not history.without_effect
         seen = excerpt.of_container(recording, one, lambda: None).history(one.id)
         assert seen is not None
         assert seen.steps == history.steps
         (changed,) = collect(recording).changed
         assert [(row.path, row.kind, row.by) for row in changed.rows] == [
-            (label(path), "removed", "60-remover") for path in self.GONE
+            (label(path), "removed", "60-remover, seen in event 5") for path in self.GONE
         ]
 
     def test_causes_no_finding(self, recording: Recording) -> None:
@@ -103,14 +109,15 @@ class TestUpdatesOfOthersOnCriO:
         assert a.owner_of(RESERVATION)[0].plugins == ("30-g30",)
         assert [step.change.after for step in b.of(LIMIT)] == [66]
         assert [step.change.after for step in b.of(RESERVATION)] == [25165824]
-        assert not b.asked
+        # CRI-O's later events do not show the soft limit and pids.
+        assert {one.outcome.kind for one in b.steps} == {OutcomeKind.REQUESTED}
 
     def test_pids_in_a_reply_are_dropped_by_nri(self, recording: Recording) -> None:
         a = blame(recording, container(recording, "shop/up/a"))
-        assert requests(a) == {(LIMIT, 88, RequestFate.NOT_APPLIED)}
-        assert len(a.asked) == 1
+        assert [one.change.after for one in a.without_effect] == [88]
+        assert (LIMIT, 88, OutcomeKind.DROPPED) in requests(a)
         assert [one.title for one in findings(recording)] == [
-            f"{label(LIMIT)}, requested by 30-g30, was not applied"
+            f"{label(LIMIT)}, requested by 30-g30, was dropped"
         ]
 
 
@@ -149,7 +156,7 @@ class TestCreationThatFailedInTheOciRuntime:
         (finding,) = findings(recording)
         assert finding.kind is FindingKind.FAILED
         assert finding.containers == ("shop/cf/bad",)
-        assert "10-ten added mounts[/x]" in finding.detail
+        assert "10-ten asked for mounts[/x] = " in finding.detail
 
 
 @case("crio-failed-update-of-other")
@@ -166,10 +173,10 @@ class TestCreationAtTheEndOfARecording:
     def test_nor_the_updates_that_it_came_with(self, recording: Recording) -> None:
         history = blame(recording, container(recording, "shop/up/a"))
         assert requests(history) == {
-            ("/linux/resources/memory/limit", 73400320, RequestFate.UNKNOWN),
-            ("/linux/resources/cpu/shares", 222, RequestFate.UNKNOWN),
+            ("/linux/resources/memory/limit", 73400320, OutcomeKind.REQUESTED),
+            ("/linux/resources/cpu/shares", 222, OutcomeKind.REQUESTED),
         }
-        values = {line.path: line.value for line in lines(history) if line.there}
+        values = {line.path: line.value for line in lines(history) if line.exists}
         assert values["/linux/resources/memory/limit"] == 67108864
         assert values["/linux/resources/cpu/shares"] == 512
 
@@ -191,11 +198,9 @@ class TestOddFields:
 
     def test_a_cdi_device_is_resolved_and_its_result_shown(self, recording: Recording) -> None:
         history = blame(recording, container(recording, "shop/cf/m8"))
-        assert requests(history) == {
-            ("/cdiDevices/held.com~1dev=x", "held.com/dev=x", RequestFate.RESOLVED)
-        }
+        (device,) = history.of("/cdiDevices/held.com~1dev=x")
+        assert device.outcome.kind is OutcomeKind.REQUESTED
         text = printed(recording, "shop/cf/m8")
-        assert "resolved by the runtime" in text
         assert "not in the runtime" not in text
         assert "not applied" not in text
         assert "may be part of the CDI device held.com/dev=x" in text
@@ -203,15 +208,9 @@ class TestOddFields:
     def test_five_memory_settings_are_not_applied(self, recording: Recording) -> None:
         history = blame(recording, container(recording, "shop/cf/m1"))
         paths = {f"/linux/resources/memory/{name}" for name in self.MEMORY}
-        assert {path for path, _, fate in requests(history) if fate is RequestFate.NOT_APPLIED} == (
-            paths
-        )
-        for step in history.steps:
-            if step.change.kind == "removed":
-                assert (str(step.owner), step.note) == (
-                    "runtime",
-                    "of all memory settings only the limit is applied",
-                )
+        dropped = {path: kind for path, _, kind in requests(history)}
+        assert dict.fromkeys(paths, OutcomeKind.DROPPED).items() <= dropped.items()
+        assert not any(step.change.kind == "removed" for step in history.steps)
         titles = {one.title.partition(",")[0] for one in findings(recording)}
         assert {*map(label, paths), "memory.swap"} <= titles
 
@@ -225,25 +224,26 @@ class TestOddFields:
 class TestRequestsForNothing:
     def test_an_update_of_no_container_is_no_change(self, recording: Recording) -> None:
         found = round_at(recording, 8)
-        assert all(not step.container.startswith("deadbeef") for step in found.steps)
-        (asked,) = (one for one in found.asked if one.container.startswith("deadbeef"))
-        assert asked.fate is RequestFate.NOT_APPLIED
-        assert "does not exist" in asked.reason
+        (asked,) = (one for one in found.steps if one.container.startswith("deadbeef"))
+        assert asked.outcome.kind is OutcomeKind.DROPPED
+        assert "does not exist" in asked.outcome.reason
+        assert "deadbeef" not in {step.container[:8] for step in found.changes}
 
     def test_an_eviction_is_on_every_surface(self, recording: Recording) -> None:
         one = container(recording, "shop/up/c")
-        (asked,) = blame(recording, one).asked
-        assert (asked.path, asked.value) == ("/evict", "held says so")
-        assert asked.fate is RequestFate.NOT_APPLIED
+        (asked,) = blame(recording, one).without_effect
+        assert (asked.change.path, asked.change.after) == (EVICTION, "held says so")
+        assert asked.outcome.kind is OutcomeKind.DROPPED
         event = recording.event(13)
         assert isinstance(event, Event)
         of_event = excerpt.of_event(recording, event, lambda: None).round_of(13)
         assert of_event is not None
-        assert of_event.asked == (asked,)
+        assert of_event.steps == (asked,)
         sentence = '30-g30 asked to evict the container ("held says so")'
-        assert f"requested but not applied: {sentence}" in printed(recording, "shop/up/c")
+        assert f"! {sentence}: dropped" in printed(recording, "shop/up/c")
         facts = collect(recording)
-        assert any(text.startswith(sentence) for each in facts.changed for _, text in each.requests)
+        rows = [row for each in facts.changed for row in each.rows]
+        assert [row.sign for row in rows if row.path == label(EVICTION)] == ["!"]
         assert any("asked to evict" in finding.detail for finding in facts.findings)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ.attribution.applied_spec import judge_all
+from nri_scope.differ.attribution.applied_spec import judge
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import RUNTIME, SPEC, plugin
@@ -17,6 +17,7 @@ from nri_scope.differ.comparison import Comparison, compare, compare_recordings
 from nri_scope.events import Pod
 from nri_scope.recording.reader import Recording
 from nri_scope.specs import Json, Spec, changes
+from tests.differ.render.samples import answer
 from tests.replay.recordings import of_capture
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -55,8 +56,8 @@ def history(
         found.add(steps, spec)
     found.failure, found.real, found.real_event = failure, real, 2
     found.created_event, found.shown = 1, True
-    for number, judged in judge_all(found.steps, real or {}).items() if real else ():
-        found.steps[number] = judged
+    if real is not None:
+        judge(found, real, answer(2))
     return found
 
 
@@ -244,7 +245,8 @@ def test_real_specs_are_compared_if_both_sides_have_one() -> None:
     applied = history(2, *requested, real=env("A=2"))
     (pair,) = compare(by_id(unapplied), by_id(applied)).differ
     assert pair.real and pair.differences[0].change.path == "/process/env/A"
-    assert not compare(by_id(unapplied), by_id(history(3, *requested))).differs
+    complete = history(3, *requested, real={**env("A=2"), "ociVersion": "1.2.0"})
+    assert not compare(by_id(complete), by_id(history(4, *requested))).differs
 
 
 def test_an_unapplied_change_does_not_belong_to_its_requester() -> None:

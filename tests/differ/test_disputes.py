@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.attribution.attributed_changes import Claim, Evidence
+from nri_scope.differ.attribution.attributed_changes import Claim, Evidence, OutcomeKind
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.events import Role
 
@@ -70,3 +70,49 @@ def test_setting_an_equal_value_again_is_no_dispute() -> None:
     (step,) = one.steps
     assert (step.owner, step.disputed) == (plugin("10-w"), ())
     assert step.note == "set again by 20-x to the same value"
+
+
+def test_an_ignored_conflict_drops_an_update_instead_of_inventing_its_removal() -> None:
+    update = api.ContainerUpdate(container_id="app-id", ignore_failure=True)
+    update.linux.resources.hugepage_limits.add(page_size="1GB", limit=3)
+    reply = api.UpdateContainerResponse(update=[update])
+    chain = traffic(p10_a=Role.TAP, p20_b=Role.TAP, p30_c=Role.PROBE)
+    request = api.UpdateContainerRequest(pod=POD, container=api.Container(id="app-id", name="app"))
+    chain.send("10-a", "UpdateContainer", request, reply)
+    request.linux_resources.hugepage_limits.add(page_size="1GB", limit=3)
+    chain.send("20-b", "UpdateContainer", request, reply)
+    chain.send("30-c", "UpdateContainer", request)
+    found = [step for one in chain.end() for step in one.steps if step.owner.plugins == ("20-b",)]
+    assert [(one.change.path, one.outcome.kind) for one in found] == [
+        ("/linux/resources", OutcomeKind.DROPPED)
+    ]
+    assert "ignore_failure is set, and plugins" in found[0].outcome.reason
+
+
+def test_an_update_that_conflicts_with_itself_fails_a_stop() -> None:
+    reply = api.StopContainerResponse()
+    update = reply.update.add(container_id="app-id")
+    for limit in (3, 4):
+        update.linux.resources.hugepage_limits.add(page_size="1GB", limit=limit)
+    chain = traffic(p10_a=Role.TAP)
+    chain.send("10-a", "CreateContainer", create())
+    request = api.StopContainerRequest(pod=POD, container=create().container)
+    chain.send("10-a", "StopContainer", request, reply)
+    stopped = chain.end()[-1]
+    assert stopped.failure == 'plugins "10-a" and "10-a" both tried to set HugepageLimits 1GB'
+    assert {step.outcome.kind for step in stopped.steps} == {OutcomeKind.REFUSED}
+
+
+def test_a_chain_that_continued_had_no_conflict() -> None:
+    chain = traffic(p10_a=Role.TAP, p30_c=Role.TAP, p99_d=Role.PROBE)
+    chain.send("10-a", "CreateContainer", create(), setting("1"))
+    # A plugin in between removed the variable.
+    chain.send("30-c", "CreateContainer", create(), setting("3"))
+    chain.send("99-d", "CreateContainer", create(FOO="3"))
+    (one,) = chain.end()
+    assert one.failure == ""
+    assert [(str(step.owner), step.change.after, step.outcome.kind) for step in one.steps] == [
+        ("10-a", "1", OutcomeKind.SUPERSEDED),
+        ("one of 11–29", None, OutcomeKind.SUPERSEDED),
+        ("30-c", "3", OutcomeKind.REQUESTED),
+    ]

@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import excerpt, recording_differ
-from nri_scope.differ.attribution.attributed_changes import Applied, Evidence, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import Evidence, OutcomeKind, RoundDiff
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import cri_answers
@@ -78,7 +78,7 @@ def test_two_changes_at_one_path_in_one_event_stay_two(tmp_path: Path) -> None:
         changes = [(str(one.owner), one.change.kind, one.change.after) for one in found.steps]
         assert changes == [("one of 01–19", "added", "1"), ("20-x", "changed", "2")]
         assert [one.evidence[0] for one in found.steps] == [Evidence.PROBES, Evidence.TAP]
-        assert found.steps[-1].applied is Applied.YES
+        assert found.steps[-1].outcome.kind is OutcomeKind.IN_EFFECT
         assert found == next(recording_differ.rounds(recording, event))
 
 

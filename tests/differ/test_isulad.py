@@ -12,6 +12,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import recording_differ
+from nri_scope.differ.attribution.attributed_changes import OutcomeKind
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.latency import latency
@@ -68,7 +69,10 @@ def test_each_round_is_complete_and_its_owners_are_exact(recording: Recording) -
     whole = list(recording_differ.rounds(recording))
     # The recorded connections saw each event once, in any order of indices.
     assert len([one for one in whole if one.name != "Synchronize"]) == 35
-    assert not any(one.missed_by or one.failure or one.doubt for one in whole)
+    assert not any(one.missed_by or one.doubt for one in whole)
+    assert [(one.name, one.failure) for one in whole if one.failure] == [
+        ("StartContainer", "PostStartContainer did not follow, StopPodSandbox did (event 93)")
+    ]
     for one in whole:
         if one.name == "CreateContainer":
             owners = {step.change.path: str(step.owner) for step in one.steps}
@@ -98,7 +102,12 @@ def test_blame_has_the_same_owners_and_says_why_there_may_be_more(recording: Rec
         assert history.created and not history.failure
         assert any("random order" in remark for remark in history.remarks)
         # iSulad reports the original memory limit.
-        assert any("do not contain the plugins' changes" in remark for remark in history.remarks)
+        assert any("contain only devices" in remark for remark in history.remarks)
+        is_broken = name == "jobs/batch/broken"
+        assert {one.outcome.kind for one in history.steps} == {
+            OutcomeKind.REFUSED if is_broken else OutcomeKind.REQUESTED
+        }
+        assert bool(history.never_ran) is is_broken
 
 
 def test_later_events_prove_that_the_containers_were_created(recording: Recording) -> None:
@@ -153,9 +162,9 @@ def test_a_failed_creation_is_another_container(failed: Recording) -> None:
     assert history.name == APP
     assert history.failure.startswith("30-annotator: iSulad fails a creation")
     assert "PostCreateContainer did not follow" in history.failure
-    assert [(one.path, str(one.owner)) for one in history.asked] == [
-        ("/process/env/A", "30-annotator")
-    ]
+    refused = {one.change.path: str(one.owner) for one in history.without_effect}
+    assert refused["/process/env/A"] == "30-annotator"
+    assert {one.outcome.kind for one in history.steps} == {OutcomeKind.REFUSED}
     assert not next_one.failure
     assert {one.change.path: str(one.owner) for one in next_one.steps} == APPLIED
     first, second = (
@@ -181,3 +190,22 @@ def test_an_error_of_a_plugin_ends_no_chain(recording: Recording, name: str) -> 
     for one in failing:
         remark = "60-cpu-policy returned an error: no; the runtime disconnected it, and continued"
         assert remark in one.remarks or "60-cpu-policy" not in one.seen_by
+
+
+CASES = Path(__file__).parents[1] / "data" / "cases" / "isulad"
+
+
+def test_swapped_limits_are_printed_as_the_plugin_asked_for_them() -> None:
+    with Recording.open(CASES / "tap1.nriscope.zip") as opened:
+        history = recording_differ.blame(opened, found(opened, "shop/web/rl"))
+    (step,) = (one for one in history.steps if one.change.path.startswith("/process/rlimits"))
+    assert step.change.after == {"type": "RLIMIT_NOFILE", "hard": 500, "soft": 100}
+    assert step.outcome.kind is OutcomeKind.REFUSED
+    assert "swaps the soft and the hard limit" in step.outcome.reason
+
+
+def test_an_eviction_that_ended_isulad_was_refused() -> None:
+    with Recording.open(CASES / "kill-evict.nriscope.zip") as opened:
+        (step,) = (one for diff in recording_differ.rounds(opened) for one in diff.steps)
+    assert (step.change.path, step.outcome.kind) == ("/evict", OutcomeKind.REFUSED)
+    assert step.outcome.reason == "not answered: the runtime closed the connection"

@@ -12,6 +12,7 @@ from nri_scope.differ.recording_differ import rounds
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
 from tests.differ.node import Node
+from tests.recording.made import an_event
 from tests.replay.recordings import of_capture
 from tests.runtime_emulation.captures import NAMES
 
@@ -48,6 +49,31 @@ def check(path: Path) -> int:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
 def test_operations_of_real_recordings_equal_the_rounds_of_diff(path: Path) -> None:
     assert bool(check(path)) == any(each in path.name for each in CHAINS)
+
+
+def test_a_summary_has_each_request_of_its_events_once() -> None:
+    one = an_event(
+        1,
+        changed=("/a", "/a"),
+        owners=("10-a", "20-b"),
+        outcomes=("seen", "dropped"),
+        targets=("", ""),
+    )
+    other = an_event(
+        2,
+        changed=("/a", "/b"),
+        owners=("10-a", "30-c"),
+        outcomes=("seen", "seen"),
+        targets=("", ""),
+    )
+    found = Operation.of([one, other], {}).summary()
+    assert found.changed == ("/a", "/b", "/a")
+    assert found.owners == ("10-a", "30-c", "20-b")
+    assert found.outcomes == ("seen", "seen", "dropped")
+    unknown = Operation.of(
+        [an_event(each, changed=("/a", "/b"), owners=("10-a",)) for each in (1, 2)], {}
+    ).summary()
+    assert (unknown.changed, unknown.owners, unknown.outcomes) == (("/a", "/b"), ("10-a",), ())
 
 
 @pytest.mark.parametrize("name", NAMES)

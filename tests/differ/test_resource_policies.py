@@ -13,20 +13,22 @@ from nri_scope.recording.reader import Recording
 
 DATA = Path(__file__).parents[1] / "data" / "policies"
 TRUTH = json.loads((DATA / "truth.json").read_text())
+CREATED = "jobs/batch/job"
 CPUS = "/linux/resources/cpu/cpus"
 
 
-def changes(policy: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+def requests(policy: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     assert run(["diff", str(DATA / f"{policy}.nriscope.zip"), "--format", "json"]) == 1
-    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["changes"]
-    return found
+    document = json.loads(capsys.readouterr().out)
+    found: list[dict[str, object]] = [*document["changes"], *document["requests"]]
+    return sorted(found, key=lambda one: int(str(one["event"])))
 
 
 @pytest.mark.parametrize("policy", ["balloons", "topology-aware"])
 def test_processors_of_all_containers_are_attributed_to_the_policy(
     policy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = changes(policy, capsys)
+    found = requests(policy, capsys)
     with Recording.open(DATA / f"{policy}.nriscope.zip") as recorded:
         events = {event.id: event for event in recorded.events()}
     now: dict[object, object] = {}
@@ -41,6 +43,9 @@ def test_processors_of_all_containers_are_attributed_to_the_policy(
             is_other = change["container"] != f"{event.namespace}/{event.pod}/{event.container}"
             assert change["side_effect"] == is_other
             now[change["container"]] = change["after"]
+            # Only later events of the container itself can show its processors.
+            outcome = "seen" if change["container"] == CREATED else "requested"
+            assert change["outcome"]["kind"] == outcome  # type: ignore[index]
         assert now == step["cpus"]
     assert {one["owner"] for one in found} == {f"90-{policy}"}
 

@@ -34,7 +34,7 @@ def test_the_commands_of_the_page_run_in_order(tmp_path: Path) -> None:
     plugin = tmp_path / "plugin"
     plugin.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{PLUGIN}"\n')
     plugin.chmod(0o700)
-    assert len(commands()) == 9
+    assert len(commands()) == 10
     for line in commands():
         done = subprocess.run(
             ["sh", "-ec", line],

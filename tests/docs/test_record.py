@@ -13,7 +13,7 @@ import click
 import pytest
 
 from nri_scope.cli.main import cli, run
-from nri_scope.logger.settings import Settings, parse_settings
+from nri_scope.logger.launched import Settings, parse_settings
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT, blocks
 

@@ -16,14 +16,11 @@ from nri_scope.cli.main import cli
 from nri_scope.recording.reader import Recording
 from nri_scope.scenario.compile import compile_scenario
 from nri_scope.scenario.document import KEYS
-from nri_scope.scenario.json_schema import scenario_schema
 from nri_scope.scenario.model import Verb
 from nri_scope.scenario.reader import parse_scenario
-from nri_scope.text.yaml_reader import parse_yaml
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 from tests.docs.test_replay import PLUGIN
-from tests.scenario.schema_check import accepts
 
 TEXT = (ROOT / "docs" / "scenarios.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
@@ -68,7 +65,6 @@ def test_commands_run_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", SCENARIOS, ids=["format", "steps"])
 def test_the_scenarios_are_valid(text: str, tmp_path: Path) -> None:
-    assert accepts(scenario_schema(), parse_yaml(text).tree())
     assert compile_scenario(parse_scenario(text), tmp_path / "x.nriscope.db") > 5
 
 
@@ -86,8 +82,3 @@ def test_options_exist() -> None:
         assert command is not None
         options |= {one for parameter in command.params for one in parameter.opts}
     assert set(re.findall(r"(?<![\w-])(--[a-z][a-z0-9-]+)", TEXT)) <= options
-
-
-def test_the_schema_is_published() -> None:
-    assert "(scenario.schema.json)" in TEXT
-    assert (ROOT / "docs" / "scenario.schema.json").is_file()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nri_scope.doctor.deprecations import LOG_MAX, check_deprecations
+from nri_scope.doctor.examine import LOG_MAX, check_deprecations
 
 from .machine import Machine
 

@@ -7,7 +7,7 @@ import asyncio
 import os
 
 from nri_scope.doctor.check import Check, Status
-from nri_scope.doctor.examine import examine
+from nri_scope.doctor.examine import examination
 from nri_scope.doctor.program import ProgramVersion
 from nri_scope.runtime import Profile, Runtime
 
@@ -30,11 +30,11 @@ async def examine_served(
     """Examine ``machine`` while an emulated runtime listens on its socket."""
     async with Runtime(profile) as runtime:
         await runtime.listen(machine.at("/run/nri/nri.sock"))
-        return await asyncio.to_thread(examine, machine.host, socket)
+        return (await asyncio.to_thread(examination, machine.host, socket)).checks
 
 
 def test_empty_machine_has_no_runtime_and_no_socket(machine: Machine) -> None:
-    checks = examine(machine.host)
+    checks = examination(machine.host).checks
     assert [(check.name, check.status) for check in checks] == [
         ("runtime", Status.WARN),
         ("socket", Status.FAIL),
@@ -78,7 +78,7 @@ def test_a_running_runtime_with_nri_off_fails(machine: Machine) -> None:
         asked.append(pid)
         return ProgramVersion("1.7.24~ds1")
 
-    checks = examine(machine.host, version_of=version_of)
+    checks = examination(machine.host, version_of=version_of).checks
     assert asked == [7]
     check = only_check(checks, "containerd-enabled")
     assert (check.status, "off by default" in check.detail) == (Status.FAIL, True)
@@ -87,7 +87,9 @@ def test_a_running_runtime_with_nri_off_fails(machine: Machine) -> None:
 
 def test_a_program_that_was_not_run_is_reported_with_the_reason(machine: Machine) -> None:
     machine.process(7, "containerd", program="/home/x/containerd")
-    checks = examine(machine.host, version_of=lambda pid: ProgramVersion("", "it is a fake"))
+    checks = examination(
+        machine.host, version_of=lambda pid: ProgramVersion("", "it is a fake")
+    ).checks
     assert only_check(checks, "containerd-version") == Check(
         "containerd-version",
         Status.UNKNOWN,
@@ -100,9 +102,9 @@ def test_a_fake_process_does_not_hide_the_runtime(machine: Machine) -> None:
     for pid in (7, 8, 9):
         machine.process(pid, "containerd", program="/usr/bin/containerd")
     versions = {7: ProgramVersion("", "it is a fake"), 8: ProgramVersion("2.1.4")}
-    checks = examine(
+    checks = examination(
         machine.host, version_of=lambda pid: versions.get(pid, ProgramVersion("1.7.24"))
-    )
+    ).checks
     assert only_check(checks, "containerd-config").detail == f"containerd 2.1.4 reads {CONTAINERD}"
     assert "containerd-version" not in [check.name for check in checks]
 
@@ -132,7 +134,7 @@ def test_plugins_are_read_from_the_runtime_s_configured_folders(machine: Machine
     machine.write("/p/bad", mode=0o755)
     machine.write("/opt/nri/plugins/bad-too", mode=0o755)
     machine.write("/c/x.conf")
-    checks = examine(machine.host)
+    checks = examination(machine.host).checks
     assert "/p/bad" in only_check(checks, "plugin").detail
     assert "/c/x.conf" in only_check(checks, "plugin-config").detail
 
@@ -142,7 +144,7 @@ def test_plugin_problems_are_warnings_where_nri_is_off(machine: Machine) -> None
     machine.process(7, "containerd")
     machine.write("/opt/nri/plugins/bad", mode=0o755)
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
-    checks = examine(machine.host)
+    checks = examination(machine.host).checks
     bad = next(check for check in checks if "/bad" in check.detail)
     assert (bad.status, bad.detail.endswith("(once NRI is on)")) == (Status.WARN, True)
     assert only_check(checks, "plugins").detail.startswith("NRI is off")
@@ -153,7 +155,7 @@ def test_the_plugin_folder_is_unknown_with_unreadable_configuration(
 ) -> None:
     machine.write(CONTAINERD, f'version = 2\n{NRI}\nplugin_path = "/p"\n', mode=0)
     machine.process(7, "containerd")
-    check = only_check(examine(machine.host), "plugins")
+    check = only_check(examination(machine.host).checks, "plugins")
     assert (check.status, check.fix) == (Status.UNKNOWN, "run doctor as root")
     assert check.detail == (
         "not all of containerd's configuration could be read: its plugin folder is unknown "
@@ -162,7 +164,7 @@ def test_the_plugin_folder_is_unknown_with_unreadable_configuration(
 
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
     machine.write("/opt/nri/plugins/bad", "#!/bin/sh\n", mode=0o755)
-    checks = examine(machine.host, version_of=lambda pid: ProgramVersion("2.1.4"))
+    checks = examination(machine.host, version_of=lambda pid: ProgramVersion("2.1.4")).checks
     assert only_check(checks, "plugins").status is Status.UNKNOWN
     guesses = [check for check in checks if check.name == "plugin"]
     assert guesses
@@ -176,12 +178,12 @@ def test_two_containerds_with_different_configuration_are_both_checked(machine: 
     machine.process(7, "containerd")
     machine.process(8, "containerd", "--config", "/docker.toml")
     machine.process(9, "containerd")
-    details = [c.detail for c in examine(machine.host) if c.name == "containerd-config"]
+    details = [c.detail for c in examination(machine.host).checks if c.name == "containerd-config"]
     assert details == [f"containerd reads {CONTAINERD}", "containerd reads /docker.toml"]
 
 
 def test_a_configured_runtime_that_does_not_run_is_checked(machine: Machine) -> None:
     machine.write("/etc/isulad/daemon.json", "{}")
-    check = only_check(examine(machine.host), "isulad-enabled")
+    check = only_check(examination(machine.host).checks, "isulad-enabled")
     assert check.status is Status.FAIL
     assert check.config == '"nri-support": true'

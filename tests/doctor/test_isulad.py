@@ -6,7 +6,7 @@ import json
 import pytest
 
 from nri_scope.doctor.check import Status
-from nri_scope.doctor.examine import examine
+from nri_scope.doctor.examine import examination
 from nri_scope.doctor.isulad import DEFAULT_CONFIG, read_isulad
 
 from .machine import Machine
@@ -49,7 +49,7 @@ def test_an_enabled_isulad_has_warnings_of_its_defects(
     machine: Machine, enabled: bool, warned: bool
 ) -> None:
     machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": enabled}))
-    found = [one for one in examine(machine.host) if one.name == "isulad-defects"]
+    found = [one for one in examination(machine.host).checks if one.name == "isulad-defects"]
     assert bool(found) == warned
     assert all(one.status is Status.WARN and one.fix for one in found)
     text = " ".join(one.detail for one in found)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope.doctor.check import Status
-from nri_scope.doctor.plugin_metrics import PLUGINS_MAX, check_metrics
+from nri_scope.doctor.plugins import PLUGINS_MAX, check_metrics
 from nri_scope.nri.plugin_metrics import CallCounts
 
 CALLS = {

@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.doctor.check import Check, Status
 from nri_scope.doctor.config_checks import Installation
-from nri_scope.doctor.examine import examine
+from nri_scope.doctor.examine import examination
 from nri_scope.doctor.processes import running_runtimes
 from nri_scope.doctor.program import ProgramVersion
 from nri_scope.doctor.settings import NriConfig
@@ -111,5 +111,5 @@ def test_the_whole_examination_contains_the_check(machine: Machine) -> None:
     machine.process(7, "containerd", program="/usr/bin/containerd")
     machine.write("/etc/containerd/config.toml", "version = 3\n")
     machine.write(CONF, listed("gone"))
-    checks = examine(machine.host, version_of=lambda pid: ProgramVersion("2.1.9"))
+    checks = examination(machine.host, version_of=lambda pid: ProgramVersion("2.1.9")).checks
     assert [c.status for c in checks if c.name == "nri-0.1"] == [Status.FAIL, Status.FAIL]

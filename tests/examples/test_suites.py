@@ -73,6 +73,10 @@ def test_the_rust_example_passes_its_tests(tmp_path: Path) -> None:
     cargo = shutil.which("cargo")
     if cargo is None:
         pytest.skip("the Rust example cannot be built: cargo is not installed")
+    # rustup's cargo needs a toolchain in the user's home.
+    asked = subprocess.run([cargo, "--version"], capture_output=True, text=True, check=False)
+    if asked.returncode:
+        pytest.skip(f"the Rust example cannot be built: {asked.stderr.strip().splitlines()[0]}")
     path = f"{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"
     words = [cargo, "test", "--offline", "--locked"]
     run_tests(words, copied("rust-pod-info", tmp_path), PATH=path)

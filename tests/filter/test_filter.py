@@ -372,7 +372,7 @@ def test_an_error_names_the_problem_and_its_position(text: str, position: int, w
 def test_fields_of_the_language() -> None:
     assert " ".join(field.name for field in filters.FIELDS) == (
         "event plugin index pod ns container id runtime session status problem took time size "
-        "changed owner"
+        "changed owner outcome"
     )
 
 

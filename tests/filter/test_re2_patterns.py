@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import FilterError
-from nri_scope.filter.re2_patterns import Regex
+from nri_scope.filter.text_comparison import Regex
 
 
 @settings(deadline=None)

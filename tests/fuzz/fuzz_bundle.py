@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["nri_scope.share.bundle"]):
     )
     from nri_scope.recording.bundle.unpack import unpack
     from nri_scope.recording.bundle.zip_reader import RATIO_FROM
-    from nri_scope.share.bundle.zip_writer import pack
+    from nri_scope.share.bundle.bundle_export import pack
 
 from nri_scope.errors import RecordingError
 from tests.share.bundle.bundles import TEXT, a_manifest

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from nri_scope.differ.attribution.attributed_changes import ChangeStep, PluginRequest, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, OutcomeKind, RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.recording_differ import rounds
@@ -42,6 +42,12 @@ folder = Path(_own.name)
 """Folder for runs; conftest.py replaces it by one that all workers of a test run share."""
 
 
+def is_counted(step: ChangeStep) -> bool:
+    """Return whether a step leads to the container's state, unless the round failed."""
+    refused = step.is_expected and step.outcome.kind is OutcomeKind.REFUSED
+    return step.has_effect or refused
+
+
 @dataclass
 class Found:
     """The differ's results for one recording."""
@@ -49,8 +55,8 @@ class Found:
     rounds: list[RoundDiff]
     histories: dict[str, History]
     steps: dict[str, list[ChangeStep]] = field(default_factory=lambda: defaultdict(list))
-    """By container id."""
-    asked: dict[str, list[PluginRequest]] = field(default_factory=lambda: defaultdict(list))
+    """Those of which `is_counted` is true, by container id."""
+    without_effect: dict[str, list[ChangeStep]] = field(default_factory=lambda: defaultdict(list))
     about: dict[tuple[str, str], RoundDiff] = field(default_factory=dict)
     """First round by event name and container."""
 
@@ -63,9 +69,8 @@ class Found:
         for one in found.rounds:
             found.about.setdefault((one.name, one.container), one)
             for step in one.steps:
-                found.steps[step.container].append(step)
-            for asked in one.asked:
-                found.asked[asked.container].append(asked)
+                kept = found.steps if is_counted(step) else found.without_effect
+                kept[step.container].append(step)
         return found
 
 

@@ -355,6 +355,9 @@ def write(seen: Run, view: View, path: Path) -> Path:
         )  # fmt: skip
         if view.real is not None and one.plugin == max(chosen):
             _ask_cri(recorder, sessions, seen, view.real, one, at_ns)
+    end_ns = 1_700_000_000 * 10**9 + len(seen.asked) * 10**6
+    for session in sessions.values():
+        recorder.end_session(session, "interrupted", end_ns)
     counters = recorder.close(timeout=PATIENCE)
     assert counters.lost == 0, counters
     return path

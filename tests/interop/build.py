@@ -86,8 +86,6 @@ class Programs:
 
     runtime: Path
     plugin: Path
-    adapter: Path | None = None
-    """The program that makes requests of NRI 0.1; for the newest version only."""
 
 
 @cache
@@ -96,10 +94,8 @@ def build(variant: Variant) -> Programs:
 
     With CI set in the environment, a missing Go or module raises RuntimeError instead.
     """
-    programs = ("refruntime", "refplugin", *(("refadapter",) if variant.dedicated else ()))
-    folder = _built(variant.name.lower(), variant.value, *programs)
-    adapter = folder / "refadapter" if variant.dedicated else None
-    return Programs(folder / "refruntime", folder / "refplugin", adapter)
+    folder = _built(variant.name.lower(), variant.value, "refruntime", "refplugin")
+    return Programs(folder / "refruntime", folder / "refplugin")
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope import oci, specs
-from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep, Evidence
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.nri.merging import fields as known
 from nri_scope.nri.versions import V0_10, V0_11, V0_12
@@ -126,11 +126,8 @@ def test_each_view_reports_exactly_its_visible_changes(release: Merger, view: st
             if not _is_rule_for_device(case, step)
             and not (step.owner.who is OwnerKind.RUNTIME and step.note == oci.ONLY_THE_LIMIT)
         ]
-        expected = expected_of(case, view, seen)
-        if view == REPLIES:
-            # Later events show whether the runtime kept a removed value, but without the requests
-            # to earlier plugins its owner is unknown.
-            expected = [one for one in expected if one.owner != "runtime"]
+        # A removal that NRI does not pass on is dropped; the runtime changes nothing.
+        expected = [one for one in expected_of(case, view, seen) if one.owner != "runtime"]
         if reported(own) != expected:
             wrong[case.name] = (reported(own), expected)
         assert all(
@@ -159,7 +156,8 @@ def _own_steps(found: Found, case: Case) -> tuple[ChangeStep, ...]:
     about = found.about.get(("CreateContainer", case.container.id)) or found.about.get(
         ("ValidateContainerAdjustment", case.container.id)
     )
-    return about.own if about is not None else ()
+    own = () if about is None else about.own
+    return tuple(one for one in own if one.is_expected)
 
 
 def _is_rule_for_device(case: Case, step: ChangeStep) -> bool:
@@ -199,8 +197,12 @@ def test_a_conflict_names_the_known_plugins(release: Merger, view: str) -> None:
         about = found.about["CreateContainer", case.container.id]
         if view in (REPLIES, ALL):
             assert about.failure == error, case.name
-            asked = found.asked[case.container.id]
-            assert {str(one.owner) for one in asked if one.reason == error} == {SECOND}, case.name
+            refused = [
+                one
+                for one in found.without_effect[case.container.id]
+                if one.outcome.reason == error and not one.is_expected
+            ]
+            assert {str(one.owner) for one in refused} == {SECOND}, case.name
         else:
             after = "00-probe" if view == FEW else "30-probe"
             before = "99-probe" if view == FEW else "50-probe"
@@ -254,8 +256,11 @@ def test_the_cri_spec_shows_whether_a_change_was_applied(tmp_path: Path) -> None
             # If a later event shows that a change was not applied, the CRI's spec is not used. The
             # node resolves CDI device names, so the spec cannot confirm them.
             is_unknown = path.startswith("/cdiDevices")
-            if (step.applied is Applied.YES) != is_applied or (
-                is_unknown and step.applied is not None
-            ):
-                wrong[f"{case.name} {path}"] = step.applied
+            kind = step.outcome.kind
+            if is_unknown:
+                is_right = kind is OutcomeKind.REQUESTED
+            else:
+                is_right = (kind is OutcomeKind.IN_EFFECT) == is_applied
+            if not is_right:
+                wrong[f"{case.name} {path}"] = kind
     fail_if_any(wrong)

@@ -7,7 +7,14 @@ from nri_scope import specs
 from nri_scope.differ.attribution.attributed_changes import Evidence
 from tests.interop.attribution_cases import UpdateCase, UpdateTrigger, update_cases
 from tests.interop.attribution_expected import expected_of_update, fails
-from tests.interop.attribution_found import ALL, REPLIES, VALIDATED, findings_for, run_of
+from tests.interop.attribution_found import (
+    ALL,
+    REPLIES,
+    VALIDATED,
+    findings_for,
+    is_counted,
+    run_of,
+)
 from tests.interop.attribution_said import fail_if_any, reported
 from tests.interop.attribution_truth import false_claims, of_update, value_or_none
 from tests.interop.build import Merger
@@ -52,7 +59,12 @@ def test_updates_are_attributed_to_the_requesting_plugin(release: Merger, view: 
                 for one in found.rounds
                 if one.container == subject.id and one.name in (case.trigger, VALIDATE)
             ]
-        steps = [step for one in rounds for step in one.steps if step.container == case.target.id]
+        steps = [
+            step
+            for one in rounds
+            for step in one.steps
+            if step.container == case.target.id and is_counted(step)
+        ]
         expected = expected_of_update(case, view)
         if reported(steps) != expected:
             wrong[case.name] = (reported(steps), expected)
@@ -104,9 +116,9 @@ def test_updates_that_were_not_applied_are_reported(release: Merger) -> None:
         if fails(case) or not specs.same(before, after):
             continue
         asked = {
-            (str(one.owner), one.path)
-            for one in found.asked[case.target.id]
-            if one.reason and one.path.startswith(case.entry.field.path)
+            (str(one.owner), one.change.path)
+            for one in found.without_effect[case.target.id]
+            if one.outcome.reason and one.change.path.startswith(case.entry.field.path)
         }
         if not {(plugin, case.entry.field.path) for plugin in case.plugins} <= asked:
             wrong.append((case.name, asked))

@@ -17,7 +17,7 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.runtime import Profile, Runtime
 from nri_scope.wire import Code
-from tests.interop.build import Variant
+from tests.interop.build import Merger, Variant, build_programs
 from tests.interop.reference import ReferenceRuntime
 from tests.interop.traffic import container, pod, request
 from tests.runtime_emulation.small_plugin import Handler, SmallPlugin
@@ -185,3 +185,61 @@ async def test_rejected_registrations_match_the_reference(plugin: str, tmp_path:
         with pytest.raises(RpcError) as ours:
             await small.register()
     assert (ours.value.code, ours.value.message) == (theirs.value.code, theirs.value.message)
+
+
+BETWEEN = ("nothing", "an event", "a registration")
+"""What happens between the end of a validator and the next creation."""
+
+
+async def reference_creation(between: str, release: Merger, socket: Path) -> str:
+    """Return the error of the creation, "" for none."""
+    async with await ReferenceRuntime.listen(
+        socket, program=build_programs(release).runtime
+    ) as runtime:
+        plugins = 0
+
+        async def connect(plugin: SmallPlugin) -> None:
+            nonlocal plugins
+            plugins += 1
+            await plugin.connect(socket)
+            await plugin.register()
+            await runtime.admit(plugins)
+
+        validator = SmallPlugin("00-validator")
+        await connect(validator)
+        validator.connected.finish("it leaves")
+        await validator.connected.wait_closed()
+        if between == "an event":
+            message = request(Event.StopContainer, pod(2), container(2))
+            await runtime.send("StopContainer", message.SerializeToString())
+        elif between == "a registration":
+            await connect(SmallPlugin("00-passive", Event.RemovePodSandbox.bit))
+        message = request(Event.CreateContainer, pod(1), container(1))
+        return (await runtime.send("CreateContainer", message.SerializeToString())).error
+
+
+async def emulated_creation(between: str, release: Merger) -> str:
+    async with Runtime(replace(PROFILE, nri_version=release.nri_version)) as runtime:
+        validator = SmallPlugin("00-validator")
+        await validator.join(runtime)
+        validator.connected.finish("it leaves")
+        await runtime.wait_for(lambda: bool(runtime.former))
+        if between == "an event":
+            message = request(Event.StopContainer, pod(2), container(2))
+            await runtime.operate(Event.StopContainer, message)
+        elif between == "a registration":
+            await SmallPlugin("00-passive", Event.RemovePodSandbox.bit).join(runtime)
+        message = request(Event.CreateContainer, pod(1), container(1))
+        return (await runtime.operate(Event.CreateContainer, message)).failure
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("release", [one for one in Merger if "NRI_0_1" in one.name])
+async def test_a_closed_validator_fails_the_creations_of_the_reference(
+    release: Merger, between: str, tmp_path: Path
+) -> None:
+    theirs = await reference_creation(between, release, tmp_path / "s")
+    assert await emulated_creation(between, release) == theirs
+    fails = between == "nothing" and release is not Merger.NRI_0_12
+    assert theirs == ("validator plugin 00-validator failed: ttrpc: closed" if fails else "")

@@ -21,7 +21,7 @@ from nri_scope.errors import DeadlineExceeded
 from nri_scope.nri.events import Event
 from nri_scope.nri.methods import STATE_CHANGE_EVENTS
 from nri_scope.runtime import PROFILES, Plugin, Profile, ProfileSetUp, Runtime
-from nri_scope.runtime.state_change import as_state_change
+from nri_scope.runtime.lifecycle import as_state_change
 from tests.amount import amount
 from tests.interop.build import Unavailable, Variant, build
 from tests.interop.messages import exchanges, normal

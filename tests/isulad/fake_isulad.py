@@ -3,8 +3,9 @@
 
 It shares no protocol code with nri-scope, only the generated messages. Behaviour: frames of at most
 1,024 bytes, random order of external plugins, no Synchronize in parts, silence after a mask with
-unknown bits, an abort on a CreateContainer reply without ``adjust``, a crash on any update in a
-reply and on any UpdateContainers.
+unknown bits, an abort on a CreateContainer reply without ``adjust``, a crash on an update in a
+reply to CreateContainer or StopContainer and on any UpdateContainers. Updates in Synchronize, and
+those without a container id or beside hooks, are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import random
 import socket
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -192,12 +193,12 @@ class FakeIsulad:
             create = api.CreateContainerResponse.FromString(payload)
             if not create.HasField("adjust"):
                 self._kill(plugin, "abort: CreateContainer without adjust")
-            if create.update:
+            if _crashes(create.update) and not create.adjust.HasField("hooks"):
                 self._kill(plugin, "SIGSEGV: update in CreateContainer")
-        elif method == "StopContainer" and api.StopContainerResponse.FromString(payload).update:
+        elif method == "StopContainer" and _crashes(
+            api.StopContainerResponse.FromString(payload).update
+        ):
             self._kill(plugin, "SIGSEGV: update in StopContainer")
-        elif method == "Synchronize" and api.SynchronizeResponse.FromString(payload).update:
-            self._kill(plugin, "SIGSEGV: update in Synchronize")
 
     def _kill(self, plugin: str, reason: str) -> None:
         self.killed_by.append(f"{plugin}: {reason}")
@@ -251,6 +252,10 @@ class FakeIsulad:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _crashes(updates: Sequence[api.ContainerUpdate]) -> bool:
+    return bool(updates) and bool(updates[0].container_id)
 
 
 _BITS = {"CreateContainer": 4, "UpdateContainer": 8, "StopContainer": 10}

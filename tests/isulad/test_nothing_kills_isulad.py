@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Container
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
@@ -201,6 +202,19 @@ async def test_the_server_dies_of_updates(
         for one in EVENTS[:20]:
             await isulad.send(one.method, one.request)
     assert f"bad: {reason}" in isulad.killed_by
+
+
+def test_the_server_survives_updates_that_are_ignored() -> None:
+    fake = FakeIsulad(Path("unused"))
+    other, nobody = api.ContainerUpdate(container_id="other"), api.ContainerUpdate()
+    hooks = api.ContainerAdjustment(hooks=api.Hooks())
+    for method, reply in (
+        ("Synchronize", api.SynchronizeResponse(update=[other])),
+        ("StopContainer", api.StopContainerResponse(update=[nobody])),
+        ("CreateContainer", api.CreateContainerResponse(adjust=hooks, update=[other])),
+    ):
+        fake.judge("safe", method, reply.SerializeToString())
+    assert fake.killed_by == []
 
 
 def test_the_server_dies_of_an_empty_reply() -> None:

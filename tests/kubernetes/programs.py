@@ -4,7 +4,8 @@
 Kubernetes, etcd, Helm and the newest containerd are built from the Go module proxy, once: 12
 minutes and 4 GB of Go's caches on two cores. The rest are Debian packages, unpacked without
 installation.
-``python -m tests.kubernetes.programs`` builds everything that is missing.
+``python -m tests.kubernetes.programs`` builds everything that is missing, and with ``containerd``
+only the newest containerd, in one to two minutes.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def _download(module: str, version: str) -> Path:
 
 def _run(folder: str, *command: str) -> None:
     if shutil.which(command[0]) is None:
-        raise TestbedError(f"the test cluster needs {command[0]}")
+        raise TestbedError(f"it cannot be built without {command[0]}")
     environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
     done = subprocess.run(
         command,
@@ -210,6 +211,7 @@ def _run(folder: str, *command: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in RUNTIMES:
+    newest_containerd()
+    for name in () if sys.argv[1:] == ["containerd"] else RUNTIMES:
         with suppress(SeriesUnavailable):
             programs(name)

@@ -11,9 +11,8 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import REDACTED
-from nri_scope.logger.launched import LaunchedPlugin
+from nri_scope.logger.launched import LaunchedPlugin, Settings
 from nri_scope.logger.logfile import log_beside
-from nri_scope.logger.settings import Settings
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recording.reader import Recording
 from tests.logger.test_logger import exchange
@@ -26,7 +25,7 @@ def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Default path of the recording."""
     path = tmp_path / "var" / "default.nriscope.db"
     monkeypatch.setattr(
-        "nri_scope.logger.settings.Settings.__init__.__defaults__",
+        "nri_scope.logger.launched.Settings.__init__.__defaults__",
         (path, *(Settings.__init__.__defaults__ or ())[1:]),
     )
     return path

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.logger.settings import Settings, parse_settings
+from nri_scope.logger.launched import Settings, parse_settings
 from nri_scope.nri.events import Event
 from nri_scope.share.redaction import Rules
 from nri_scope.share.redaction.rule_file import read_rules

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.element_limits import CUT
-from nri_scope.nri.from_plain import NotPlain, bytes_from_plain, message_from_plain
-from nri_scope.nri.plain import Plain, plain, plain_bytes
+from nri_scope.nri.plain import (
+    NotPlain,
+    Plain,
+    bytes_from_plain,
+    message_from_plain,
+    plain,
+    plain_bytes,
+)
 from tests.oci.random_messages import RandomMessages
 
 UNKNOWN = bytes.fromhex("92f6060568656c6c6f" + "90f60605")

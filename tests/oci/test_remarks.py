@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.oci import Remark, UpdatePath, adjust, remarks, update
+from nri_scope.oci import Remark, UpdatePath, adjust, empty_cpu_set, remarks, update
 from nri_scope.specs import Spec
 
 from .examples import ADJUSTMENT, UPDATE, without_each_field
@@ -37,9 +37,9 @@ def remarks_of(change: api.ContainerAdjustment | api.ContainerUpdate) -> list[st
     return [f"{each.kind} {each.path}" for each in remarks(change)]
 
 
-def test_dropped_and_resolved_fields_of_an_adjustment() -> None:
+def test_dropped_and_unresolved_fields_of_an_adjustment() -> None:
     assert remarks_of(ADJUSTMENT) == [
-        "resolved /cdiDevices/vendor.com~1gpu=0",
+        "unresolved /cdiDevices/vendor.com~1gpu=0",
         "dropped /linux/seccomp/defaultErrnoRet",
         "dropped /linux/resources/memory/reservation",
         "dropped /linux/resources/memory/swap",
@@ -48,7 +48,7 @@ def test_dropped_and_resolved_fields_of_an_adjustment() -> None:
         "dropped /linux/resources/memory/swappiness",
         "dropped /linux/resources/memory/disableOOMKiller",
         "dropped /linux/resources/memory/useHierarchy",
-        "resolved /linux/resources/blockIO",
+        "unresolved /linux/resources/blockIO",
     ]
 
 
@@ -90,6 +90,18 @@ def test_fields_of_a_direct_update_that_not_every_oci_runtime_applies() -> None:
     ]
 
 
+def test_an_empty_cpu_set_asks_for_nothing() -> None:
+    resources = api.LinuxResources()
+    assert not empty_cpu_set(resources)
+    # As from Go, where setting an empty text creates the message.
+    resources.cpu.SetInParent()
+    (one,) = empty_cpu_set(resources)
+    assert (one.path, one.kind) == ("/linux/resources/cpu/cpus", "dropped")
+    assert "'not set'" in one.reason
+    resources.cpu.shares.value = 2
+    assert not empty_cpu_set(resources)
+
+
 def test_an_unlimited_pids_value_is_dropped_from_a_direct_update() -> None:
     change = api.ContainerUpdate()
     change.linux.resources.pids.limit = -1
@@ -112,10 +124,13 @@ def test_zeros_without_effect_are_dropped() -> None:
     assert remarks_of(adjustment) == paths[:1]
 
 
-def test_an_unlimited_pids_value_is_dropped_from_an_adjustment() -> None:
+def test_an_unlimited_pids_value_leaves_an_existing_limit() -> None:
     adjustment = api.ContainerAdjustment()
     adjustment.linux.resources.pids.limit = -1
-    assert remarks_of(adjustment) == ["dropped /linux/resources/pids/limit"]
+    spec: Spec = {"linux": {"resources": {"pids": {"limit": 64}}}}
+    for before, kind in ((spec, "dropped"), ({}, "unresolved")):
+        (one,) = remarks(adjustment, before)
+        assert (one.path, one.kind) == ("/linux/resources/pids/limit", kind)
 
 
 def test_unknown_namespaces_are_refused_with_the_runtimes_message() -> None:

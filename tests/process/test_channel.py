@@ -11,8 +11,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from nri_scope.process.channel import LoopChannel, ThreadChannel
-from nri_scope.process.messages import HEAD, PAYLOAD_MAX, MessageReader, message
+from nri_scope.process.channel import (
+    HEAD,
+    PAYLOAD_MAX,
+    LoopChannel,
+    MessageReader,
+    ThreadChannel,
+    message,
+)
 from nri_scope.transport.loop import loop_factory
 
 PATIENCE = 60

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import RemoteProtocolError
-from nri_scope.process.messages import HEAD, PAYLOAD_MAX, MessageReader, message
+from nri_scope.process.channel import HEAD, PAYLOAD_MAX, MessageReader, message
 
 _MESSAGES = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=300)), max_size=20)
 

@@ -125,9 +125,9 @@ def test_the_ring_removes_effects_with_their_events(tmp_path: Path) -> None:
         assert containers == 2 * left[0]
 
 
-def test_effects_in_an_older_file_are_unknown() -> None:
+def test_an_older_file_without_the_table_has_no_effects() -> None:
     with Recording.open(OLD) as recording:
-        assert effects_on(recording, recording.containers()[0]) is None
+        assert effects_on(recording, recording.containers()[0]) == []
 
 
 def test_an_older_file_is_continued_with_effects(tmp_path: Path) -> None:
@@ -140,20 +140,3 @@ def test_an_older_file_is_continued_with_effects(tmp_path: Path) -> None:
         newest = max(event.id for event in recording.events())
         assert effects_on(recording, _container(recording, OTHER.id)) == [newest]
         assert effects_on(recording, recording.containers()[0]) == []
-
-
-def test_effects_are_unknown_if_older_events_had_any(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "old.nriscope.db"
-    reply = api.CreateContainerResponse(update=_update(OTHER)).SerializeToString()
-    create = api.CreateContainerRequest(pod=POD, container=ONE)
-    item = an_item("CreateContainer", create, reply)
-    record(path, [item])
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE effect")
-        connection.commit()
-    record(path, [item])
-    assert _effects(path, OTHER) is None
-    with Recording.open(path) as recording:
-        assert len(list(recording.events())) == 2

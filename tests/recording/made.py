@@ -35,6 +35,8 @@ def an_event(
     problem: str = "",
     changed: tuple[str, ...] = (),
     owners: tuple[str, ...] = (),
+    outcomes: tuple[str, ...] = (),
+    targets: tuple[str, ...] = (),
 ) -> Event:
     namespace, pod, container = [*subject.split("/"), "", "", ""][:3]
     return Event(
@@ -62,6 +64,8 @@ def an_event(
         problem=problem,
         changed=changed,
         owners=owners,
+        outcomes=outcomes,
+        targets=targets,
     )
 
 

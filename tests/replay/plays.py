@@ -21,7 +21,7 @@ from nri_scope.replay.report import junit
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.script import ReplaySelection
-from nri_scope.runtime.state_change import own_request
+from nri_scope.runtime.lifecycle import own_request
 from nri_scope.transport.loop import run
 from nri_scope.wire import RequestReceived
 from tests.runtime_emulation.small_plugin import SmallPlugin

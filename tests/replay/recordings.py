@@ -116,10 +116,17 @@ def write_session(
     recorder.end_session(session, "closed", START_NS + 3600 * 10**9)
 
 
-def of_capture(name: str, path: Path, *, first_attempt: Mapping[str, bytes] | None = None) -> Path:
+def of_capture(
+    name: str,
+    path: Path,
+    *,
+    first_attempt: Mapping[str, bytes] | None = None,
+    ended: Mapping[str, tuple[int, str]] | None = None,
+) -> Path:
     """Write a capture as a recording with one session for each of its plugins.
 
     With ``first_attempt``, its first creation has an earlier attempt with these replies of plugins.
+    ``ended``: by plugin, how many ns after the last event its session ended, and the reason.
     """
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
@@ -155,6 +162,8 @@ def of_capture(name: str, path: Path, *, first_attempt: Mapping[str, bytes] | No
                 60 * 10**9,
             ),
         )  # fmt: skip
+    for plugin, (after_ns, reason) in (ended or {}).items():
+        recorder.end_session(sessions[plugin], reason, captured[-1].stored.at_ns + after_ns)
     recorder.close()
     return path
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.oci import VOIDED
 from nri_scope.plugin import Adjustment, Container, Eviction, PodSandbox, RuntimeHandle, Update
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import ReplaySelection
+from nri_scope.specs.path_lookup import value_at
 
 from .plays import played
 from .recordings import POD, RECORDING, container, life, recording, run_pod
@@ -228,6 +230,52 @@ def test_a_plugin_can_change_an_update_of_the_kubelet(one_life: Path) -> None:
     assert received == [400]
     (change,) = replayed.container("shop/web/app").changes
     assert (change.before, change.after) == (200, 400)
+
+
+@pytest.mark.parametrize("profile", ["containerd-2.4", "cri-o"])
+def test_an_update_without_resources_voids_the_request(one_life: Path, profile: str) -> None:
+    received: list[tuple[str, int]] = []
+
+    class Emptying:
+        def update_container(
+            self, pod: PodSandbox, container: Container, resources: api.LinuxResources
+        ) -> Update:
+            return Update(container.id)
+
+        def post_update_container(self, pod: PodSandbox, container: Container) -> None:
+            received.append(("PostUpdateContainer", container.linux.resources.cpu.shares.value))
+
+        def stop_container(self, pod: PodSandbox, container: Container) -> None:
+            received.append(("StopContainer", container.linux.resources.cpu.shares.value))
+
+    replayed = played(one_life, {"10-e": Emptying()}, profile=profile)
+    assert received == [("PostUpdateContainer", 0), ("StopContainer", 0)]
+    (update,) = [event for event in replayed.events if event.dropped]
+    assert [(one.plugin, one.reason) for one in update.dropped] == [("10-e", VOIDED)]
+    assert not update.changes
+    app = replayed.container("shop/web/app")
+    (change,) = app.changes
+    assert (change.before, change.after, app.owner(change.path)) == (200, None, "10-e")
+
+
+def test_an_empty_cpu_set_in_an_update_is_dropped_but_the_request_applied(one_life: Path) -> None:
+    class Clearing:
+        def update_container(
+            self, pod: PodSandbox, container: Container, resources: api.LinuxResources
+        ) -> Update:
+            update = Update(container.id)
+            update.resources.cpu.cpus = ""
+            update.resources.cpu.SetInParent()
+            return update
+
+    replayed = played(one_life, {"10-c": Clearing()})
+    dropped = [one for event in replayed.events for one in event.dropped]
+    assert [(one.plugin, one.path, one.value) for one in dropped] == [
+        ("10-c", "/linux/resources/cpu/cpus", '""')
+    ]
+    assert not replayed.container("shop/web/app").changes
+    spec = replayed.container("shop/web/app").spec
+    assert value_at(spec, "/linux/resources/cpu/shares") == 200
 
 
 def test_a_validator_receives_owners_and_can_reject(one_life: Path) -> None:

@@ -15,6 +15,8 @@ from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.progress import ReplayListener
+from nri_scope.replay.report.document import document
+from nri_scope.replay.report.text import Report
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.shrink import Shrinking, ShrinkJob
@@ -29,6 +31,16 @@ ADJUSTS = (
     " plugin.on['CreateContainer'] = lambda request: reply"
 )
 FAILS = "plugin.on['StopContainer'] = lambda request: [print('x', flush=True), os._exit(3)]"
+
+AGAIN = """for _ in range(1000):
+        try:
+            plugin = SmallPlugin('42-own')
+            await plugin.connect('{socket}')
+            break
+        except Exception:
+            await asyncio.sleep(0.01)
+    await plugin.register()
+    await plugin.connected.wait_closed()"""
 
 
 class Notices(ReplayListener):
@@ -139,6 +151,29 @@ def test_an_external_plugin_is_started_again_after_a_disconnect(fault: str, one_
     lines = [line.text for event in replayed.events for line in event.output]
     assert len({*lines}) == len(lines) == 2
     assert len(synchronized(replayed)) == 2
+    assert replayed.plugins[0].started_again == 1
+    assert any("replay started it again (1×)" in line for line in Report().summary(replayed))
+
+
+@pytest.mark.parametrize("fault", ["restart-runtime:after=3", "drop-connection:after=3"])
+def test_an_external_plugin_that_ends_can_be_a_failure(fault: str, one_life: Path) -> None:
+    job = job_of(one_life, of(external(), is_external=True), faults=[fault])
+    job = replace(job, plugin_set=replace(job.plugin_set, must_reconnect=True))
+    replayed = run(replay(job))
+    assert list(replayed.failures()) == [
+        "42-own: ended with its connection instead of connecting again"
+    ]
+    assert document(replayed)["ok"] is False
+
+
+def test_an_external_plugin_that_connects_again_was_not_started_again(one_life: Path) -> None:
+    job = job_of(
+        one_life, of(external(ended=AGAIN), is_external=True), faults=["restart-runtime:after=3"]
+    )
+    job = replace(job, plugin_set=replace(job.plugin_set, must_reconnect=True))
+    replayed = run(replay(job))
+    assert not list(replayed.failures())
+    assert replayed.plugins[0].started_again == 0
 
 
 def test_rounds_are_played_to_an_external_plugin(one_life: Path) -> None:

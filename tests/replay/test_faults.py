@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.message import Message
@@ -30,6 +33,7 @@ from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import replay
 from nri_scope.runtime import RECORDED
 from nri_scope.runtime.profiles import PROFILES
+from nri_scope.transport.link import Link
 from nri_scope.transport.loop import run
 from nri_scope.wire import Code, RequestReceived
 from tests.runtime_emulation.small_plugin import Reply, SmallPlugin
@@ -143,6 +147,9 @@ def test_slow_replies_are_flagged_or_late(tmp_path: Path) -> None:
     (create,) = [one for one in replayed.replies() if one.event == "CreateContainer"]
     assert create.slow
     assert create.verdict is Verdict.OK
+    (event,) = [one for one in replayed.events if create in one.replies]
+    line = list(Report().event(event, output=False))[-1]
+    assert re.search(r"ok  (5[89]|[6-9]\d) % of the deadline of 600ms$", line)
     assert replayed.tally.slow == 1
     assert replayed.ok
     peer, replayed = played_with_faults(path, "slow:CreateContainer:1m")
@@ -150,6 +157,26 @@ def test_slow_replies_are_flagged_or_late(tmp_path: Path) -> None:
     assert (late.verdict, late.problem) == (Verdict.LATE, "no reply within 0.6 s")
     assert names(peer)[-1] == "CreateContainer"
     assert not replayed.ok
+
+
+def test_a_reply_that_is_read_after_its_deadline_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Link.call
+
+    async def delayed(self: Link, service: str, method: str, *rest: Any, **options: Any) -> bytes:
+        """Block the event loop after the reply, so that the timer cannot fire."""
+        data = await call(self, service, method, *rest, **options)
+        if method == "CreateContainer":
+            time.sleep(0.7)
+        return data
+
+    monkeypatch.setattr(Link, "call", delayed)
+    events = [run_pod(), *life(container())]
+    path = recording(tmp_path / "short.nriscope.db", events, timeout_ms=600)
+    _, replayed = played_with_faults(path)
+    (reply,) = [one for one in replayed.replies() if one.event == "CreateContainer"]
+    assert reply.verdict is Verdict.LATE
 
 
 def test_an_injected_error_undoes_the_event_and_is_no_failure(one_life: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
-from nri_scope.replay.read_ahead import ReadAhead
+from nri_scope.replay.player import ReadAhead
 
 
 @given(st.lists(st.integers()), st.data())

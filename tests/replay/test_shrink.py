@@ -30,8 +30,7 @@ from nri_scope.replay.shrink import (
     golden_of,
     write_test,
 )
-from nri_scope.replay.shrink.ddmin import fewest
-from nri_scope.replay.shrink.search import Exhausted, Search
+from nri_scope.replay.shrink.search import Exhausted, Search, fewest
 from nri_scope.share.extract import Selection, extract
 from nri_scope.transport.loop import run
 
@@ -157,7 +156,7 @@ def test_one_of_many_is_found_quickly() -> None:
 
 def test_a_missing_temporary_folder_ends_the_search_with_a_reason(tmp_path: Path) -> None:
     search = Search(RECORDING, 1, tmp_path / "nowhere", lambda path: True)
-    with pytest.raises(Exhausted, match="a temporary file: no such folder"):
+    with pytest.raises(Exhausted, match="a temporary file: cannot be written: no such file"):
         search.run(lambda stage: None)
     assert search.best == {event.id for event in search.events}
 

@@ -16,13 +16,15 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import CapturedCall, Role
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.failure_policy import FailurePolicy
+from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
+from nri_scope.wire import Code
 from tests.recording.recordings import a_start
 from tests.replay.plays import job_of, played, played_to_peers
 from tests.replay.recordings import (
@@ -265,6 +267,20 @@ def restarted(folder: Path) -> Path:
     )
 
 
+def unregistered(
+    folder: Path, reason: str = "the runtime closed the connection", code: Code = Code.UNAVAILABLE
+) -> Path:
+    """Record a tapped plugin whose registration had the status ``code``, and then ended."""
+    path = folder / "unregistered.nriscope.db"
+    recorder = Recorder.open(path)
+    session = recorder.begin_session(SessionStart.unconfigured(Role.TAP, "20", "late", 1))
+    call = (1, 1, "RegisterPlugin", b"", b"", int(code), "not answered", 1, 0)
+    recorder.capture(session, CapturedCall(*call, service=RUNTIME_SERVICE))
+    recorder.end_session(session, reason, 2)
+    recorder.close()
+    return path
+
+
 def left_the_chain(folder: Path) -> Path:
     """Record a real containerd's chain that a plugin leaves.
 
@@ -357,6 +373,27 @@ def named(folder: Path, name: str) -> Path:
             ),
         )
     recorder.end_session(session, name, START_NS + 9 * 10**9)
+    recorder.close()
+    return path
+
+
+def voided(folder: Path) -> Path:
+    """Write a tapped update whose reply has an update of the container without resources."""
+    path = folder / "voided.nriscope.db"
+    recorder = Recorder.open(path)
+    start = replace(a_start("10-voiding", START_NS), role=Role.TAP, mask=0, nri_version="0.12.3")
+    session = recorder.begin_session(start)
+    one = container("first")
+    one.linux.resources.cpu.shares.value = 512
+    reply = api.UpdateContainerResponse()
+    reply.update.add(container_id=one.id)
+    for number, (name, request) in enumerate([run_pod(), *life(one, updated=True)]):
+        at_ns = START_NS + number * 10**9
+        answer = reply.SerializeToString() if name == "UpdateContainer" else b""
+        data = request.SerializeToString()
+        recorder.capture(
+            session, CapturedCall(at_ns, at_ns, name, data, answer, 0, "", 1000, 10**9)
+        )
     recorder.close()
     return path
 

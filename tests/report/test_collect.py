@@ -63,8 +63,9 @@ def test_changes_have_owners_and_evidence(chain: Path) -> None:
         *("shop/web/app", "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken"),
     ]
     rows = {(row.path, row.by, row.evidence) for row in changed["shop/web/app"].rows}
-    assert ("env FOO", "30-env-injector", "tap") in rows
-    assert ("devices[/dev/nri-null]", "20-device-injector", "probes, validator") in rows
+    assert ("env FOO", "30-env-injector, seen in event 25", "tap") in rows
+    (devices,) = [row for row in rows if row[0] == "devices[/dev/nri-null]"]
+    assert devices[1:] == ("20-device-injector, seen in event 25", "probes, validator")
 
 
 def test_the_timeline_has_each_pod_with_its_containers_and_changes() -> None:

@@ -219,7 +219,7 @@ def test_the_page_has_no_scripts_and_styles_for_dark_print_and_phone(healthy: st
 
 def test_changes_have_their_owners(healthy: str) -> None:
     text = re.sub(r"\s+", " ", Page(healthy).text)
-    assert 'env FOO "bar" → "overridden" 30-env-injector tap, event 18' in text
+    assert 'env FOO "bar" → "overridden" 30-env-injector, seen in event 25 tap, event 18' in text
     assert "devices[/dev/nri-null] c 1:3 20-device-injector" in text
 
 

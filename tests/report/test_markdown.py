@@ -70,7 +70,9 @@ def test_markdown_of_a_real_chain(tmp_path: Path) -> None:
     text = markdown(facts_of(of_capture("containerd-2.4-beta", tmp_path / "chain.nriscope.db")))
     assert_is_only_text(text)
     assert text.startswith("## NRI report: `chain.nriscope.db`\n")
-    assert '| `~` | `env FOO` | `"bar"` | `"overridden"` | 30-env-injector |' in text
+    assert (
+        '| `~` | `env FOO` | `"bar"` | `"overridden"` | 30-env-injector, seen in event 25 |' in text
+    )
     # Bars within code are escaped, so that every table is parsed.
     tables = [token for token in tokens(text) if token.type == "table_open"]
     assert len(tables) == 6

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.kubernetes.programs import newest_containerd
 from tests.runtime.testbed import mount_namespace
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
@@ -44,6 +45,19 @@ def binaries_of(series: str) -> Binaries:
 @pytest.fixture
 async def containerd(binaries: Binaries) -> AsyncIterator[Containerd]:
     async with running(binaries) as containerd:
+        yield containerd
+
+
+@pytest.fixture
+async def validating() -> AsyncIterator[Containerd]:
+    """The newest containerd, whose NRI has validators; skips where it cannot be built."""
+    try:
+        check_machine()
+        newest = newest_containerd()
+    except TestbedError as error:
+        pytest.skip(str(error))
+    mount_namespace.enter()
+    async with running(newest) as containerd:
         yield containerd
 
 

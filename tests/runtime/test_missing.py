@@ -7,39 +7,22 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from nri_scope.errors import RpcError
 from tests.agent.agent_process import agent
 from tests.cli.tap_process import plugin_file
 from tests.cluster.fake_kubectl import agent_pod, install
 from tests.cluster.test_views import KUBECTL, run
-from tests.kubernetes.programs import programs
-from tests.runtime.testbed import mount_namespace
-from tests.runtime.testbed.containerd import Containerd, running
+from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.driver import Driver
-from tests.runtime.testbed.packages import Binaries, TestbedError, check_machine
 from tests.runtime.testbed.record import PATIENCE, recording
 
 pytestmark = pytest.mark.runtime
 
 PLUGIN = "33-thing"
-
-
-@pytest.fixture
-async def validating() -> AsyncIterator[Containerd]:
-    """A containerd with NRI 0.10 or later."""
-    try:
-        check_machine()
-        mount_namespace.enter()
-        found = programs("containerd-2.4")
-    except TestbedError as error:
-        pytest.skip(str(error))
-    async with running(Binaries("2.4", found.runtime)) as containerd:
-        yield containerd
 
 
 class Plugin:
@@ -102,9 +85,6 @@ async def test_verdicts_equal_what_happened(validating: Containerd, tmp_path: Pa
             await create("stopped", "missing")
             await one.connect()
             await recorder.end(signal.SIGKILL)
-            # A creation that notices the end of a validator fails; the kubelet tries it again.
-            with suppress(RpcError):
-                await driver.create(pod, "failed")
             await create("no-recorder", "unknown")
             async with recording(file, validating, "--validate") as second:
                 await create("recorded-again", "connected")

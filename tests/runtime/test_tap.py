@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import RpcError
 from nri_scope.nri.events import events_in
 from nri_scope.recording.reader import Recording
+from nri_scope.wire import Code
 from tests.cli.tap_process import PATIENCE, Tap, plugin_file, tapping
-from tests.cli.writer_processes import writer_of
+from tests.cli.writer_processes import cmdline, writer_of
 from tests.interop.build import Unavailable, Variant, build
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver, assert_healthy
@@ -30,6 +32,8 @@ from tests.runtime_emulation.scripts import is_running
 
 pytestmark = pytest.mark.runtime
 
+FAILURES = 3
+"""Repetitions of each failure of a wrapped plugin."""
 GO, PYTHON, WRAPPED = "20-go", "30-python", "40-wrapped"
 
 
@@ -112,12 +116,11 @@ class Crew:
     def wrapper_pid(self) -> int:
         """Id of the process that containerd launched for the wrapped plugin."""
         starter = os.fsencode(self.containerd.layout.plugins / ".nri-scope" / WRAPPED / "start.py")
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                if starter in path.read_bytes():
-                    return int(path.parent.name)
-            except OSError:
-                continue
+        # Children of any of its threads.
+        for path in Path(f"/proc/{self.containerd.pid}/task").glob("*/children"):
+            for pid in map(int, path.read_text().split()):
+                if starter in cmdline(pid):
+                    return pid
         raise AssertionError("the wrapped plugin does not run")
 
     @classmethod
@@ -253,3 +256,45 @@ async def test_events_survive_a_killed_process(
         sessions = rows(crew.files[WRAPPED], "SELECT count(*) FROM session")
         assert sessions == [(2 if victim == "containerd" else 1,)]
         await crew.end()
+
+
+@pytest.mark.parametrize(
+    ("event", "action", "code"),
+    [
+        ("create_container", "os._exit(3)", Code.UNAVAILABLE),
+        ("create_container", "raise RuntimeError('refused')", Code.UNKNOWN),
+        ("create_container", "time.sleep(60)", Code.DEADLINE_EXCEEDED),
+        ("post_start_container", "os._exit(3)", Code.UNAVAILABLE),
+    ],
+)
+async def test_the_request_at_which_a_wrapped_plugin_fails_is_recorded(
+    event: str, action: str, code: Code, binaries: Binaries, tmp_path: Path
+) -> None:
+    """containerd kills the launched process as soon as the plugin exits or misses a deadline."""
+    async with running(binaries, start=False) as containerd:
+        body = f"    def {event}(self, pod, container):\n        {action}"
+        plugin = plugin_file(containerd.layout.plugins / WRAPPED, body, start="import time")
+        file = tmp_path / "w.nriscope.db"
+        await nri_scope("tap", "--wrap", plugin, "-o", file)
+        for number in range(FAILURES):
+            await containerd.start()
+            driver = Driver(containerd)
+            pod = await driver.run_pod("shop", f"web-{number}")
+            if code == Code.UNKNOWN:
+                # An error status fails the creation, and the plugin stays connected.
+                with pytest.raises(RpcError, match="refused"):
+                    await driver.create(pod, "app")
+            else:
+                await driver.run(pod, "app")
+            await containerd.remove_pods()
+            await containerd.stop()
+        name = "".join(map(str.capitalize, event.split("_")))
+        async with asyncio.timeout(PATIENCE):
+            # A writer goes on when its wrapper has been killed, and may not have begun.
+            while len(rows(file, "SELECT id FROM session WHERE ended_ns")) < FAILURES:
+                await asyncio.sleep(0.05)
+        with Recording.open(file) as recorded:
+            sessions = [one.id for one in recorded.sessions()]
+            fatal = [one for one in recorded.events() if one.event == name]
+        assert [one.session for one in fatal] == sessions
+        assert [one.status_code for one in fatal] == [code] * FAILURES

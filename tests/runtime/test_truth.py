@@ -46,7 +46,7 @@ def test_a_creation_during_which_probes_disconnect_is_one_round(
         verdict = Verdict(Truth.of(recording, [noted(tmp_path)]), {LIFE.id: LIFE})
         document = render(recording_differ.rounds(recording))
         assert verdict.of_rounds(document["events"]) == []
-        assert verdict.of_changes(document["changes"]) == []
+        assert verdict.of_changes([*document["changes"], *document["requests"]]) == []
         histories = recording_differ.histories(recording)
         assert verdict.of_histories(histories) == []
         lines = blame.document(histories[LIFE.id], blame.lines(histories[LIFE.id]))

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.specs import value_at
 from tests.cri.driver import Resources
+from tests.runtime.test_cri import Answers
 from tests.runtime.test_record import NOT_CONNECTED, assert_told, gaps
 from tests.runtime.testbed.containerd import Containerd
 from tests.runtime.testbed.driver import Driver, assert_healthy
@@ -99,3 +101,24 @@ def processes_with(word: str) -> list[str]:
         if word.encode() in arguments:
             found.append(b" ".join(arguments).decode(errors="replace"))
     return found
+
+
+async def test_live_with_cri_records_what_took_effect(
+    containerd: Containerd, driver: Driver, tmp_path: Path
+) -> None:
+    file = f"cri-{containerd.binaries.series}.nriscope.db"
+    sockets = f"--socket {shlex.quote(str(containerd.nri_socket))}"
+    command = (
+        f"tui --live {sockets} --cri {shlex.quote(str(containerd.layout.cri_socket))} -o {file}"
+    )
+    async with terminal(tmp_path, command, (100, 26)) as window:
+        await connected(containerd, 1)
+        await window.shows(" live", "following", "Synchronize")
+        pod = await driver.run_pod("shop", "web")
+        app = await driver.run(pod, "app", resources=Resources(cpu_shares=512))
+        await window.shows("ContainerStatus")
+        status = await Answers(tmp_path / file).newest(app.id, lambda found: bool(found.cgroup))
+        await window.press("q")
+        await window.shows("ended with 0")
+    assert status.spec
+    assert value_at(status.spec, "/linux/resources/cpu/shares") == 512

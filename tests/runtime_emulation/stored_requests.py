@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
 from typing import NamedTuple
@@ -14,11 +14,16 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
 from nri_scope.errors import UsageError
-from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.nri.methods import (
+    DEFAULT_REGISTRATION_TIMEOUT_MS,
+    DEFAULT_REQUEST_TIMEOUT_MS,
+    PLUGIN_SERVICE,
+)
+from nri_scope.nri.negotiation import nri_version_of
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Answer, Pace, Profile, Runtime
+from nri_scope.runtime.lifecycle_rules import recorded_rules_of
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
-from nri_scope.runtime.profile import recorded_profile
 
 
 class Stored(NamedTuple):
@@ -33,6 +38,18 @@ class Stored(NamedTuple):
     service: str = PLUGIN_SERVICE
     plugin: str = ""
     """``NN-name`` of the plugin to send it to; "" for all subscribers."""
+
+
+def recorded_profile(configure: ConfigureRequest) -> Profile:
+    """Return the profile "recorded", of the runtime that sent this Configure request."""
+    version, _ = nri_version_of(configure)
+    profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
+    return replace(
+        profile,
+        lifecycle_rules=recorded_rules_of(configure.runtime_name),
+        registration_timeout_ms=(configure.registration_timeout or DEFAULT_REGISTRATION_TIMEOUT_MS),
+        request_timeout_ms=configure.request_timeout or DEFAULT_REQUEST_TIMEOUT_MS,
+    )
 
 
 FASTEST = Pace(speed=inf, max_s=1.0)

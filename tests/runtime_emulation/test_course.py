@@ -13,9 +13,9 @@ from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.runtime import PROFILES, LifecycleState, Profile
 from nri_scope.runtime.lifecycle import LifecycleStep
-from nri_scope.runtime.profile import recorded_profile
 
 from .captures import exchanges
+from .stored_requests import recorded_profile
 
 POD = api.PodSandbox(id="pod", name="web", namespace="shop")
 APP = api.Container(id="app", pod_sandbox_id="pod", name="app")

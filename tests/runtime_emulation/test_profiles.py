@@ -24,8 +24,8 @@ from nri_scope.nri.request_subject import (
     pod_of,
 )
 from nri_scope.runtime import PROFILES, Profile, profile_named
-from nri_scope.runtime.error_wording import go_wording
-from nri_scope.runtime.state_change import own_request
+from nri_scope.runtime.lifecycle import own_request
+from nri_scope.runtime.operations import go_wording
 
 from .captures import exchanges
 

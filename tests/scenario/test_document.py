@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of scenarios: what is read, what is rejected, and its JSON Schema."""
+"""The format of scenarios: what is read, and what is rejected."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
-from nri_scope.scenario.json_schema import scenario_schema
 from nri_scope.scenario.model import ContainerKind, Verb
 from nri_scope.scenario.reader import parse_scenario
 from nri_scope.scenario.text import duration_text, scenario_text
-from nri_scope.text.yaml_reader import parse_yaml
 
 from .scenarios import scenario
-from .schema_check import KEYWORDS, accepts, schemas_in
 
-SCHEMA = scenario_schema()
 WHOLE = """\
 scenario: 1
 runtime:
@@ -96,82 +92,71 @@ def test_a_whole_scenario_is_read_and_written() -> None:
     assert [one.exit_code for one in steps[2].steps] == [None, 3]
 
 
-def test_the_schema_accepts_it_and_uses_only_known_keywords() -> None:
-    assert accepts(SCHEMA, parse_yaml(WHOLE).tree())
-    assert {key for one in schemas_in(SCHEMA) for key in one} <= KEYWORDS
-
-
-# text after `scenario: 1`, the error, and whether the schema rejects it, too
+# text after `scenario: 1`, and the error
 INVALID = [
-    ("pod: {}", "web.yaml:2: pod: unknown key; did you mean pods?", True),
-    ("pods: []", "web.yaml:2: pods: a list is not a mapping", True),
-    ("pods: {a/b/c: {}}", "pods.a/b/c: not the name of a pod", False),
-    ("pods: {/a: {}}", "not the name of a pod", False),
-    ("pods: {a: {containers: {b/c: {}}}}", "not the name of a container", False),
-    ("pods:\n  a:\n    uuid: x", "web.yaml:4: pods.a.uuid: unknown key; did you mean uid?", True),
-    ("pods: {a: {copies: 0}}", "copies: 0 is not between 1 and 10000", True),
+    ("pod: {}", "web.yaml:2: pod: unknown key; did you mean pods?"),
+    ("pods: []", "web.yaml:2: pods: a list is not a mapping"),
+    ("pods: {a/b/c: {}}", "pods.a/b/c: not the name of a pod"),
+    ("pods: {/a: {}}", "not the name of a pod"),
+    ("pods: {a: {containers: {b/c: {}}}}", "not the name of a container"),
+    ("pods:\n  a:\n    uuid: x", "web.yaml:4: pods.a.uuid: unknown key; did you mean uid?"),
+    ("pods: {a: {copies: 0}}", "copies: 0 is not between 1 and 10000"),
     (
         "pods:\n  a: {id: x}\n  b: {id: x}",
         "web.yaml:4: pods.b: b has the id of a; remove its id, so that one is derived",
-        False,
     ),
     (
         "pods: {a: {containers: {c: {id: x}}}, b: {containers: {c: {id: x}}}}",
         "pods.b: b/c has the id of a/c",
-        False,
     ),
-    ("pods: {a: {containers: {b: {kind: inti}}}}", "did you mean init?", True),
-    ("existing: {a: {}}\npods: {a: {uid: x}}", "it is listed in existing, too", False),
+    ("pods: {a: {containers: {b: {kind: inti}}}}", "did you mean init?"),
+    ("existing: {a: {}}\npods: {a: {uid: x}}", "it is listed in existing, too"),
     (
         "existing: {a: {containers: {b: {}}}}\npods: {a: {containers: {b: {}}}}",
         "it is listed in existing, too",
-        False,
     ),
-    ("runtime: containerd", "runtime: 'containerd' is unknown; did you mean containerd-", True),
-    ("runtime: {nri_version: 0.8.0}", "runtime: the key profile is missing", True),
-    ("runtime: {profile: cri-o, nri_version: new}", "nri_version 'new' is not a version", False),
-    ("runtime: {profile: cri-o, request_timeout: 2}", "'2' is not a duration", True),
-    ("every: 10", "every: '10' is not a duration; write for example 500ms or 2s", True),
-    ("every: 99999999999d", "is not a duration", False),
-    ("rate: fast", "rate: 'fast' is not a rate; write for example 50/s or 10/m", True),
-    ("rate: 0/s", "is not a rate", False),
-    ("every: 1s\nrate: 1/s", "every and rate exclude each other", False),
-    ("steps: []\nuntil: removed", "steps and until exclude each other", False),
-    ("until: gone", "until: 'gone' is unknown; known are running, stopped, removed", True),
-    ("start: 2026-02-30T00:00:00Z", "start: '2026-02-30T00:00:00Z' is not a time", False),
-    ("start: yesterday", "is not a time; write for example", True),
-    ("start: 9999-01-01T00:00:00Z", "outside of the years 1970 to", False),
+    ("runtime: containerd", "runtime: 'containerd' is unknown; did you mean containerd-"),
+    ("runtime: {nri_version: 0.8.0}", "runtime: the key profile is missing"),
+    ("runtime: {profile: cri-o, nri_version: new}", "nri_version 'new' is not a version"),
+    ("runtime: {profile: cri-o, request_timeout: 2}", "'2' is not a duration"),
+    ("every: 10", "every: '10' is not a duration; write for example 500ms or 2s"),
+    ("every: 99999999999d", "is not a duration"),
+    ("rate: fast", "rate: 'fast' is not a rate; write for example 50/s or 10/m"),
+    ("rate: 0/s", "is not a rate"),
+    ("every: 1s\nrate: 1/s", "every and rate exclude each other"),
+    ("steps: []\nuntil: removed", "steps and until exclude each other"),
+    ("until: gone", "until: 'gone' is unknown; known are running, stopped, removed"),
+    ("start: 2026-02-30T00:00:00Z", "start: '2026-02-30T00:00:00Z' is not a time"),
+    ("start: yesterday", "is not a time; write for example"),
+    ("start: 9999-01-01T00:00:00Z", "outside of the years 1970 to"),
     (
         "steps:\n  - {}",
         "web.yaml:3: steps[0]: it does nothing; a step has one of run, create",
-        True,
     ),
-    ("steps: [{run: a, stop: a}]", "steps[0]: run and stop exclude each other", True),
-    ("steps: [{runs: a}]", "steps[0].runs: unknown key; did you mean run?", True),
-    ("steps: [{ValidateContainerAdjustment: a}]", "unknown key", True),
-    ("steps: [{restart: kubelet}]", "'kubelet' is unknown; known are runtime", True),
-    ("steps: [{repeat: 2}]", "steps[0].repeat: the key steps is missing", False),
-    ("steps: [{wait: 1s, pod: {}}]", "steps[0].wait: it takes no pod", False),
-    ("steps: [{run: a, container: {}}]", "it takes no container; it may have pod", False),
-    ("steps: [{stop: a, linux_resources: {}}]", "it takes no linux_resources", False),
-    ("steps: [{stop: a/b, container: {state: x}}]", "container.state: 'x' is unknown", True),
-    ("steps: [{stop: a/b, pod: {uid: absent, linux: gone}}]", "'gone' is not a mapping", True),
-    ("pods: {a: {", "web.yaml:3: not YAML", False),
-    ("pods: &a {}", "anchors and aliases are not supported", False),
-    ("pods: !x y", "the tag '!x' is not supported", False),
-    ("pods:\n", "a value is missing", False),
+    ("steps: [{run: a, stop: a}]", "steps[0]: run and stop exclude each other"),
+    ("steps: [{runs: a}]", "steps[0].runs: unknown key; did you mean run?"),
+    ("steps: [{ValidateContainerAdjustment: a}]", "unknown key"),
+    ("steps: [{restart: kubelet}]", "'kubelet' is unknown; known are runtime"),
+    ("steps: [{repeat: 2}]", "steps[0].repeat: the key steps is missing"),
+    ("steps: [{wait: 1s, pod: {}}]", "steps[0].wait: it takes no pod"),
+    ("steps: [{run: a, container: {}}]", "it takes no container; it may have pod"),
+    ("steps: [{stop: a, linux_resources: {}}]", "it takes no linux_resources"),
+    ("steps: [{stop: a/b, container: {state: x}}]", "container.state: 'x' is unknown"),
+    ("steps: [{stop: a/b, pod: {uid: absent, linux: gone}}]", "'gone' is not a mapping"),
+    ("pods: {a: {", "web.yaml:3: not YAML"),
+    ("pods: &a {}", "anchors and aliases are not supported"),
+    ("pods: !x y", "the tag '!x' is not supported"),
+    ("pods:\n", "a value is missing"),
 ]
 
 
-@pytest.mark.parametrize(("text", "problem", "by_schema"), INVALID)
-def test_an_invalid_scenario_is_rejected(text: str, problem: str, by_schema: bool) -> None:
+@pytest.mark.parametrize(("text", "problem"), INVALID)
+def test_an_invalid_scenario_is_rejected(text: str, problem: str) -> None:
     with pytest.raises(UsageError) as raised:
         scenario(text)
     error = str(raised.value)
     assert error.startswith("web.yaml:")
     assert problem in error and "\n" not in error
-    if by_schema:
-        assert not accepts(SCHEMA, parse_yaml(f"scenario: 1\n{text}").tree())
 
 
 @given(

@@ -9,8 +9,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.request_subject import container_of
 from nri_scope.runtime import PROFILES
-from nri_scope.scenario import event_sequence, subjects
-from nri_scope.scenario.event_sequence import MadeEvent, RuntimeStart
+from nri_scope.scenario import compile, subjects
+from nri_scope.scenario.compile import MadeEvent, RuntimeStart
 
 from .scenarios import containers, events, played, pods
 
@@ -384,10 +384,10 @@ def test_a_pod_may_not_have_the_name_of_a_copy() -> None:
 
 
 def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_sequence, "MAX_EVENTS", 100)
+    monkeypatch.setattr(compile, "MAX_EVENTS", 100)
     with pytest.raises(UsageError, match="more than 100 events; write fewer copies"):
         events("pods: {web: {copies: 200}}")
-    monkeypatch.setattr(event_sequence, "MAX_BYTES", 1000)
+    monkeypatch.setattr(compile, "MAX_BYTES", 1000)
     with pytest.raises(UsageError, match="requests of more than 0 MiB"):
         events("pods: {web: {copies: 50}}")
     monkeypatch.setattr(subjects, "MAX_BYTES", 100)

@@ -12,7 +12,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.methods import METHODS
 from nri_scope.recording.reader import Recording
-from nri_scope.scenario.message_text import changed_message, message_text, read_message
+from nri_scope.scenario.message_text import message_text, read_message
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
 REQUEST = api.CreateContainerRequest(
@@ -67,19 +67,3 @@ def test_text_that_is_no_message_is_reported_with_its_place(text: str, words: st
     with pytest.raises(UsageError) as error:
         read_message(text, api.CreateContainerRequest, "request")
     assert str(error.value).startswith(words)
-
-
-def test_an_assignment_changes_one_field() -> None:
-    changed = changed_message(REQUEST, "container.env.DEBUG=yes")
-    assert list(changed.container.env) == ["A=1", "DEBUG=yes"]
-    assert list(REQUEST.container.env) == ["A=1"]
-    removed = changed_message(changed, "container.env.A-")
-    assert list(removed.container.env) == ["DEBUG=yes"]
-    dotted = changed_message(REQUEST, "pod.annotations['x.y/z']=1")
-    assert dict(dotted.pod.annotations) == {"x.y/z": "1"}
-
-
-@pytest.mark.parametrize("text", ["", "=", "container", "container.env.X", "a=1", "pod.id.x=1"])
-def test_an_invalid_assignment_is_an_error(text: str) -> None:
-    with pytest.raises(UsageError):
-        changed_message(REQUEST, text)

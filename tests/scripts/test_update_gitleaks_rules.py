@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.share.redaction.rule_set import PUBLIC_RULES_FILE
+from nri_scope.share.redaction.credential_formats import PUBLIC_RULES_FILE
 from scripts.update_gitleaks_rules import main, update
 
 ROOT = Path(__file__).parents[2]

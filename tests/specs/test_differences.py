@@ -18,7 +18,7 @@ from .generated import ANY, ORDINARY, SPECS, put, shuffled
 
 def text(change: Change) -> str:
     before, after = json.dumps(change.before), json.dumps(change.after)
-    place = "" if change.at is None else f" @{change.at}"
+    place = "" if change.position is None else f" @{change.position}"
     forms = {"added": f"+ PATH {after}", "removed": f"- PATH {before}"}
     forms |= {"changed": f"~ PATH {before} {after}", "moved": f"> PATH {before} {after}"}
     return forms[change.kind].replace("PATH", change.path) + place

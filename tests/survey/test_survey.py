@@ -15,15 +15,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from nri_scope.cli.main import run
+from nri_scope.differ.operations import Operation
 from nri_scope.errors import RecordingError, UsageError
+from nri_scope.events import HAPPENED, OutcomeKind
 from nri_scope.filter import parse
+from nri_scope.filter.tree import quote
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import attribution_file
-from nri_scope.recording.attribution_file import AttributionFile, paths_changed_by
+from nri_scope.recording.attribution_file import AttributionFile, Request, paths_changed_by
+from nri_scope.recording.display import changes_words
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.process import SurveyProcess, SurveyState
@@ -31,6 +36,7 @@ from nri_scope.survey.survey import survey, survey_some
 from tests.amount import amount
 from tests.recording.recordings import PLUGIN, a_start, captured
 
+NO_PLACE = "no container"
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
 CASES = sorted((Path(__file__).parents[1] / "data" / "cases").glob("*.zip"))
 SLOW = next(one for one in RECORDINGS if one.name.startswith("containerd-2.1-slow"))
@@ -44,19 +50,32 @@ def attached(path: Path, folder: Path) -> Recording:
     return recording
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
-def test_events_have_the_changes_that_diff_shows(
+@pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name)
+def test_events_have_the_requests_that_diff_shows(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(["diff", str(path), "--format", "json"])
-    expected: defaultdict[int, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
-    for change in json.loads(capsys.readouterr().out)["changes"]:
-        if change["owner"] not in ("runtime", "CRI request", "unknown"):
-            expected[change["event"]][0].add(change["path"])
-            expected[change["event"]][1].add(change["owner"])
+    expected: defaultdict[int, set[tuple[str, ...]]] = defaultdict(set)
     with attached(path, tmp_path) as recording:
-        found = {one.id: (set(one.changed), set(one.owners)) for one in recording.events()}
-    assert {number: each for number, each in found.items() if each[0]} == expected
+        own = {one.id: one.container_id for one in recording.events()}
+        # Without an event of a container, `diff` prints an error only.
+        for step in _steps(capsys.readouterr().out or '{"changes": [], "requests": []}'):
+            if step["owner"] not in ("runtime", "unknown"):
+                is_own = step["container_id"] == own[step["event"]]
+                place = "" if is_own else step["container"] if step["container_id"] else NO_PLACE
+                path_asked, kind = step["path"] or "/", step["outcome"]["kind"]
+                expected[step["event"]].add((path_asked, step["owner"], kind, place))
+        found = {
+            one.id: set(zip(one.changed, one.owners, one.outcomes, one.targets, strict=True))
+            for one in recording.events()
+        }
+    assert {number: each for number, each in found.items() if each} == expected
+
+
+def _steps(document: str) -> list[dict[str, Any]]:
+    """Return the changes, then the other requests, of the output of `diff`."""
+    found = json.loads(document)
+    return [*found["changes"], *found["requests"]]
 
 
 @pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name)
@@ -81,28 +100,32 @@ def test_owners_have_the_paths_that_diff_shows(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(["diff", str(path), "--format", "json"])
-    expected: defaultdict[str, defaultdict[str, set[int]]]
+    expected: defaultdict[str, defaultdict[tuple[str, bool], set[int]]]
     expected = defaultdict(lambda: defaultdict(set))
-    of_container: defaultdict[str, defaultdict[str, set[int]]]
+    of_container: defaultdict[str, defaultdict[tuple[str, bool], set[int]]]
     of_container = defaultdict(lambda: defaultdict(set))
     with attached(path, tmp_path) as recording:
         some = recording.containers()[-1]
-        for change in json.loads(capsys.readouterr().out)["changes"]:
-            expected[change["owner"]][change["path"]].add(change["event"])
-            event = recording.event(change["event"])
-            if event is not None and event.container_id == some.id:
-                of_container[change["owner"]][change["path"]].add(change["event"])
+        for change in _steps(capsys.readouterr().out):
+            place = change["path"], change["outcome"]["kind"] in HAPPENED
+            expected[change["owner"]][place].add(change["event"])
+            if change["container_id"] == some.id:
+                of_container[change["owner"]][place].add(change["event"])
         for owner, paths in expected.items():
-            if owner in ("runtime", "CRI request", "unknown"):
+            if owner in ("runtime", "unknown"):
                 continue
-            for where, about, known in (
+            where = parse(f"owner:{quote(owner)}")
+            for condition, about, known in (
                 (None, None, paths),
+                (where, None, paths),
                 (None, some, of_container[owner]),
-                (parse(f"id:{some.id}"), None, of_container[owner]),
             ):
-                found = paths_changed_by(recording, owner, 1_000, where, about)
+                found = paths_changed_by(recording, owner, 1_000, condition, about)
                 assert found is not None and found.total == len(known)
-                assert {one.path: (one.events, one.newest) for one in found.paths} == {
+                counts = {
+                    (one.path, one.is_change): (one.events, one.newest) for one in found.paths
+                }
+                assert counts == {
                     each: (len(events), max(events)) for each, events in known.items()
                 }
         none = paths_changed_by(recording, "no-plugin", 10)
@@ -152,7 +175,7 @@ def test_an_incomplete_file_leaves_later_events_as_recorded(tmp_path: Path) -> N
         recorded = {one.id: one.changed for one in recording.events() if one.changed}
         file = AttributionFile(tmp_path / "a.db")
         first, second, *_ = recorded
-        file.add(first, {"20-x": ["/process/args"]})
+        file.add(first, [Request("20-x", "/process/args", OutcomeKind.SEEN)])
         file.commit(second - 1)
         recording.attach(tmp_path / "a.db")
         found = {one.id: one.changed for one in recording.events() if one.changed}
@@ -165,7 +188,7 @@ def test_an_incomplete_file_leaves_later_events_as_recorded(tmp_path: Path) -> N
 def test_an_attached_file_is_replaced_and_no_query_attaches_another(tmp_path: Path) -> None:
     for name, path in (("a", "/process/args"), ("b", "/process/cwd")):
         file = AttributionFile(tmp_path / f"{name}.db")
-        file.add(1, {"20-x": [path]})
+        file.add(1, [Request("20-x", path, OutcomeKind.SEEN)])
         file.commit(1)
         file.close()
     with Recording.open(SLOW) as recording:
@@ -178,6 +201,22 @@ def test_an_attached_file_is_replaced_and_no_query_attaches_another(tmp_path: Pa
             recording.connection.execute("ATTACH ? AS other", (str(tmp_path / "a.db"),))
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             recording.connection.execute("DELETE FROM attribution.event")
+
+
+def test_outcomes_of_more_requests_than_are_shown_are_not_known(tmp_path: Path) -> None:
+    file = AttributionFile(tmp_path / "a.db")
+    paths = [f"/process/env/{number:0100}" for number in range(1000)]
+    file.add(1, [Request("20-x", path, OutcomeKind.SEEN) for path in paths])
+    file.commit(1)
+    file.close()
+    with Recording.open(SLOW) as recording:
+        recording.attach(tmp_path / "a.db")
+        event = recording.event(1)
+        assert event is not None
+        assert len(event.changed) == 1 and event.changed[0].startswith("… (")
+        assert event.outcomes == event.targets == ()
+        summary = Operation.of([event], {}).summary()
+        assert changes_words(summary, str).startswith("asked for … (")
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -139,8 +139,8 @@ async def test_data_that_waits_is_decoded_at_the_end_of_the_connection(
         runtime.close()
         plugin.close()
         assert (await relaying).plugin == "10-thing"
-    assert [text for _, text in sink.notes] == [
-        "10-thing was not configured: the runtime closed the connection"
+    assert [(item.method, item.status_message) for item in sink.items] == [
+        ("RegisterPlugin", "not answered: the runtime closed the connection")
     ]
 
 

@@ -16,8 +16,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from nri_scope.runtime.command import command_of
-from nri_scope.tap.external_plugin import as_external
-from nri_scope.tap.launched_plugin import Launch, to_socket
+from nri_scope.tap.launched_plugin import Launch, as_external, to_socket
 from nri_scope.tap.run import Tap
 from nri_scope.tap.settings import Settings
 from nri_scope.writer.supervisor import WriterProcess
@@ -130,7 +129,7 @@ async def test_an_external_plugin_that_fails_to_start_is_an_error(
 async def test_a_plugin_that_does_not_connect_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.tap.external_plugin.CONNECT_S", 0.1)
+    monkeypatch.setattr("nri_scope.tap.launched_plugin.CONNECT_S", 0.1)
     run = Run(tmp_path)
     done = asyncio.ensure_future(run.start(["sh", "-c", "echo $$; sleep 1000", "{socket}"]))
     while not run.messages:

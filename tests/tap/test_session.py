@@ -210,7 +210,7 @@ def test_calls_of_the_plugin_and_unknown_methods_are_events(sink: ListSink, talk
     assert len(sink.starts) == 1
 
 
-def test_a_refused_registration_is_noted_with_the_runtimes_message(sink: ListSink) -> None:
+def test_a_refused_registration_is_recorded_with_the_runtimes_message(sink: ListSink) -> None:
     talk = Talk(sink)
     stream = talk.call(
         "RegisterPlugin", RegisterPluginRequest(plugin_idx="x", plugin_name="y").SerializeToString()
@@ -221,8 +221,13 @@ def test_a_refused_registration_is_noted_with_the_runtimes_message(sink: ListSin
     talk.tap.finish("whatever")
     assert not talk.tap.registered
     assert talk.tap.refused == "invalid index"
-    assert sink.notes == [(None, "x-y was not configured: the runtime refused it: invalid index")]
-    assert not (sink.starts or sink.events or sink.ends)
+    (start,), ((_, item),) = sink.starts, sink.events
+    assert (start.plugin_index, start.plugin_name, start.runtime_name) == ("x", "y", "")
+    assert (item.method, item.status_code, item.status_message) == (
+        *("RegisterPlugin", 2),
+        "invalid index",
+    )
+    assert sink.ends == [(1, "the runtime refused the registration: invalid index; whatever")]
 
 
 def test_a_second_registration_is_an_event_and_keeps_the_name(sink: ListSink, talk: Talk) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nri_scope.transport import relay as relay_module
 from nri_scope.transport.loop import loop_factory
 from nri_scope.transport.relay import PIECE_MAX, Relay, RelayEnd
 
@@ -195,14 +196,17 @@ async def test_an_end_that_closes_with_unread_data_causes_a_reset() -> None:
     ends.close()
 
 
-async def fill(ends: Ends) -> int:
-    """Send from the first end until all buffers are full; return the number of bytes sent."""
+async def fill(ends: Ends, *, forth: bool = True) -> int:
+    """Send from one end until all buffers are full; return the number of bytes sent."""
+    source, direction = (
+        (ends.first, ends.relay._forth) if forth else (ends.second, ends.relay._back)
+    )
     sent = 0
     while True:
         try:
-            sent += ends.first.send(bytes(10_000))
+            sent += source.send(bytes(10_000))
         except BlockingIOError:
-            if ends.relay._forth.queue:
+            if direction.queue:
                 return sent
         await asyncio.sleep(0)
 
@@ -243,6 +247,25 @@ async def test_a_closed_end_whose_data_is_queued_is_not_polled(
     assert not ends.relay.closed
     ends.second.close()
     assert (await ends.end()).by_first is False
+    ends.close()
+
+
+@pytest.mark.parametrize("closes_first", [True, False])
+@pytest.mark.parametrize("full", [(True,), (False,), (True, False)])
+async def test_a_peer_that_never_reads_does_not_keep_the_relay_of_a_closed_one(
+    full: tuple[bool, ...], closes_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "LAST_S", 0.05)
+    ends = Ends()
+    for forth in full:
+        await fill(ends, forth=forth)
+    (ends.first if closes_first else ends.second).close()
+    assert (await ends.end()).by_first is closes_first
+    assert ends.relay.closed
+    for sock in ends.relay._sockets:
+        assert sock.fileno() == -1
+    timer = ends.relay._last_timer
+    assert timer is None or timer.cancelled() or timer.when() <= asyncio.get_running_loop().time()
     ends.close()
 
 

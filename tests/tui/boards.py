@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.survey.survey import survey
 from nri_scope.tui.actions import DEFAULT, Keymap
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
@@ -111,10 +112,14 @@ async def showing(
     *,
     size: tuple[int, int] = (80, 24),
     context: Context | None = None,
+    surveyed: bool = False,
 ) -> AsyncIterator[Shown]:
-    """Run a board on a recording, focused and completely read."""
+    """Run a board on a recording, focused and completely read. ``surveyed``: with the changes."""
     store = await Store.open(path)
     try:
+        if surveyed:
+            survey(path, path.with_name("survey.db"))
+            await store.attach(path.with_name("survey.db"))
         board = make(store, context or Context(), DEFAULT)
         app = BoardApp(board)
         async with app.run_test(size=size) as pilot:

@@ -16,7 +16,7 @@ import pytest
 from nri_scope.recorder.writer import Recorder
 from nri_scope.survey.process import SurveyProcess
 from nri_scope.tui.findings import surveyor
-from nri_scope.tui.store.analysis import Analysis
+from nri_scope.tui.store.discovery import Analysis
 from tests.recording.recordings import PLUGIN, a_start, captured
 from tests.survey.growing import GrowingCopy
 
@@ -48,7 +48,7 @@ async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
         assert screen.line("took longer than").rstrip().endswith("15 07:52:04")
         await screen.shows("first at 2026-11-21 07:52:04 +00:00")
         await screen.pilot.press("down")
-        await screen.shows("→ Find the reason")
+        await screen.shows("→ The runtime does not start the plugin again")
         await screen.pilot.press("enter")
         await screen.shows("[1 Events]")
         await screen.until(lambda: screen.selected == 13)
@@ -71,7 +71,7 @@ async def test_a_cut_title_is_whole_below_the_table() -> None:
 
 
 async def test_a_recording_without_findings_says_so() -> None:
-    path = RECORDINGS / "containerd-2.1-normal-life.nriscope.zip"
+    path = RECORDINGS / "containerd-2.1-crash-loop.nriscope.zip"
     async with showing(path, WIDE, surveyed=True) as screen:
         await screen.pilot.press("6")
         await screen.shows("no findings in the whole recording")
@@ -174,7 +174,7 @@ async def test_a_growing_recording_is_surveyed_again(tmp_path: Path) -> None:
             await screen.shows("no findings")
             late = calls[8]._replace(took_ns=1_900_000_000)
             recorder.capture(session, late)
-            await screen.shows("1 warning", "took over half of its deadline")
+            await screen.shows("1 warning", "took almost all of its deadline")
             await screen.pilot.press("}")
             await screen.until(lambda: screen.selected == 9)
     finally:

@@ -99,7 +99,9 @@ async def test_a_view_without_an_event_jumps_from_the_cursor_of_the_list() -> No
     async with showing(RECORDINGS / NORMAL, surveyed=True) as shown:
         await shown.until(lambda: shown.app.store.analysis.passes)
         there = _positions(shown, await _found(shown, "changed"))
-        await shown.press("6")
-        await shown.shows("[6 Findings]")
+        await shown.press("5")
+        await shown.shows("[5 Sessions]")
         assert shown.app.views.current.selected_event_id is None
-        assert await _jump(shown, there[0] + 1, "(") == there[0]
+        await _jump(shown, there[0] + 1, "(")
+        # The view hands the key to the list, whose search may begin later.
+        await shown.until(lambda: shown.app.views.events.listing.cursor == there[0])

@@ -17,8 +17,9 @@ from nri_scope.filter import parse
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.marks.table import marks_in
 from nri_scope.recording.reader import Recording
-from nri_scope.share import bundle
-from nri_scope.share.extract import Extracted, Selection, extract, extraction
+from nri_scope.share import bundle, redacted_copy
+from nri_scope.share.extract import Extracted, Selection
+from nri_scope.share.redaction import Redactor
 from nri_scope.tui.commands import save
 from tests.tui.screen import RECORDINGS, Shown, copy_recording, showing
 
@@ -162,18 +163,20 @@ async def test_nothing_is_saved_if_no_event_is_shown(path: Path) -> None:
 
 
 class _Held:
-    """`extract` that blocks, before or after its work, until released."""
+    """`copy_recording` that blocks, before or after its work, until released."""
 
     def __init__(self, *, done: bool) -> None:
         self.started = asyncio.Event()
         self.release = asyncio.Event()
         self._done = done
+        self._copy = redacted_copy.copy_recording
         self._loop = asyncio.get_running_loop()
 
     def __call__(
         self,
         source: Recording,
         output: Path,
+        redactor: Redactor | None,
         selection: Selection,
         *,
         marks: Sequence[Mark],
@@ -185,8 +188,10 @@ class _Held:
             on_progress(0.5)
 
         if not self._done:
-            return extract(source, output, selection, marks=marks, note=note, on_progress=progress)
-        extracted = extract(source, output, selection, marks=marks, note=note)
+            return self._copy(
+                source, output, redactor, selection, marks=marks, note=note, on_progress=progress
+            )
+        extracted = self._copy(source, output, redactor, selection, marks=marks, note=note)
         self._hold()
         return extracted
 
@@ -199,11 +204,11 @@ async def test_escape_stops_saving_and_leaves_no_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=False)
-    monkeypatch.setattr(extraction, "extract", held)
+    monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("S", "enter")
-        await held.started.wait()
+        await asyncio.wait_for(held.started.wait(), 30)
         await screen.shows("saving all 32 events: 0%")
         await screen.press("S")
         await screen.shows("another job is still running; Esc stops it")
@@ -217,11 +222,11 @@ async def test_escape_after_the_file_was_written_reports_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=True)
-    monkeypatch.setattr(extraction, "extract", held)
+    monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path, size=(120, 24)) as screen:
         await screen.shows("1 of 34")
         await screen.press("S", "enter")
-        await held.started.wait()
+        await asyncio.wait_for(held.started.wait(), 30)
         # A second Escape does not change the message.
         await screen.press("escape", "escape")
         held.release.set()
@@ -234,11 +239,11 @@ async def test_quitting_stops_saving_and_leaves_no_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = _Held(done=False)
-    monkeypatch.setattr(extraction, "extract", held)
+    monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path) as screen:
         await screen.shows("1 of 34")
         await screen.press("S", "enter")
-        await held.started.wait()
+        await asyncio.wait_for(held.started.wait(), 30)
         screen.app.exit()
         asyncio.get_running_loop().call_later(0.1, held.release.set)
     assert not list(Path.cwd().iterdir()) and screen.app.made == []

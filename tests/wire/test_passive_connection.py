@@ -18,7 +18,7 @@ from nri_scope.wire import (
     RequestObserved,
     ResponseObserved,
 )
-from nri_scope.wire.events import RequestReceived
+from nri_scope.wire.connection import RequestReceived
 
 SMALL = Limits(frame_payload=400, message_data=300, requests_in_flight=4, safe_frame=64)
 

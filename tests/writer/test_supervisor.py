@@ -392,7 +392,7 @@ async def test_an_immediate_crash_is_reported(
 
 GARBLED = """
 import os, time
-from nri_scope.process.messages import message
+from nri_scope.process.channel import message
 def main(descriptor):
     os.write(descriptor, message(4, b"[1"))
     time.sleep(1000)
@@ -457,7 +457,7 @@ def test_reports_survive_a_round_trip(
         "nri_scope.cli.main, nri_scope.cli.record, nri_scope.logger.run",
         "nri_scope.cli.main, nri_scope.cli.tap, nri_scope.tap.launched_plugin",
         "nri_scope.cli.main, nri_scope.cli.tap, nri_scope.tap.plugin_socket",
-        "nri_scope.cli.wrapped_plugin",
+        "nri_scope.cli.wrapped_tap",
         "nri_scope.logger.launched",
     ],
 )

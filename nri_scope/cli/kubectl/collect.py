@@ -36,9 +36,8 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
     otherwise. Exit status 1 if a node did not answer, or not all its recordings could be read.
     """
     from nri_scope._gen.agent.nri_scope.agent import v1
-    from nri_scope.cluster.agent_client import AgentClient, AgentError
+    from nri_scope.cluster.agent_client import AgentClient, AgentError, each_node
     from nri_scope.cluster.agent_pods import AgentPod, agent_pods, labelled_pods
-    from nri_scope.cluster.fan_out import each_node
     from nri_scope.cluster.gather import (
         READ_TIMEOUT_S,
         READ_TOGETHER,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def command(plugin: str, since: str, until: str, output_format: str, **cluster: Any) -> int:
     """List the containers that were created while a plugin was not connected.
 
-    Each has its evidence. NRI names plugins only to validators: without the overlay `validate`,
+    Each has its evidence. NRI names plugins only to validators: without the overlay "validate",
     most answers are "unknown". Exit status 1 if a creation was missed, or not all nodes answered.
     """
     from nri_scope._gen.agent.nri_scope.agent import v1
@@ -54,33 +54,33 @@ def command(plugin: str, since: str, until: str, output_format: str, **cluster: 
     async def ask() -> Answers[list[Creation]]:
         agents = await agent_pods(kubectl, cluster["agent_namespace"])
         without = await nodes_without_agent(kubectl, agents, say)
-        found, silent = await read_nodes(
-            kubectl, agents, request, lambda one: list(creations(one, plugin, since_ns))
+        by_node, silent = await read_nodes(
+            kubectl, agents, request, lambda recording: list(creations(recording, plugin, since_ns))
         )
-        return found, {**dict.fromkeys(without, NO_AGENT), **silent}
+        return by_node, {**dict.fromkeys(without, NO_AGENT), **silent}
 
-    found, silent = asyncio.run(ask())
+    by_node, silent = asyncio.run(ask())
     for node, problem in sorted(silent.items()):
         say(f"{node}: no answer: {problem}")
-    if not found:
+    if not by_node:
         raise UsageError("no node answered", "see the messages above")
     every = [
-        (node, one)
-        for node, some in sorted(found.items())
-        for one in sorted(some, key=lambda one: one.at_ns)
+        (node, creation)
+        for node, some in sorted(by_node.items())
+        for creation in sorted(some, key=lambda creation: creation.at_ns)
     ]
     _check_name(plugin, every)
     with Output() as output:
         if output_format == "json":
             from nri_scope.recording.records import to_json
 
-            documents: list[Plain] = [_document(node, one) for node, one in every]
+            documents: list[Plain] = [_document(node, creation) for node, creation in every]
             nodes: dict[str, Plain] = dict(silent)
             output.line(to_json({"creations": documents, "without_answer": nodes}))
         else:
             for line in _lines(every, output.width):
                 output.line(line)
-    return int(bool(silent) or any(one.presence is Presence.MISSING for _, one in every))
+    return int(bool(silent) or any(creation.presence is Presence.MISSING for _, creation in every))
 
 
 def _check_name(plugin: str, every: list[tuple[str, Creation]]) -> None:
@@ -121,15 +121,15 @@ def _lines(every: list[tuple[str, Creation]], width: int | None) -> Any:
     )
 
 
-def _document(node: str, one: Creation) -> Plain:
+def _document(node: str, creation: Creation) -> Plain:
     from nri_scope.recording.records import rfc3339
 
     return {
         "node": node,
-        "created": rfc3339(one.at_ns) if one.at_ns else None,
-        "container": one.container,
-        "container_id": one.container_id,
-        "plugin": one.presence.value,
-        "evidence": one.evidence,
-        "event": one.event,
+        "created": rfc3339(creation.at_ns) if creation.at_ns else None,
+        "container": creation.container,
+        "container_id": creation.container_id,
+        "plugin": creation.presence.value,
+        "evidence": creation.evidence,
+        "event": creation.event,
     }

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from nri_scope.specs import Change, Json
+from nri_scope.events import HAPPENED, Event
+from nri_scope.events import OutcomeKind as OutcomeKind
+from nri_scope.oci import IGNORED, LOGGED
+from nri_scope.specs import ABSENT, Absent, Change, Json, same
 
 from .owner import Owner
 
@@ -52,12 +55,59 @@ _MEANING = {
 }
 
 
-class Applied(StrEnum):
-    """Outcome of a change, by the runtime's own report."""
+WITHOUT_EFFECT = frozenset({OutcomeKind.REFUSED, OutcomeKind.DROPPED})
+"""Outcomes of requests that left the container as it was."""
 
-    YES = "applied"
-    NO = "not applied"
-    DIFFERENTLY = "applied differently"
+
+class Shows(StrEnum):
+    """Source of the knowledge of an outcome."""
+
+    EVENT = "event"
+    """An event, which carries the container or an error."""
+    NO_EVENT = "missing event"
+    """An event that had to follow, was subscribed to, and did not come."""
+    CHAIN = "chain"
+    """A later request or reply of the same chain."""
+    RULE = "rule"
+    """A rule of this runtime and version."""
+    CRI = "cri"
+    """The runtime's answer to ContainerStatus."""
+    CONFIG = "config.json"
+    CGROUP = "cgroup"
+
+
+class Outcome(NamedTuple):
+    """The outcome of one request, with its evidence."""
+
+    kind: OutcomeKind
+    reason: str = ""
+    """What shows it, or why it is not known, in words; "" if kind and evidence say it all."""
+    shown_by: Shows | None = None
+    """None if nothing shows the result."""
+    event: int = 0
+    """Id of the event that shows it; 0 for none."""
+    at_ns: int = 0
+    """Wall-clock time of the evidence, in ns since the epoch; 0 without an event."""
+    actual: Json = None
+    """The value that is there instead, if it is another one than before the request."""
+
+    @classmethod
+    def by(cls, kind: OutcomeKind, event: Event, shown_by: Shows, reason: str = "") -> Outcome:
+        """Return an outcome that `event` shows."""
+        return cls(kind, reason, shown_by, event.id, event.at_ns)
+
+
+REQUESTED = Outcome(OutcomeKind.REQUESTED)
+
+
+def dropped(reason: str, shown_by: Shows = Shows.RULE) -> Outcome:
+    """Return the outcome of a request that a rule drops."""
+    return Outcome(OutcomeKind.DROPPED, reason, shown_by)
+
+
+def refused(reason: str, shown_by: Shows = Shows.EVENT) -> Outcome:
+    """Return the outcome of a request in an operation that failed."""
+    return Outcome(OutcomeKind.REFUSED, reason, shown_by)
 
 
 class Claim(NamedTuple):
@@ -69,63 +119,85 @@ class Claim(NamedTuple):
     """The value in this source; None if it reports that there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChangeStep:
-    """One change of one container, with its owner and evidence."""
+    """One request for a change of one container: its owner, evidence and outcome.
+
+    A change that only a later state shows is a request, too, whose owner is as precise as that
+    state allows. Later evidence replaces the `outcome`.
+    """
 
     container: str
     """The container's id."""
     change: Change
+    """The requested change. Its path is ``/evict`` for an eviction, whose value is the plugin's
+    reason, and "" for an update of an unknown container as a whole."""
     owner: Owner
     evidence: tuple[Evidence, ...]
+    """How the owner is known."""
     event: int
-    """Id of the event that shows the change: the one replied to, or the first after the change."""
+    """Id of the event that shows the request: the one replied to, or the first after the change."""
     at_ns: int
     """Wall-clock time of that event, in ns since the epoch."""
     disputed: tuple[Claim, ...] = ()
     """Contradicting claims of other sources."""
-    applied: Applied | None = None
-    """Outcome by the CRI; None if it was not queried, or a later step changed the value first."""
-    actual: Json = None
-    """The value in the runtime's spec, if `applied` is DIFFERENTLY."""
+    outcome: Outcome = REQUESTED
     note: str = ""
-    """Explanation, such as why the runtime ignores the change; "" for none."""
+    """Explanation of the change; "" for none."""
+    is_expected: bool = True
+    """Whether the container's expected state has the value until evidence shows the outcome."""
 
-    def asked(self, reason: str, fate: RequestFate | None = None) -> PluginRequest:
-        """Return the change as a request that was not applied as requested, with the reason."""
-        change, fate = self.change, fate or RequestFate.NOT_APPLIED
-        known = self.evidence[0], self.event
-        return PluginRequest(
-            self.container, self.owner, change.path, change.after, reason, *known, fate
+    @property
+    def is_change(self) -> bool:
+        """Whether evidence shows that the container changed."""
+        return self.outcome.kind in HAPPENED
+
+    @property
+    def is_without_effect(self) -> bool:
+        """Whether evidence shows that the request left the container as it was."""
+        return self.outcome.kind in WITHOUT_EFFECT
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the container's state, as far as it is known, is the result of this request."""
+        return self.is_expected and not self.is_without_effect
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is known about the outcome, and no reason for that."""
+        one = self.outcome
+        return one.kind is OutcomeKind.REQUESTED and one.reason in ("", IGNORED, LOGGED)
+
+    def drop(self, outcome: Outcome) -> None:
+        """Set the outcome that the value is not there, with a note on how that can be."""
+        if self.outcome.reason in (IGNORED, LOGGED):
+            self.note = self.note or self.outcome.reason
+        self.outcome = outcome
+
+    @property
+    def after(self) -> Json | Absent:
+        """The requested value; ABSENT for a removal."""
+        return ABSENT if self.change.kind == "removed" else self.change.after
+
+    def asks_for(self, now: Json | Absent) -> bool:
+        """Return whether the request is for the value `now`."""
+        return self.change.kind != "moved" and (
+            same(self.after, now) or is_same_limit(self.change, now)
         )
 
-
-class RequestFate(StrEnum):
-    """Outcome of a request that was not applied as requested."""
-
-    NOT_APPLIED = "not applied"
-    RESOLVED = "resolved by the runtime"
-    """The runtime replaced the value with its definition in the node's configuration."""
-    UNKNOWN = "unknown"
-    """No evidence shows whether it was applied."""
+    def was(self, now: Json | Absent) -> bool:
+        """Return whether `now` is the value before the request."""
+        return same(ABSENT if self.change.kind == "added" else self.change.before, now)
 
 
-class PluginRequest(NamedTuple):
-    """A request of a plugin that was not applied as requested."""
+def is_same_limit(change: Change, actual: Json | Absent) -> bool:
+    """Return whether a change to no limit of processes happened: 0 and negative values are none."""
+    is_of_pids = change.path == "/linux/resources/pids/limit" and change.before != 0
+    return is_of_pids and _is_no_limit(change.after) and _is_no_limit(actual)
 
-    container: str
-    """Id of the container to be changed."""
-    owner: Owner
-    path: str
-    """The path in the spec; ``/evict`` for an eviction, "" for an update as a whole."""
-    value: Json
-    """``-KEY`` for the removal of a member; for an eviction, the plugin's reason."""
-    reason: str
-    """Why the request was not applied, or had another result."""
-    evidence: Evidence
-    event: int
-    """The event whose reply or effect shows the request."""
-    fate: RequestFate = RequestFate.NOT_APPLIED
+
+def _is_no_limit(value: Json | Absent) -> bool:
+    return isinstance(value, int) and value is not False and value <= 0
 
 
 EVICTION = "/evict"
@@ -170,9 +242,9 @@ class RoundDiff:
     chain: tuple[str, ...]
     """All plugins of the chain, if the runtime listed them for a validator; else ()."""
     steps: tuple[ChangeStep, ...]
-    """Changes in order: of the event's container and, as side effects, of other containers."""
-    asked: tuple[PluginRequest, ...]
-    """Requests of plugins that were not applied as requested."""
+    """Requests in order: for the event's container and, as side effects, for other containers."""
+    settled: tuple[ChangeStep, ...]
+    """Requests of earlier rounds whose outcome this round shows."""
     spans: tuple[Span, ...]
     failure: str
     """Reason of the failure, in the words of the runtime, the plugin or nri-scope; "" if no
@@ -185,6 +257,11 @@ class RoundDiff:
     """Whether later events show that the round created a container."""
     remarks: tuple[str, ...] = ()
     """Limits of the evidence, in words, such as "nothing was observed after 50-probe"."""
+
+    @property
+    def changes(self) -> tuple[ChangeStep, ...]:
+        """Requests that evidence shows as changes."""
+        return tuple(step for step in self.steps if step.is_change)
 
     @property
     def own(self) -> tuple[ChangeStep, ...]:

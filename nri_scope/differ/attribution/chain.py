@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from nri_scope import oci, specs
 from nri_scope.oci.runtime_rules import runtime_rules_of
+from nri_scope.specs import Change, Spec
 
 from .owner import UNKNOWN, Owner, OwnerKind, one_of
 from .rounds import ConnectionPart
@@ -107,3 +109,14 @@ def _next(index: str) -> str:
 def _previous(index: str) -> str:
     """Return the previous index; "" before the lowest."""
     return f"{int(index) - 1:02}" if index.isdigit() and index > LOWEST else ""
+
+
+def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
+    """Return the differences between two states of a container in the chain.
+
+    Mounts have their final positions: a runtime that applies an adjustment with mounts sorts all
+    mounts, regardless of the order that plugins saw.
+    """
+    if before.get("mounts") == after.get("mounts"):
+        return specs.changes(before, after)
+    return specs.changes(oci.sort_mounts(before), oci.sort_mounts(after))

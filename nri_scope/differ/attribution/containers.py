@@ -14,11 +14,14 @@ from nri_scope.recording.display import SHORT_ID
 from nri_scope.specs import Spec
 
 from . import applied_spec, later_changes
-from .attributed_changes import ChangeStep, PluginRequest, RequestFate
+from .applied_spec import Judged
+from .attributed_changes import REQUESTED, ChangeStep, Outcome, Shows, dropped
+from .evidence import Status
+from .findings import Shown
 from .history import History
-from .later_changes import Shown
+from .later_changes import Drift
 from .owner import UNKNOWN, Owner
-from .rounds import CREATE, UNDOING, UPDATE, Round
+from .rounds import CREATE, STOP, UNDOING, UPDATE, Round
 
 NO_SUCH = "the container does not exist; runtimes drop updates of unknown containers"
 NOT_TOLD = "no event shows the container; runtimes drop updates of unknown containers"
@@ -30,8 +33,8 @@ GONE_MAX = 100_000
 
 
 NOT_REPORTED = (
-    "this runtime's later events do not contain the plugins' changes, so they do not show what was "
-    "applied"
+    "of the plugins' changes, this runtime's later events contain only devices; they do not show "
+    "what became of other requests"
 )
 
 
@@ -55,9 +58,9 @@ class Containers:
         self._stopped: dict[str, None] = {}
         self._gone: dict[str, None] = {}
         """Ids of removed containers."""
-        self._doing: dict[str, bool] = {}
-        """Containers with an unconfirmed update. True: only the container's next event confirms
-        that the runtime applied the update; False: any event does."""
+        self._doing: dict[str, frozenset[int]] = {}
+        """Containers with an update that may not be complete, and the sessions that saw the update
+        of its own event. Empty: any event shows that it is complete."""
         self._done_ns: dict[str, int] = {}
         """Monotonic time at which the newest change of a container, or its creation, was complete.
         The CRI's answers have the same clock, which is never set."""
@@ -116,17 +119,17 @@ class Containers:
             return history
         return self.history(container_id)
 
-    def absence(self, container_id: str) -> tuple[RequestFate, str]:
-        """Return the fate of a request for a container without a `target`, and the reason."""
+    def absence(self, container_id: str) -> Outcome:
+        """Return the outcome of a request for a container without a `target`."""
         if container_id in self._gone:
-            return RequestFate.NOT_APPLIED, REMOVED
+            return dropped(REMOVED)
         if container_id in self._stopped:
-            return RequestFate.NOT_APPLIED, STOPPED
+            return dropped(STOPPED)
         if container_id in self.histories:
-            return RequestFate.NOT_APPLIED, NOT_CREATED
+            return dropped(NOT_CREATED)
         if self.is_unheard(container_id):
-            return RequestFate.NOT_APPLIED, NO_SUCH
-        return RequestFate.UNKNOWN, NOT_TOLD
+            return dropped(NO_SUCH)
+        return REQUESTED._replace(reason=NOT_TOLD)
 
     def is_named(self, beginning: str) -> bool:
         """Return whether an event contained the name of a container with this id prefix."""
@@ -158,10 +161,21 @@ class Containers:
         self._described[history.id] = described, history.spec
         self._tails[history.id] = history.tail
 
-    def updated(self, history: History, steps: list[ChangeStep], spec: Spec, tail: Owner) -> None:
-        """Add the steps of an update. ``tail``: plugins that may have changed it unobserved."""
+    def updated(
+        self,
+        history: History,
+        steps: list[ChangeStep],
+        spec: Spec,
+        tail: Owner,
+        sessions: frozenset[int],
+    ) -> None:
+        """Add the steps of an update. ``tail``: plugins that may have changed it unobserved.
+
+        ``sessions``: the connections that saw it.
+        """
         history.add(steps, spec)
-        self._doing[history.id] = True
+        history.running = frozenset(map(id, steps))
+        self._doing[history.id] = sessions
         self._tails[history.id] = tail
 
     def done(self, container_id: str, mono_ns: int) -> None:
@@ -170,34 +184,26 @@ class Containers:
 
     def touched(self, container_id: str) -> None:
         """Mark an update of the container that another container's event caused."""
-        self._doing.setdefault(container_id, False)
+        self._doing.setdefault(container_id, frozenset())
 
-    def compare(
-        self, shown: Shown, event: Event, rules: oci.RuntimeRules
-    ) -> tuple[list[ChangeStep], list[PluginRequest]]:
-        """Return the changes that only this event shows, and the requests it shows as not applied.
-
-        The changes are added to the container's history.
-        """
-        if not shown.is_told:
-            return [], []
+    def compare(self, shown: Shown, event: Event, rules: oci.RuntimeRules) -> Drift:
+        """Return what an event shows about its container, and add the changes to its history."""
+        nothing = Drift()
         container = shown.id
-        if event.event == UPDATE and self._doing.get(container):
+        if not shown.is_told or (event.event == UPDATE and self._doing.get(container)):
             # Another connection may show the container before the same update.
-            return [], []
+            return nothing
         history = self.histories.get(container)
         if history is not None and event.event in UNDOING:
             # For a failed creation, containerd sends the container's state before the chain.
             unsure = not history.created and shown.never_ran
             if history.failure or unsure:
-                return [], []
+                return nothing
         if history is not None and history.failure:
             # A container with further events was created; the evidence of failure was a lost event.
             history.failure = ""
         if history is not None and not rules.reports_adjustments:
-            history.created = True
             history.add_remark(NOT_REPORTED)
-            return [], []
         # An unchanged state is new evidence if steps were added since the last event.
         done = 0 if history is None else len(history.steps)
         mark = shown.described, done
@@ -207,7 +213,7 @@ class Containers:
             known = self.know(shown.container)
             if event.event in UNDOING and shown.never_ran:
                 known.created = False
-            return [], []
+            return nothing
         if event.event not in UNDOING:
             history.created = True
         if not (history.shown or history.created_event):
@@ -216,47 +222,61 @@ class Containers:
         tail = self._tails.pop(container, None)
         described, spec = self._described.pop(container, (b"", None))
         if mark == before and tail is None:
-            return [], []
+            return nothing
         # Another container's event may have updated this one in the meantime.
         described = described if spec is history.spec else b""
         drift = later_changes.drift(history, shown, tail, event, rules, described)
-        applied = {id(one) for one in drift.applied}
-        history.asked = [one for one in history.asked if id(one) not in applied]
         history.add(drift.steps, drift.spec)
         if drift.steps:
             self.done(container, event.mono_ns)
         self._shown[container] = mark[0], len(history.steps)
-        return drift.steps, drift.asked
+        return drift
 
     # -- updates that the runtime has applied --------------------------------------------------
 
     def settle(self, one: Round) -> None:
-        """Mark the updates that the runtime must have applied before this round.
+        """Mark the updates that the runtime must have completed before this round.
 
-        Runtimes apply updates of other containers before the next event, and an update of the
-        event's own container before that container's next event. A further UpdateContainer proves
-        nothing: it may be the same update at another connection.
+        Runtimes apply updates of other containers before the next event. Those of an event's own
+        container are complete at its next event; a stop may come earlier, and another
+        UpdateContainer may be the same update at another connection.
         """
-        for container, by_its_own in list(self._doing.items()):
-            if not by_its_own or (container == one.first.container_id and one.name != UPDATE):
-                del self._doing[container]
-                self.done(container, one.first.mono_ns)
+        for container, sessions in list(self._doing.items()):
+            if sessions:
+                if container != one.first.container_id or one.name == STOP:
+                    continue
+                seen = {station.session.id for station in one.stations}
+                if one.name == UPDATE and not sessions & seen:
+                    continue
+            del self._doing[container]
+            self.done(container, one.first.mono_ns)
+            if container in self.histories:
+                self.histories[container].running = frozenset()
 
-    def judge(self, container_id: str, real: Spec, event: Event) -> list[ChangeStep] | None:
-        """Judge the container's steps by the CRI's spec, and return the judged steps.
+    def judge(self, container_id: str, status: Status, event: Event) -> Judged | None:
+        """Settle the container's requests by an answer of the CRI; return what it shows.
 
-        None if the newest change may not have been complete when the CRI was queried.
+        None if the newest change may not have been complete when the CRI was asked.
         """
         history = self.histories.get(container_id)
         if history is None or history.id in self._doing:
             return None
         if event.mono_ns < self._done_ns.get(history.id, 0):
             return None
-        history.real, history.real_event = real, event.id
-        judged = applied_spec.judge_all(history.steps, real, history.spec)
-        for number, step in judged.items():
-            history.steps[number] = step
-        return [judged[number] for number in sorted(judged)]
+        found = Judged([], [])
+        if status.spec is not None:
+            history.created = True
+            history.real, history.real_event = history.applied_part(status.spec), event.id
+            found.add(applied_spec.judge(history, history.real, event))
+        if status.bundle_spec is not None:
+            found.add(applied_spec.judge(history, status.bundle_spec, event, Shows.CONFIG))
+        if status.cgroup:
+            found.add(applied_spec.judge_cgroup(history, status.cgroup, event))
+        if status.failure:
+            settled = history.fail_start(status.failure, event, Shows.EVENT)
+            found.settled.extend(one for one in settled if one not in found.settled)
+        self._shown.pop(container_id, None)
+        return found
 
     def forget(self, container_id: str) -> None:
         """Drop all facts about a removed container."""
@@ -277,9 +297,10 @@ def _complete(history: History, shown: Spec) -> None:
 
     No plugin is known to have changed this: the original state was not observed.
     """
-    for step in history.steps:
+    steps = [step for step in history.steps if step.has_effect]
+    for step in steps:
         shown = specs.apply(shown, [step.change])
     history.spec = shown
-    for step in reversed(history.steps):
-        shown = specs.apply(shown, [later_changes.inverse(step.change)])
+    for step in reversed(steps):
+        shown = specs.apply(shown, [specs.inverse(step.change)])
     history.base = shown

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, cast
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Event
-from nri_scope.specs import Spec
+from nri_scope.nri.merging import EVICTION_IGNORED
+from nri_scope.specs import Change, Json, Spec, patched
 
-from .attributed_changes import EVICTION, Evidence, PluginRequest, RequestFate
+from .attributed_changes import EVICTION, REQUESTED, ChangeStep, Evidence, dropped, refused
 from .chain import Chain
-from .findings import Wanted, error_text, evidence_of, reply_of, runtime_rules_of
-from .owner import Owner, plugin
+from .findings import Source, Wanted, error_text, reply_of, runtime_rules_of, step
 from .rounds import ConnectionPart, Round
 from .validator_owners import Owned
 
@@ -41,7 +41,7 @@ def updates_of_replies(stations: Iterable[ConnectionPart], *, merged: bool = Tru
     `merged`: whether NRI merges them, as in all replies except those to Synchronize.
     """
     return [
-        Wanted(plugin(station.plugin), evidence_of(station), station.event, update, merged)
+        Wanted(Source.of(station), update, merged)
         for station in stations
         if (reply := reply_of(station)) is not None and hasattr(reply, "update")
         for update in cast("_WithUpdates", reply).update
@@ -50,48 +50,37 @@ def updates_of_replies(stations: Iterable[ConnectionPart], *, merged: bool = Tru
 
 def updates_of_validation(owned: Owned, chain: Chain) -> list[Wanted]:
     """Return the merged updates of other containers in the validators' request."""
-    every_plugin = chain.between(None, None)
-    return [
-        Wanted(every_plugin, Evidence.VALIDATOR, owned.event, update, owned=owned)
-        for update in owned.request.update
-    ]
+    every_plugin = Source(chain.between(None, None), Evidence.VALIDATOR, owned.event)
+    return [Wanted(every_plugin, update, owned=owned) for update in owned.request.update]
 
 
 def evictions(
-    owner: Owner,
-    evidence: Evidence,
-    event: Event,
-    wanted: Iterable[api.ContainerEviction],
-    rules: oci.RuntimeRules,
-) -> list[PluginRequest]:
+    source: Source, wanted: Iterable[api.ContainerEviction], rules: oci.RuntimeRules
+) -> list[ChangeStep]:
     """Return a plugin's requests to evict containers."""
-    ignored = rules.ignores_evictions
-    reason = (
-        "the runtime ignores evictions"
-        if ignored
-        else "evictions were never tried with this runtime"
-    )
-    fate = RequestFate.NOT_APPLIED if ignored else RequestFate.UNKNOWN
-    return [
-        PluginRequest(
-            one.container_id, owner, EVICTION, one.reason, reason, evidence, event.id, fate
-        )
-        for one in islice(wanted, EVICTIONS_MAX)
-    ]
+    outcome = REQUESTED._replace(reason="evictions were never tried with this runtime")
+    event = source.event
+    if event.status_code:
+        outcome = refused(event.status_message or "the runtime answered with an error")
+    elif rules.ignores_evictions:
+        outcome = dropped(EVICTION_IGNORED)
+    found: list[ChangeStep] = []
+    for one in islice(wanted, EVICTIONS_MAX):
+        change = Change(EVICTION, None, one.reason, "added")
+        asked = step(one.container_id, change, source, outcome=outcome)
+        asked.is_expected = False
+        found.append(asked)
+    return found
 
 
-def evictions_of_replies(stations: Iterable[ConnectionPart]) -> list[PluginRequest]:
+def evictions_of_replies(stations: Iterable[ConnectionPart]) -> list[ChangeStep]:
     """Return the evictions that plugins requested in their replies."""
     return [
         asked
         for station in stations
         if (reply := reply_of(station)) is not None and hasattr(reply, "evict")
         for asked in evictions(
-            plugin(station.plugin),
-            evidence_of(station),
-            station.event,
-            cast("_WithEvictions", reply).evict,
-            runtime_rules_of(station),
+            Source.of(station), cast("_WithEvictions", reply).evict, runtime_rules_of(station)
         )
     ]
 
@@ -108,15 +97,22 @@ def rejection(validation: Round) -> str:
 
 
 class Status(NamedTuple):
-    """The CRI's verbose answer about a container."""
+    """What the CRI and the container's files said, at the time of one question."""
 
     spec: Spec | None
     """The OCI spec that the runtime created; None if the answer has none."""
     failure: str = ""
     """The runtime's error if the container failed to start; "" otherwise."""
+    bundle_spec: Spec | None = None
+    """The container's config.json, which has the spec of its creation; None if it was not read."""
+    cgroup: Mapping[str, Json] = MappingProxyType({})
+    """Limits in the container's cgroups, by OCI path; see `specs.agrees` for inexact values."""
+    not_found: bool = False
+    """Whether the runtime did not know the container."""
 
 
 _WORDS_MAX = 1_000
+_RESOURCES = "/linux/resources/"
 
 
 def container_status(reply: bytes) -> Status:
@@ -127,8 +123,20 @@ def container_status(reply: bytes) -> Status:
         return Status(None)
     if not isinstance(info, dict):
         return Status(None)
-    spec, status = info.get("runtimeSpec"), info.get("status")
-    return Status(spec if isinstance(spec, dict) else None, _failure(status))
+    spec, patch, cgroup = map(info.get, ("runtimeSpec", "bundleSpec", "cgroup"))
+    spec = spec if isinstance(spec, dict) else None
+    limits = cgroup.items() if isinstance(cgroup, dict) else ()
+    try:
+        bundle_spec = patched(spec, patch) if spec and isinstance(patch, dict) else None
+    except RecursionError:
+        bundle_spec = None
+    return Status(
+        spec,
+        _failure(info.get("status")),
+        bundle_spec,
+        {path: value for path, value in limits if path.startswith(_RESOURCES)},
+        info.get("notFound") is True,
+    )
 
 
 def _failure(status: object) -> str:

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import path_of_field
-from nri_scope.specs import ABSENT, Absent, Change, Json, Spec, apply, same, value_at
+from nri_scope.specs import ABSENT, Absent, Json, Spec, apply, same
 
-from .attributed_changes import Applied, ChangeStep, Evidence
+from .attributed_changes import ChangeStep, Evidence, OutcomeKind
 from .chain import HIGHEST
 from .history import History
 from .later_changes import ANY_OWNER, UPDATABLE, may_be_left_out
@@ -35,7 +35,7 @@ def final_spec(history: History) -> Spec:
     if history.real is None:
         return history.spec
     spec = history.real
-    later = (step for step in history.steps if step.event > history.real_event)
+    later = (step for step in history.counted if step.event > history.real_event)
     # Apply steps with the same event, evidence and owner together, before the next group.
     for _, steps in groupby(later, key=lambda step: (step.event, step.evidence, step.owner)):
         spec = apply(spec, [step.change for step in steps])
@@ -47,25 +47,20 @@ class FinalOwners:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self.newest = Newest(history.steps)
+        self.newest = Newest(history.counted)
 
     def of(self, path: str, value: Json, known: Json | Absent) -> Owned:
         """Return the owner of the value at `path`. `known`: the value there that events show."""
         step = self.newest.at(path)
         if self._history.real is None:
             return self.by(step)
-        applied = None if step is None else step.applied
-        is_known = known is not ABSENT and applied is not Applied.NO
-        if is_known and (applied is Applied.YES or same(known, value)):
+        is_in_effect = step is not None and step.outcome.kind is OutcomeKind.IN_EFFECT
+        if known is not ABSENT and (is_in_effect or same(known, value)):
             return self.by(step)
         unseen = self._unseen(path, value)
         if unseen is not None:
             # The owner of the newest step may also have changed the value again.
             return unseen if step is None else ANY_OWNER, (Evidence.CRI,), None
-        if applied is Applied.DIFFERENTLY:
-            return self.by(step)
-        if applied is Applied.NO:
-            return self._before(path, value)
         is_last = self._history.tail.first == HIGHEST and self._is_hidden(path)
         is_last = is_last and _touches(path, value, _BY_PLUGINS)
         if known is ABSENT and not _is_in_requests(path, value):
@@ -77,21 +72,6 @@ class FinalOwners:
         if step is None:
             return self._history.base_owner, (), None
         return step.owner, step.evidence, step
-
-    def _before(self, path: str, value: Json) -> Owned:
-        """Return the owner of a value whose newest step was not applied."""
-        step = self.newest.second_newest(path)
-        if step is None:
-            made = self._history.base
-        else:
-            change = step.change
-            gone = change.kind == "removed"
-            made = {} if gone else apply({}, [Change(change.path, None, change.after, "added")])
-        if (first := value_at(made, path)) is not ABSENT and same(first, value):
-            owner, evidence, step = self.by(step)
-            return owner, tuple(dict.fromkeys((*evidence, Evidence.CRI))), step
-        owner = ANY_OWNER if _touches(path, value, _BY_PLUGINS) else RUNTIME
-        return owner, (Evidence.CRI,), None
 
     def _unseen(self, path: str, value: Json) -> Owner | None:
         """Return the possible owners of an unobserved change; None if plugins cannot make it."""
@@ -108,8 +88,12 @@ class FinalOwners:
         return None if tail == RUNTIME or tail.first == HIGHEST else tail
 
     def _is_hidden(self, path: str) -> bool:
-        """Return whether events need not show a plugin's change of `path` at the creation."""
-        return may_be_left_out(path) or not self._history.shown
+        """Return whether events need not show a plugin's change of `path` at the creation.
+
+        Events of containerd repeat the annotations that the CRI requested.
+        """
+        repeated = path.startswith("/annotations/")
+        return repeated or may_be_left_out(path) or not self._history.shown
 
 
 def _is_in_requests(path: str, value: Json) -> bool:

@@ -48,6 +48,12 @@ def is_hidden(change: Change) -> bool:
     return change.kind == "removed" and change.path.startswith(MAPS)
 
 
+def maps_of(adjust: api.ContainerAdjustment) -> tuple[tuple[str, Iterable[str]], ...]:
+    """Return the keys that an adjustment sets or removes, for each of `MAPS`."""
+    keys = adjust.annotations, adjust.linux.sysctl, adjust.linux.net_devices
+    return tuple(zip(MAPS, keys, strict=True))
+
+
 class Hidden:
     """Collector of hidden changes, which applies them to snapshots."""
 
@@ -71,11 +77,10 @@ class Hidden:
             hidden.linux.memory_policy.CopyFrom(adjustment.linux.memory_policy)
         if hidden.ByteSize():
             self._adjustments.append(hidden)
-        annotations, sysctl, net_devices = MAPS
         return [
-            *self._take_removals(annotations, adjustment.annotations, shown),
-            *self._take_removals(sysctl, adjustment.linux.sysctl, shown),
-            *self._take_removals(net_devices, adjustment.linux.net_devices, shown),
+            place
+            for path, keys in maps_of(adjustment)
+            for place in self._take_removals(path, keys, shown)
         ]
 
     def _take_removals(self, path: str, keys: Iterable[str], shown: Spec) -> Iterator[str]:

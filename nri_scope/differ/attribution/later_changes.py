@@ -3,29 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple, TypeAlias
-
-from google.protobuf.message import Message
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import TypeAlias
 
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
-from nri_scope.nri.merging import NOT_PASSED_ON
-from nri_scope.nri.methods import METHODS
-from nri_scope.nri.request_subject import container_of
-from nri_scope.specs import ABSENT, Change, Spec
-from nri_scope.specs.lists import KEYED, key_of
+from nri_scope.specs import ABSENT, Absent, Change, Json, Spec
+from nri_scope.specs.lists import key_of, member_of
 
-from .attributed_changes import ChangeStep, Evidence, PluginRequest, RequestFate
-from .creation import changes_of_chain, not_passed_on
-from .findings import CACHED_LENGTH, decoded, request_of
-from .hidden_changes import is_back, is_hidden, newest_steps
-from .history import History
+from .attributed_changes import (
+    REQUESTED,
+    ChangeStep,
+    Evidence,
+    Outcome,
+    OutcomeKind,
+    Shows,
+)
+from .chain import changes_of_chain
+from .findings import CACHED_LENGTH, Shown
+from .hidden_changes import is_hidden, newest_steps
+from .history import REPEATED, UNSURE_ANNOTATIONS, History
 from .owner import RUNTIME, UNKNOWN, Owner, OwnerKind
-from .rounds import ConnectionPart
 
 _MAY_BE_LEFT_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((), ("hooks", "cdiDevices")),
@@ -40,13 +41,11 @@ rlimits, every runtime CDI devices)."""
 _LEFT_OUT_PATHS = tuple((*above, name) for above, names in _MAY_BE_LEFT_OUT for name in names)
 
 ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
-NOT_SEEN = "no request for it was seen: unsolicited, or in a reply to another event"
+NOT_SEEN = "no recorded message asked for it"
 NOT_SHOWN = "changes by plugins here are not shown to any connection of the chain"
 NAMESAKES = "members with the same key, which cannot be told apart"
 MERGED = "when plugins change variables, the runtime keeps only the last value of each name"
 
-_REMOVALS_NOT_PASSED_ON = ("/process/env/", "/linux/devices/")
-"""Paths at which NRI drops the removal of the runtime's own value."""
 _OF_CDI = (
     "/process/env/",
     "/linux/devices/",
@@ -57,7 +56,7 @@ _OF_CDI = (
     "/hooks/",
 )
 """Paths that a CDI device can change (CDI's containerEdits)."""
-_UPDATES_TOLD = (
+UPDATES_TOLD = (
     "/linux/resources/cpu/",
     "/linux/resources/memory/limit",
     "/linux/resources/memory/swap",
@@ -67,6 +66,7 @@ _UPDATES_TOLD = (
 _Device: TypeAlias = tuple[str, str, str]
 _Devices: TypeAlias = "dict[_Device, list[tuple[Owner, str]]]"
 _RULES, _DEVICES = "/linux/resources/devices/", "/linux/devices/"
+FOLLOWS_LIMIT = "the swap limit follows the memory limit, on nodes that can limit swap"
 _LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
 UPDATABLE = (
     "/linux/resources/cpu/",
@@ -83,66 +83,16 @@ def may_be_left_out(path: str) -> bool:
     return any(tuple(parts[: len(left_out)]) == left_out for left_out in _LEFT_OUT_PATHS)
 
 
-def is_not_passed_on(change: Change) -> bool:
-    """Return whether NRI drops this change, if it is the removal of the runtime's own value."""
-    return change.kind == "removed" and change.path.startswith(_REMOVALS_NOT_PASSED_ON)
-
-
-class Shown(NamedTuple):
-    """A container in an event."""
-
-    id: str
-    container: api.Container
-    described: bytes
-    """The container without its state, serialized."""
-    is_told: bool
-    """Whether the message describes the container, and has not only its id."""
-    never_ran: bool
-    """Whether the container has no state and never had a process. containerd sends this while it
-    undoes a creation; some runtimes send it for all containers."""
-
-    @classmethod
-    def of(cls, container: api.Container) -> Shown:
-        """Return the container in a message."""
-        is_told = bool(
-            container.args or container.env or container.mounts or container.HasField("linux")
-        )
-        has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
-        times = container.pid or container.created_at or container.started_at
-        described = oci.without_state(container)
-        return cls(container.id, container, described, is_told, not (has_state or times))
-
-
-def shown_by(station: ConnectionPart) -> Shown | None:
-    """Return the container in a station's request; None if it has none."""
-    if not station.event.mark and len(station.request) <= CACHED_LENGTH:
-        # Many rounds have the same request.
-        return _shown_by(station.event.method, station.request)
-    return _shown_in(station.event.method, request_of(station))
-
-
-@lru_cache(maxsize=64)
-def _shown_by(method: str, content: bytes) -> Shown | None:
-    known = METHODS.get(method)
-    return None if known is None else _shown_in(method, decoded(known.request, content))
-
-
-def _shown_in(method: str, request: Message | None) -> Shown | None:
-    container = None if request is None else container_of(method, request)
-    return None if container is None else Shown.of(container)
-
-
 @dataclass(slots=True)
 class Drift:
-    """The differences between the known state of a container and its state in an event."""
+    """What an event shows about the known state of a container."""
 
     steps: list[ChangeStep] = field(default_factory=list)
+    """Changes that no earlier request explains."""
     spec: Spec = field(default_factory=dict)
     """The state after the event."""
-    asked: list[PluginRequest] = field(default_factory=list)
-    """Requests that this event shows as not applied."""
-    applied: list[PluginRequest] = field(default_factory=list)
-    """Earlier requests without a known effect, which this event shows as applied."""
+    settled: list[ChangeStep] = field(default_factory=list)
+    """Earlier requests whose outcome the event shows."""
 
 
 _EVENTS: tuple[Evidence, ...] = (Evidence.EVENTS,)
@@ -158,74 +108,218 @@ def drift(
     rules: oci.RuntimeRules,
     described: bytes = b"",
 ) -> Drift:
-    """Return the differences between the known state of a container and its state in `event`.
+    """Return what `event` shows about a container: outcomes of requests, and further changes.
 
     `tail`: the plugins after the last connection that saw the previous event, which may have
     changed the container; None if no such event is open. `described`: the message of which the
     known state is the conversion, see `oci.without_state`; b"" if it has other changes.
     """
     if described and len(described) + len(shown_now.described) <= CACHED_LENGTH:
-        shown, found = _differences(described, shown_now.described)
+        shown, left_out, found = _differences(described, shown_now.described, rules.reported_paths)
     else:
         spec = oci.spec_of(shown_now.container, known=shown_now.described)
-        shown = _with_left_out(spec, history.spec)
+        spec = history.applied_part(spec)
+        spec = _reported(spec, history.spec, rules.reported_paths)
+        shown, left_out = _with_left_out(spec, history.spec)
         found = changes_of_chain(history.spec, shown)
-    if not found:
+    if not (found or history.open):
         return Drift(spec=_in_order(shown, history.spec))
-    newest = newest_steps(history.steps)
-    repeated = [one for one in found if _is_repeated(one, history, newest, rules)]
-    if repeated:
-        shown = dict(specs.apply(shown, [inverse(one) for one in reversed(repeated)]))
+    newest = newest_steps(one for one in history.steps if one.has_effect)
+    hidden = [one for one in found if _is_not_told(one, history, newest, rules)]
+    if hidden:
+        is_unsure = any(_is_repeated(one, rules) for one in hidden)
+        if is_unsure and history.base_owner.who is not OwnerKind.SPEC:
+            history.add_remark(UNSURE_ANNOTATIONS)
+        shown = dict(specs.apply(shown, [specs.inverse(one) for one in reversed(hidden)]))
         found = changes_of_chain(history.spec, shown)
     shown = _in_order(shown, history.spec)
     drifted = Drift(spec=shown)
-    members = [_member(change.path) for change in found]
-    confused = _confused(zip(found, members, strict=True))
-    has_rules = any(change.path.startswith(_RULES) for change in found)
+    not_told = {*left_out, *(one.path for one in hidden)}
+    not_told |= {path for path in history.open if not path.startswith(rules.reported_paths)}
+    confused = _confused((change, member_of(change.path)) for change in found)
+    rest = _settled(history, shown, found, event, not_told, confused, rules, drifted)
+    has_rules = any(change.path.startswith(_RULES) for change in rest)
     devices = _devices(history) if has_rules else {}
-    # Grouped by path: there may be as many requests as changes.
-    open_requests: dict[str, list[PluginRequest]] = {}
-    resolved_devices: list[str] = []
-    for one in history.asked:
-        if one.fate is not RequestFate.RESOLVED:
-            open_requests.setdefault(one.path, []).append(one)
-        elif one.path.startswith("/cdiDevices/"):
-            resolved_devices.append(str(one.value))
-    may_be_of_cdi = _may_come_with(resolved_devices)
-    for change, member in zip(found, members, strict=True):
-        by, why, evidence = ANY_OWNER, "", _EVENTS
-        asked = _asked_for(change, open_requests.get(change.path, ()))
-        removal = is_back(change, history.base, newest)
-        if asked is not None:
-            drifted.applied.append(asked)
-            why = f"requested in event {asked.event}; this event shows that it was applied"
-            by, evidence = asked.owner, (asked.evidence, Evidence.EVENTS)
-        elif removal is not None and is_not_passed_on(removal.change):
-            drifted.asked.append(not_passed_on(removal, event))
-            by, why = RUNTIME, NOT_PASSED_ON
-        elif tail is not None and _is_merged(member, history.spec, shown, rules):
+    may_be_of_cdi = _may_come_with(
+        str(step.change.after["name"])
+        for step in history.steps
+        if step.change.path.startswith("/cdiDevices/")
+        and step.has_effect
+        and isinstance(step.change.after, dict)
+        and "name" in step.change.after
+    )
+    for change in rest:
+        member = member_of(change.path)
+        by, why = ANY_OWNER, ""
+        if _is_merged(member, history.base, shown, rules):
             by, why = RUNTIME, MERGED
         else:
             ruled = _for_device(devices, change) if change.path.startswith(_RULES) else None
-            by, why = ruled or _by(tail, change, shown, found)
-            if not why and tail is not None and _is_of_cdi(change):
+            by, why = ruled or _by(tail, change, shown, found, event)
+            is_of_cdi = change.kind == "added" and change.path.startswith(_OF_CDI)
+            if not why and tail is not None and is_of_cdi:
                 why = may_be_of_cdi
+            if change.path.startswith("/annotations/"):
+                # A plugin before the first connection may have changed what this event repeats.
+                by = replace(by, ties=tuple(dict.fromkeys((*history.base_owner.ties, *by.ties))))
             if ruled is None and member in confused:
                 by, why = UNKNOWN, NAMESAKES
+        seen = Outcome.by(OutcomeKind.SEEN, event, Shows.EVENT)
+        if _is_repeated(change, rules) and history.base_owner.who is not OwnerKind.SPEC:
+            seen = REQUESTED._replace(reason=REPEATED)
         drifted.steps.append(
-            ChangeStep(history.id, change, by, evidence, event.id, event.at_ns, note=why)
+            ChangeStep(
+                history.id, change, by, _EVENTS, event.id, event.at_ns, outcome=seen, note=why
+            )
         )
     return drifted
 
 
+def _settled(
+    history: History,
+    shown: Spec,
+    found: Sequence[Change],
+    event: Event,
+    not_told: Collection[str],
+    confused: Collection[str],
+    rules: oci.RuntimeRules,
+    drifted: Drift,
+) -> list[Change]:
+    """Settle open requests by the state that an event shows; return the other differences."""
+    different = {change.path for change in found}
+    moved = {change.path for change in found if change.kind == "moved"}
+    explained: set[str] = set()
+    merged: list[Change] = []
+    for path in list(history.open):
+        if specs.is_within(path, not_told):
+            continue
+        if "#" in path and _is_merged(path, history.base, shown, rules):
+            # The runtime keeps the last value; that a plugin removed it had no effect.
+            for one in history.open.pop(path):
+                one.drop(Outcome.by(OutcomeKind.DROPPED, event, Shows.EVENT, MERGED))
+                merged.append(one.change)
+            continue
+        if member_of(path) in confused:
+            for one in history.open.pop(path):
+                one.outcome = one.outcome._replace(reason=NAMESAKES)
+            continue
+        now = specs.value_at(shown, path) if path in different else None
+        requests = history.open_at(path, now, event)
+        for one in requests:
+            if one.change.kind == "moved" and path not in moved:
+                one.outcome = Outcome.by(OutcomeKind.SEEN, event, Shows.EVENT)
+        some = [one for one in requests if one.change.kind != "moved"]
+        expected = [one for one in some if one.is_expected]
+        if path in different:
+            if settle(some, now, event, Shows.EVENT, history.running):
+                explained.add(path)
+        else:
+            known = specs.value_at(shown, path)
+            if expected and _contains(known, after := expected[-1].after):
+                known = after
+            told = some if expected else [one for one in some if _is_told(one, history, rules)]
+            settle(told, known, event, Shows.EVENT, history.running, is_known=True)
+    for one in history.renew_open():
+        # The removal that a merged adjustment contains is known by its effect only.
+        (drifted.steps if one.event == event.id else drifted.settled).append(one)
+    return [*merged, *(change for change in found if change.path not in explained)]
+
+
+def settle(
+    requests: Sequence[ChangeStep],
+    now: Json | Absent,
+    event: Event,
+    shown_by: Shows,
+    running: Collection[int] = (),
+    *,
+    is_known: bool = False,
+) -> bool:
+    """Settle the open requests for one path, in order, by the value that is there now.
+
+    ``running``: identities of requests that may be applied later; ``is_known``: whether the known
+    state has the value. Return whether the requests explain the value: one of them asked for it, or
+    it is the value before them.
+    """
+    by = partial(Outcome.by, event=event, shown_by=shown_by)
+    happened = OutcomeKind.SEEN if shown_by is Shows.EVENT else OutcomeKind.IN_EFFECT
+    expected = [one for one in requests if one.is_expected]
+    reached = next((one for one in reversed(requests) if one.asks_for(now)), None)
+    if expected and expected[-1].asks_for(now):
+        # The request of an operation that may have failed only repeats it.
+        reached = expected[-1]
+    first = [*expected, *(requests if is_known else ())][:1]
+    is_before = reached is None and any(one.was(now) for one in first)
+    after_it = is_before
+    is_absent = isinstance(now, Absent)
+    for one in requests:
+        if one is reached:
+            one.outcome, one.is_expected = by(happened), True
+            after_it = True
+        elif one.outcome.kind is OutcomeKind.SUPERSEDED:
+            one.is_expected = one.is_expected and not is_before
+        elif id(one) in running:
+            # The known state does not have its value yet.
+            one.is_expected = False
+        elif reached is not None and after_it and one.asks_for(now):
+            one.is_expected = False
+        elif after_it:
+            words = NO_VALUE if is_absent else EARLIER
+            if one.outcome.reason.endswith(oci.VOIDED):
+                words = f"{words}: {one.outcome.reason}"
+            one.drop(by(OutcomeKind.DROPPED, reason=words))
+        elif one.is_expected:
+            actual = None if isinstance(now, Absent) else now
+            words = NO_VALUE if is_absent else ANOTHER
+            if reached is not None:
+                words = f"by {reached.owner}"
+            one.outcome = by(OutcomeKind.SUPERSEDED, reason=words)._replace(actual=actual)
+    return reached is not None or is_before
+
+
+def _is_told(one: ChangeStep, history: History, rules: oci.RuntimeRules) -> bool:
+    """Return whether this runtime's events would show that a request had effect."""
+    is_update = one.event > history.created_until
+    is_known = rules.other_updates is not oci.UpdatePath.UNKNOWN and rules.reports_all_updates
+    return not is_update or is_known or one.change.path.startswith(UPDATES_TOLD)
+
+
+EARLIER = "the earlier value is there"
+ANOTHER = "another value is there"
+NO_VALUE = "no value is there"
+
+
+def _contains(value: Json | Absent, part: Json | Absent) -> bool:
+    if not isinstance(value, dict) or not isinstance(part, dict):
+        return False
+    return all(name in value and specs.same(value[name], each) for name, each in part.items())
+
+
 @lru_cache(maxsize=64)
-def _differences(before: bytes, after: bytes) -> tuple[Spec, tuple[Change, ...]]:
-    """Return the state that a message shows, and its differences from that of another message."""
+def _differences(
+    before: bytes, after: bytes, reported: tuple[str, ...]
+) -> tuple[Spec, Sequence[str], tuple[Change, ...]]:
+    """Return the state that a message shows, the paths that it leaves out, and its differences from
+    the state of another message.
+    """
     known, shown = (
         oci.spec_of(api.Container.FromString(each), known=each) for each in (before, after)
     )
-    shown = _with_left_out(shown, known)
-    return shown, changes_of_chain(known, shown)
+    shown, left_out = _with_left_out(_reported(shown, known, reported), known)
+    return shown, left_out, changes_of_chain(known, shown)
+
+
+def _reported(shown: Spec, known: Spec, reported: tuple[str, ...]) -> Spec:
+    """Return `known` with those differences of `shown` that this runtime's events can tell."""
+    if reported == ("/",):
+        return shown
+    told = [
+        one
+        for one in specs.changes(known, shown)
+        if one.path.startswith(reported)
+        # The runtime fills in what a requested device leaves open.
+        and not (one.kind == "added" and one.path.endswith(("/fileMode", "/uid", "/gid")))
+    ]
+    return specs.apply(known, told)
 
 
 def _in_order(shown: Spec, known: Spec) -> Spec:
@@ -233,44 +327,32 @@ def _in_order(shown: Spec, known: Spec) -> Spec:
     return shown if shown.get("mounts") == known.get("mounts") else oci.sort_mounts(shown)
 
 
-def _is_repeated(
+def _is_not_told(
     change: Change,
     history: History,
     newest: Mapping[str, ChangeStep],
     rules: oci.RuntimeRules,
 ) -> bool:
-    """Return whether this runtime's events keep an earlier value after a change."""
+    """Return whether this runtime's events show another value here than the container's."""
     path = change.path
-    if path.startswith("/annotations/") and rules.repeats_requested_annotations:
+    if _is_repeated(change, rules):
         first = specs.value_at(history.base, path)
+        if change.kind == "changed" and history.base_owner.who is not OwnerKind.SPEC:
+            # Plugins before the first connection may have changed what the CRI requested.
+            return True
         return first is not ABSENT and specs.same(first, change.after)
-    if rules.reports_all_updates or path.startswith(_UPDATES_TOLD):
+    if rules.reports_all_updates or path.startswith(UPDATES_TOLD):
         return False
     step = newest.get(path)
     if step is None or step.event <= history.created_until:
         return False
-    return step.change.before == change.after and step.change.after == change.before
+    return step.was(ABSENT if change.kind == "removed" else change.after)
 
 
-def inverse(change: Change) -> Change:
-    """Return the change back."""
-    kinds: dict[specs.ChangeKind, specs.ChangeKind] = {"added": "removed", "removed": "added"}
-    return Change(
-        change.path, change.after, change.before, kinds.get(change.kind, change.kind), None
-    )
-
-
-def _asked_for(change: Change, asked: Iterable[PluginRequest]) -> PluginRequest | None:
-    """Return the newest of the requests at the change's path that asks for exactly this change."""
-    found: PluginRequest | None = None
-    for one in asked:
-        if change.kind == "removed":
-            is_it = one.value == f"-{specs.split(change.path)[-1]}"
-        else:
-            is_it = one.value is not None and specs.same(one.value, change.after)
-        if is_it:
-            found = one
-    return found
+def _is_repeated(change: Change, rules: oci.RuntimeRules) -> bool:
+    """Return whether an event may show what the CRI requested, not what the container has."""
+    is_annotation = change.path.startswith("/annotations/") and change.kind != "removed"
+    return is_annotation and rules.repeats_requested_annotations
 
 
 def _may_come_with(devices: Iterable[str]) -> str:
@@ -283,12 +365,8 @@ def _may_come_with(devices: Iterable[str]) -> str:
     return f"may be part of the CDI device {', '.join(names[:_NAMED_MAX])}{others}"
 
 
-def _is_of_cdi(change: Change) -> bool:
-    return change.kind == "added" and change.path.startswith(_OF_CDI)
-
-
 def _by(
-    tail: Owner | None, change: Change, now: Spec, beside: Iterable[Change]
+    tail: Owner | None, change: Change, now: Spec, beside: Iterable[Change], event: Event
 ) -> tuple[Owner, str]:
     """Return the possible owners of a change that no connection observed, and a note."""
     if tail is None:
@@ -299,6 +377,9 @@ def _by(
         # The runtime sets the swap limit to the memory limit.
         follows = change.after is not None and specs.value_at(now, _LIMIT) == change.after
         return (tail, "") if follows else (ANY_OWNER, NOT_SEEN)
+    if event.event == "PostCreateContainer":
+        # Until then, runtimes drop updates of the container, as it does not exist.
+        return tail, ""
     # Between two events of one container, plugins can request updates in replies to other events
     # and to Synchronize, which other connections do not see.
     return (ANY_OWNER, NOT_SEEN) if change.path.startswith(UPDATABLE) else (tail, "")
@@ -307,7 +388,7 @@ def _by(
 def _confused(found: Iterable[tuple[Change, str]]) -> set[str]:
     """Return the members that changed together with another member with the same key.
 
-    ``found``: changes, each with its `_member`.
+    ``found``: changes, each with its `member_of`.
 
     Only their order distinguishes such members, and it may also have changed.
     """
@@ -325,25 +406,14 @@ def _confused(found: Iterable[tuple[Change, str]]) -> set[str]:
     return confused
 
 
-def _is_merged(member: str, known: Spec, shown: Spec, rules: oci.RuntimeRules) -> bool:
+def _is_merged(member: str, base: Spec, shown: Spec, rules: oci.RuntimeRules) -> bool:
     """Return whether the runtime has merged the variables of this name, e.g. CRI-O's PATH and that
-    of the image. Any adjustment of variables causes that; none of this name would have an effect.
+    of the image. Any adjustment of variables causes that, and the last of the runtime's own wins.
     """
     if not rules.adjusts_as_upstream or not member.startswith("/process/env/"):
         return False
-    before, after = (specs.values_of_key(spec, key_of(member)) for spec in (known, shown))
+    before, after = (specs.values_of_key(spec, key_of(member)) for spec in (base, shown))
     return len(before) > 1 and after == before[-1:]
-
-
-def _member(path: str) -> str:
-    """Return the path of the array's member that contains `path`; "" for none."""
-    end = path.find("/", 1)
-    while end > 0:
-        following = path.find("/", end + 1)
-        if path[:end] in KEYED:
-            return path if following < 0 else path[:following]
-        end = following
-    return ""
 
 
 def _for_device(devices: _Devices, change: Change) -> tuple[Owner, str] | None:
@@ -365,6 +435,8 @@ def _devices(history: History) -> _Devices:
     """Return the devices set by steps, in order, keyed by the fields that identify their rule."""
     newest: dict[str, Owner] = {}
     for step in history.steps:
+        if not step.has_effect:
+            continue
         if step.change.path.startswith(_DEVICES) and step.change.kind in ("added", "changed"):
             # The steps of a replaced device may be at its fields.
             place = "/".join(step.change.path.split("/")[:4])
@@ -391,9 +463,10 @@ def _device(device: Spec) -> _Device:
     return repr(device.get("type")), repr(device.get("major")), repr(device.get("minor"))
 
 
-def _with_left_out(shown: Spec, known: Spec) -> Spec:
-    """Return `shown` with the known values that runtimes may leave out."""
+def _with_left_out(shown: Spec, known: Spec) -> tuple[Spec, Sequence[str]]:
+    """Return `shown` with the known values that runtimes may leave out, and their paths."""
     spec = shown
+    left_out: list[str] = []
     for above, names in _MAY_BE_LEFT_OUT:
         old = _object_at(known, above)
         if not old:
@@ -403,7 +476,8 @@ def _with_left_out(shown: Spec, known: Spec) -> Spec:
         if missing:
             spec = dict(shown) if spec is shown else spec
             _set_missing(spec, above, {name: old[name] for name in missing})
-    return spec
+            left_out += ("/".join(("", *above, name)) for name in missing)
+    return spec, left_out
 
 
 def _object_at(spec: Spec, path: tuple[str, ...]) -> Spec | None:

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 POD_SPEC = "Pod spec/CRI"
 """Name of the owner of values that were there before any plugin."""
+CRI_REQUEST = "CRI request"
+"""Beginning of the name of the owner of changes that a CRI client requested."""
 POD_SPEC_MEANING = (
     "there before any plugin, from the pod spec, the image, the CRI client or the runtime; nothing "
     "tells them apart"
@@ -76,6 +78,19 @@ class Owner:
         certain = (OwnerKind.PLUGIN, OwnerKind.SPEC, OwnerKind.RUNTIME, OwnerKind.REQUEST)
         return self.who in certain and not (self.or_runtime or self.first or self.ties)
 
+    def may_be(self, name: str) -> bool:
+        """Return whether this may be the plugin `name` (``NN-name``)."""
+        if self.plugins:
+            return name in self.plugins
+        if self.who is OwnerKind.ONE_OF and self.first:
+            return self.first <= name[:2] <= self.last or name[:2] in self.ties
+        return self.who in (OwnerKind.UNKNOWN, OwnerKind.ONE_OF)
+
+    def is_before(self, name: str) -> bool:
+        """Return whether the plugin `name` was called after all that this may be."""
+        highest = max(each[:2] for each in self.plugins) if self.plugins else self.last
+        return bool(highest) and name[:2] >= highest
+
     def __str__(self) -> str:
         match self.who:
             case OwnerKind.PLUGIN:
@@ -89,9 +104,9 @@ class Owner:
             case OwnerKind.ONE_OF:
                 text = f"one of {between(self.first, self.last)}"
             case OwnerKind.REQUEST if self.first:
-                text = f"CRI request, or one of {between(self.first, self.last)}"
+                text = f"{CRI_REQUEST}, or one of {between(self.first, self.last)}"
             case OwnerKind.REQUEST:
-                text = "CRI request"
+                text = CRI_REQUEST
             case OwnerKind.SPEC:
                 text = POD_SPEC
             case who:

@@ -31,7 +31,7 @@ class Choice:
         if diff.container in self._containers or (self._pod and diff.pod == self._pod):
             return diff
         steps = tuple(step for step in diff.steps if step.container in self._containers)
-        asked = tuple(one for one in diff.asked if one.container in self._containers)
-        if not steps and not asked:
+        settled = tuple(step for step in diff.settled if step.container in self._containers)
+        if not steps and not settled:
             return None
-        return replace(diff, steps=steps, asked=asked)
+        return replace(diff, steps=steps, settled=settled)

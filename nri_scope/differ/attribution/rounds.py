@@ -26,6 +26,7 @@ from .presence import SET_UP, Presence, began_before, outlived
 
 CREATE = "CreateContainer"
 UPDATE = "UpdateContainer"
+START = "StartContainer"
 STOP = "StopContainer"
 SYNCHRONIZE = "Synchronize"
 UNSOLICITED = "UpdateContainers"
@@ -35,8 +36,8 @@ UNDOING = frozenset({STOP, "RemoveContainer"})
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
+"""Used in place of `ENDED` for a connection whose own end may not be known yet."""
 ENDED = "the chain ended"
-"""Used in place of `SEEMS` if later events show that the event had no effect."""
 ROUND_MAX = 256 << 20
 """Maximum size of one round's messages, in bytes. Sixteen probes with a runtime's largest message
 use a quarter."""
@@ -120,7 +121,7 @@ class Round(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The event's name, such as ``CreateContainer``."""
+        """The event's name, such as "CreateContainer"."""
         return self.first.event
 
     @property
@@ -312,7 +313,9 @@ class Rounds:
         ):
             return ""
         last = one.stations[-1].plugin
-        return f"{SEEMS} after {last}: {unreached[0].plugin} did not receive the event"
+        is_certain = any(one.ended_ns is not None or one.end_reason for one in unreached)
+        words = ENDED if is_certain else SEEMS
+        return f"{words} after {last}: {unreached[0].plugin} did not receive the event"
 
     def left_open(self, one: Round) -> str:
         """Describe a chain that may not have reached its end; "" for other chains."""
@@ -410,10 +413,10 @@ class Rounds:
         }
         if not follows or None in lossy or event.session in lossy:
             return False
-        lossless = [one for one in self._open if one.session.id not in lossy]
         # A second update would have been recorded at an earlier connection first.
-        return len(lossless) == len(self._open) or any(
-            one.index < new.index and self._was_there(one, event) for one in lossless
+        return not lossy or any(
+            one.session.id not in lossy and one.index < new.index and self._was_there(one, event)
+            for one in self._open
         )
 
     def _was_there(self, station: ConnectionPart, event: Event) -> bool:

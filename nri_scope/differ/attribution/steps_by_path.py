@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from .attributed_changes import ChangeStep
@@ -52,17 +51,6 @@ class Newest:
         """Return the step before `step` at the same path, if `step` is the newest."""
         numbers = self._all.get(step.change.path, ())
         return self._steps[numbers[-2]] if len(numbers) > 1 else None
-
-    def second_newest(self, path: str) -> ChangeStep | None:
-        """Return the second newest step at `path` or at a parent, without moves."""
-        newest = self._number(path)
-        found = -1
-        while path and newest is not None:
-            numbers = self._all.get(path, [])
-            earlier = bisect_left(numbers, newest)
-            found = max(found, numbers[earlier - 1] if earlier else -1)
-            path = path.rpartition("/")[0]
-        return self._steps[found] if found >= 0 else None
 
     def move(self, path: str) -> ChangeStep | None:
         """Return the newest move of `path`; None if a later step changed `path` otherwise."""

@@ -15,7 +15,7 @@ from .path_history import PathHistory as PathHistory
 from .path_history import asked_for as asked_for
 from .path_history import past as past
 from .path_history import resolve as resolve
-from .path_history_text import past_body as past_body
 from .text import body as body
 from .text import head as head
 from .text import legend as legend
+from .text import past_body as past_body

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 
-from ..attribution.attributed_changes import ChangeStep, PluginRequest
+from ..attribution.attributed_changes import ChangeStep
 from ..attribution.history import History
-from ..json_records import asked_record, shallow, step_record
+from ..json_records import shallow, step_record
 from .owned_lines import OwnedLine
-from .path_history import PathHistory, asked_for
+from .path_history import PathHistory
 
 
 def document(
@@ -21,9 +21,10 @@ def document(
     pasts: Iterable[PathHistory] | None = None,
     path: str = "",
 ) -> dict[str, Plain | Iterator[Plain]]:
-    """Return the existing ``lines`` that have a value, with their owners, and ``changes`` in order.
+    """Return the existing ``lines`` that have a value, with their owners, and ``changes`` and other
+    ``requests`` in order.
 
-    Both are iterators: a hostile recording may contain a huge number. With `pasts` the document is
+    They are iterators: a hostile recording may contain a huge number. With `pasts` the document is
     the history of `path`, and ``began`` contains the initial values.
     """
     result: dict[str, Plain | Iterator[Plain]] = {
@@ -40,12 +41,10 @@ def document(
     }
     if pasts is None:
         steps: list[ChangeStep] = list(history.steps)
-        asked: Sequence[PluginRequest] = history.asked
     else:
         pasts = list(pasts)
         selected = {id(step) for past in pasts for step in past.steps}
         steps = [step for step in history.steps if id(step) in selected]
-        asked = asked_for(history, path)
         result["path"] = path
         result["began"] = [
             {
@@ -57,14 +56,14 @@ def document(
             if past.began_there
         ]
     result["lines"] = (
-        _line(line) for line in lines if line.there and not line.heading and _is_in(line.path, path)
+        _line(row) for row in lines if row.exists and not row.heading and _is_in(row.path, path)
     )
 
     def name_of(_id: str) -> str:
         return history.name
 
-    result["changes"] = (step_record(step, name_of) for step in steps)
-    result["asked"] = (asked_record(one, name_of) for one in asked)
+    result["changes"] = (step_record(step, name_of) for step in steps if step.is_change)
+    result["requests"] = (step_record(step, name_of) for step in steps if not step.is_change)
     result["remarks"] = list(history.remarks)
     return result
 

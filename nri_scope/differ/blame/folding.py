@@ -28,8 +28,8 @@ Row: TypeAlias = "OwnedLine | Fold"
 def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
     """Return the rows of a view.
 
-    ``full``: all lines; ``changed``: lines that differ from the runtime's spec without plugins,
-    and their parents; ``usual``: the same, with a fold in place of the lines between them.
+    "full": all lines; "changed": lines that differ from the runtime's spec without plugins,
+    and their parents; "usual": the same, with a fold in place of the lines between them.
     """
     if kind == "full":
         return list(lines)
@@ -46,17 +46,17 @@ def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
 
 def _shown(lines: Sequence[OwnedLine]) -> set[int]:
     parents: dict[str, int] = {}
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.heading:
-            parents.setdefault(line.path, at)
+            parents.setdefault(line.path, index)
         if line.dash and not line.member:
             # A member has no line of its own; its first line represents it.
-            parents.setdefault(line.path.rpartition("/")[0], at)
+            parents.setdefault(line.path.rpartition("/")[0], index)
     shown: set[int] = set()
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if not line.changed:
             continue
-        shown.add(at)
+        shown.add(index)
         path = line.path
         while path := path.rpartition("/")[0]:
             if path in parents:
@@ -67,7 +67,7 @@ def _shown(lines: Sequence[OwnedLine]) -> set[int]:
 def _folds(lines: Sequence[OwnedLine]) -> Iterator[Fold]:
     counts: dict[Owner, int] = {}
     for line in lines:
-        if line.there and line.owner is not None and not line.heading:
+        if line.exists and line.owner is not None and not line.heading:
             counts[line.owner] = counts.get(line.owner, 0) + 1
     indent = min(line.indent for line in lines)
     return (Fold(owner, count, indent) for owner, count in counts.items())

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from nri_scope.recording.display import SHORT_ID
 
-from ..attribution.attributed_changes import PluginRequest
+from ..attribution.attributed_changes import ChangeStep
 from ..attribution.history import History
 from ..render import wording
 from ..render.markdown_escape import code, prose
@@ -23,11 +23,11 @@ def markdown(
     lines: Sequence[OwnedLine] | None,
     body: Sequence[str],
     legend: Sequence[str],
-    about: Sequence[PluginRequest] | None = None,
+    about: Sequence[ChangeStep] | None = None,
 ) -> Iterator[str]:
     """Yield the Markdown. `body`: the lines after head and legend, without wrapping and styles.
 
-    `about`: requests to list instead of all that were not applied as requested.
+    `about`: requests to list instead of all without an effect.
     """
     began = f", {history.beginning}" if history.beginning else ""
     yield f"### {code(history.name)}"
@@ -41,8 +41,8 @@ def markdown(
         )
     doubt = filter(None, [history.doubt])
     notes += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
-    unnoted = wording.unnoted(history.asked if about is None else about, history.steps)
-    notes += (f"- {prose(f'{wording.FATES[one.fate]}: {wording.request(one)}')}" for one in unnoted)
+    asked = history.without_effect if about is None else about
+    notes += (f"- {prose(f'{wording.glyph(one)} {wording.request(one)}')}" for one in asked)
     items = [*notes, *(f"- {prose(line)}" for line in legend)]
     if items:
         yield ""

@@ -7,17 +7,73 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nri_scope.specs import ABSENT, Json, value_at
+from nri_scope.text.yaml_text import inline
 
-from ..attribution.attributed_changes import Applied, ChangeStep, Evidence
+from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind
 from ..attribution.final_spec import FinalOwners, final_spec
 from ..attribution.history import History
 from ..attribution.owner import Owner, OwnerKind
-from .remarks import Remarks, is_overruled
+from ..attribution.steps_by_path import Newest
+from ..render import wording
+from ..render.values import move
 from .spec_lines import Node, put_back, tree
+
+
+class Remarks:
+    """Source of the remarks on lines."""
+
+    def __init__(self, newest: Newest) -> None:
+        self._newest = newest
+
+    def of(self, node: Node, step: ChangeStep | None, moved: ChangeStep | None) -> tuple[str, ...]:
+        """Return short remarks, the most important first. Not escaped."""
+        found: list[str] = []
+        asked = self._newest.exactly(node.path)
+        if asked is not None and asked is step:
+            if node.exists or asked.change.kind == "removed":
+                found += self._past(asked)
+            found += _outcome(asked, exists=node.exists)
+            found += (wording.claim(claim, asked) for claim in asked.disputed)
+            if asked.note:
+                found.append(asked.note)
+        if moved is not None:
+            found.append(move(moved.change))
+            found += _outcome(moved, exists=True)
+        return tuple(found)
+
+    def _past(self, step: ChangeStep) -> list[str]:
+        change = step.change
+        before = self._newest.before(step)
+        if before is not None and not before.is_change:
+            asked = "removal" if before.change.kind == "removed" else inline(before.change.after)
+            return [f"{asked} was asked for {wording.by(before.owner)}"]
+        match change.kind:
+            case "changed" if before is not None:
+                return [f"was {inline(change.before)} {wording.by(before.owner)}"]
+            case "changed":
+                return [f"was {inline(change.before)}"]
+            case "added" if before is not None and before.change.kind == "removed":
+                was = inline(before.change.before)
+                return [f"was {was}, which was removed {wording.by(before.owner)}"]
+            case "removed" if before is not None:
+                return [f"set {wording.by(before.owner)}"]
+        return []
+
+
+def _outcome(step: ChangeStep, *, exists: bool) -> list[str]:
+    kind = step.outcome.kind
+    if kind is OutcomeKind.REQUESTED:
+        return [wording.why(step) or "asked for; nothing shows whether it took effect"]
+    if not step.is_change:
+        return [wording.why(step) or str(kind)]
+    return [] if exists or step.change.kind == "removed" else ["not in the spec that was used"]
+
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 UNMET = "!"
-"""Mark of a requested value that is not in the spec that was actually used."""
+"""Mark of a value that was asked for in an operation that failed."""
+OPEN = "?"
+"""Mark of a value that was asked for, if nothing shows whether it took effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +95,7 @@ class OwnedLine:
     """Whether the line is a member of an array, and so has no key."""
     heading: bool
     """Whether the line has no value, but lines with values below it."""
-    there: bool
+    exists: bool
     """Whether the value exists; False for removed values, and for requested ones not applied."""
     owner: Owner | None
     """The owner of the value, or of its removal. None for headings that no step added as a whole:
@@ -48,7 +104,7 @@ class OwnedLine:
     step: ChangeStep | None
     """The step that last changed the line; None for the container's first state."""
     mark: str
-    """One of ``+-~>!``; a space for lines that no plugin changed."""
+    """One of ``+-~>!?``; a space for lines that no plugin changed."""
     mover: ChangeStep | None = None
     """The step that moved the line; None if the line was also changed."""
     remarks: tuple[str, ...] = ()
@@ -121,7 +177,7 @@ class _Lines:
 
     def _line(self, node: Node, indent: int, *, dash: bool) -> OwnedLine:
         owner, evidence, step = self._owner(node)
-        heading = not node.is_leaf or (not node.there and not _is_own(step, node))
+        heading = not node.is_leaf or (not node.exists and not _is_own(step, node))
         moved = self._newest.move(node.path)
         mark = self._mark(node, step)
         return OwnedLine(
@@ -133,7 +189,7 @@ class _Lines:
             dash=dash,
             member=node.member,
             heading=heading,
-            there=node.there,
+            exists=node.exists,
             owner=None if heading and step is None else owner,
             evidence=() if heading and step is None else evidence,
             step=step,
@@ -143,7 +199,7 @@ class _Lines:
         )
 
     def _owner(self, node: Node) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
-        if not node.there:
+        if not node.exists:
             return self._owners.by(self._newest.at(node.path))
         known = self._known.get(node.path)
         if known is None:
@@ -152,16 +208,13 @@ class _Lines:
         return self._owners.of(node.path, node.value, known.value if node.is_leaf else node.value)
 
     def _mark(self, node: Node, step: ChangeStep | None) -> str:
-        asked = self._newest.exactly(node.path)
-        if asked is not step and is_overruled(asked):
-            return UNMET
         if step is None:
             return " "
-        if not node.there and step.change.kind != "removed":
-            return UNMET if step.applied is Applied.NO else MARKS[step.change.kind]
         if step.owner.who is OwnerKind.RUNTIME and not self._newest.by_plugins(step.change.path):
             return " "
-        if step.change.kind == "removed" and node.there:
+        if not step.is_change:
+            return OPEN if step.outcome.kind is OutcomeKind.REQUESTED else UNMET
+        if step.change.kind == "removed" and node.exists:
             # The value was replaced by another one.
             return MARKS["changed"]
         return MARKS[step.change.kind]
@@ -175,6 +228,6 @@ def _joined(member: OwnedLine, first: OwnedLine) -> OwnedLine:
     """Return the first line of a member, with the remarks on the member as a whole."""
     remarks = tuple(dict.fromkeys((*member.remarks, *first.remarks)))
     line = replace(first, indent=member.indent, dash=True, remarks=remarks)
-    if first.mark == " " and member.mark in (">", UNMET):
+    if first.mark == " " and member.mark in (">", UNMET, OPEN):
         line = replace(line, mark=member.mark, mover=member.mover)
     return line

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nri_scope.errors import UsageError
 from nri_scope.specs import ABSENT, Json, label, path_of, pointer, split, value_at
 
-from ..attribution.attributed_changes import EVICTION, ChangeStep, PluginRequest
+from ..attribution.attributed_changes import EVICTION, ChangeStep
 from ..attribution.final_spec import final_spec
 from ..attribution.history import History
 from .spec_lines import tree
@@ -54,15 +54,9 @@ def _past(history: History, path: str, steps: list[ChangeStep]) -> PathHistory:
     return PathHistory(path, there, None if began is ABSENT else began, tuple(steps))
 
 
-def asked_for(history: History, path: str) -> list[PluginRequest]:
-    """Return the requests at `path`, its parents and its parts, if not applied as requested."""
-    return [
-        one
-        for one in history.asked
-        if one.path in ("", EVICTION, path)
-        or one.path.startswith(f"{path}/")
-        or path.startswith(f"{one.path}/")
-    ]
+def asked_for(history: History, path: str) -> list[ChangeStep]:
+    """Return the requests for the whole container, which may have concerned `path`."""
+    return [one for one in history.without_effect if one.change.path in ("", EVICTION)]
 
 
 def resolve(history: History, query: str) -> str:
@@ -121,7 +115,7 @@ def _paths(history: History) -> dict[str, None]:
     found: dict[str, None] = {}
     for spec in (final_spec(history), history.spec, history.base):
         found.update(dict.fromkeys(tree(spec)))
-    for path in (*(step.change.path for step in history.steps), *_requested(history)):
+    for path in (step.change.path for step in history.steps if step.change.path != EVICTION):
         while path and path not in found:
             found[path] = None
             path = path.rpartition("/")[0]
@@ -130,11 +124,6 @@ def _paths(history: History) -> dict[str, None]:
             found[below] = None
     found.pop("", None)
     return found
-
-
-def _requested(history: History) -> Iterator[str]:
-    """Return the paths of plugins' requests, except requests for the whole container."""
-    return (one.path for one in history.asked if one.path.startswith("/") and one.path != EVICTION)
 
 
 def _below(step: ChangeStep) -> Iterator[str]:

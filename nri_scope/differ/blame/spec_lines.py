@@ -30,28 +30,28 @@ class Node:
     """The value as in changes: ``bar`` of an environment variable."""
     written: Json
     """The value as in a spec: ``FOO=bar``."""
-    there: bool = True
+    exists: bool = True
     """Whether the value exists; False for removed values, and for requested ones not applied."""
     below: list[Node] = field(default_factory=list)
 
     @property
     def is_leaf(self) -> bool:
         """Whether the value takes a single line; only removed values can be below it."""
-        return not any(node.there for node in self.below)
+        return not any(node.exists for node in self.below)
 
 
 def tree(spec: Spec) -> dict[str, Node]:
     """Return all nodes by their paths, in document order; the first is the spec itself, at ""."""
     root = Node("", "", False, spec, spec)
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
-        found[node.path] = node
+        nodes[node.path] = node
         if depth <= MAX_DEPTH:
             node.below = _below(node)
             waiting += ((below, depth + 1) for below in reversed(node.below))
-    return found
+    return nodes
 
 
 def _below(node: Node) -> list[Node]:
@@ -80,7 +80,7 @@ def put_back(nodes: dict[str, Node], gone: Iterable[tuple[str, Json]]) -> None:
     """Add nodes for values that are not in the spec, after their siblings in the spec."""
     for path, value in gone:
         node = nodes.get(path) or _missing(nodes, path)
-        if not node.there:
+        if not node.exists:
             node.value = value
             node.written = _written(path, node.label, value)
 
@@ -94,7 +94,7 @@ def _missing(nodes: dict[str, Node], path: str) -> Node:
     node = nodes[path]
     for path in reversed(missing):
         label = split(path)[-1]
-        new = Node(path, label, node.path in KEYED, None, None, there=False)
+        new = Node(path, label, node.path in KEYED, None, None, exists=False)
         node.below.append(new)
         nodes[path] = node = new
     return node
@@ -108,7 +108,7 @@ def _written(path: str, label: str, value: Json) -> Json:
 
 
 def _key_first(member: Node) -> None:
-    """Move the field that identifies a member to the front: ``destination`` of a mount."""
+    """Move the field that identifies a member to the front: "destination" of a mount."""
     if isinstance(member.written, dict):
         name = _COUNT.sub("", member.label)
         fields = sorted(member.written.items(), key=lambda field: field[1] != name)

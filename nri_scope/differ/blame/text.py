@@ -1,28 +1,146 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render a container's lines as text: YAML with a gutter."""
+"""Render a container's lines as text: YAML with a gutter.
+
+Render the history of a path, too.
+
+The gutter shows owner, evidence and kind of change to the left of each line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.recording.display import SHORT_ID
+from nri_scope.recording.display import SHORT_ID, Days, clock
+from nri_scope.specs import Json, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.layout import Layout, LayoutPart, break_text
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.text.yaml_flow import fill
 from nri_scope.text.yaml_text import key
 
-from ..attribution.attributed_changes import Applied, Evidence, PluginRequest
+from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind, Shows
 from ..attribution.history import History
-from ..attribution.owner import Owner, OwnerKind
+from ..attribution.owner import POD_SPEC, Owner, OwnerKind
 from ..render import wording
-from ..render.values import clipped
+from ..render.values import clipped, move
 from .folding import Fold, Row
-from .gutter import Gutter, short
-from .owned_lines import UNMET, OwnedLine
+from .owned_lines import MARKS, OPEN, UNMET, OwnedLine
+from .path_history import PathHistory
+
+LETTERS = {
+    Evidence.TAP: "T",
+    Evidence.REPLAY: "R",
+    Evidence.VALIDATOR: "V",
+    Evidence.PROBES: "P",
+    Evidence.EVENTS: "E",
+    Evidence.CRI: "C",
+    Evidence.REQUEST: "Q",
+}
+_SHORT_MEANINGS = {
+    Evidence.TAP: "plugin's reply",
+    Evidence.REPLAY: "plugin's reply in a replay",
+    Evidence.VALIDATOR: "runtime's list of owners",
+    Evidence.PROBES: "two connections differ",
+    Evidence.EVENTS: "seen in a later event",
+    Evidence.CRI: "spec that was actually used",
+    Evidence.REQUEST: "runtime's request",
+}
+MARK_MEANINGS = {
+    **{mark: kind for kind, mark in MARKS.items()},
+    UNMET: "asked for, refused or dropped",
+    OPEN: "asked for, outcome not known",
+}
+_OWNER_WIDTH_MAX = 40
+"""Maximum width of an owner in output without a line width, in columns."""
+
+
+def short(owner: Owner) -> str:
+    """Return a short name of an owner; not escaped."""
+    if not owner.or_runtime:
+        return str(owner)
+    who = "CRI request" if owner.who is OwnerKind.REQUEST else owner.index or str(owner.who)
+    who = "unrecorded" if owner.is_unrecorded else who
+    return f"{who} or {POD_SPEC if owner.or_spec else 'runtime'}"
+
+
+class Gutter:
+    """Gutter that is as wide as its content needs, within the line's ``width`` (None: no limit)."""
+
+    def __init__(
+        self, found: Iterable[tuple[Owner, Sequence[Evidence]]], width: int | None
+    ) -> None:
+        self._owner_width_max = _OWNER_WIDTH_MAX if width is None else max(7, width * 3 // 10)
+        self._owners: dict[Owner, None] = {}
+        self._evidence: dict[Evidence, None] = {}
+        self._marks: set[str] = set()
+        """Marks of the cells so far."""
+        letters = 0
+        for owner, evidence in found:
+            self._owners[owner] = None
+            self._evidence.update(dict.fromkeys(evidence))
+            letters = max(letters, len(evidence))
+        self._letters = letters
+        widths = [columns(safe(short(owner))) for owner in self._owners]
+        self._owner_width = min(self._owner_width_max, max(widths, default=0))
+        self.width = self._owner_width + 1 + (letters + 1 if letters else 0) + 2
+        """Width in columns, including the bar."""
+
+    def cell(self, owner: Owner | None, evidence: Sequence[Evidence], mark: str) -> str:
+        """Return the gutter of one line."""
+        self._marks.add(mark)
+        name = "" if owner is None else safe(short(owner), self._owner_width)
+        padding = " " * (self._owner_width - columns(name))
+        letters = "".join(LETTERS[one] for one in evidence)
+        evidence_cell = f"{letters:<{self._letters}} " if self._letters else ""
+        return f"{name}{padding} {evidence_cell}{mark}│"
+
+    def legend(self) -> list[str]:
+        """Return the explanations of the owners and signs in use, short enough to precede them.
+
+        Not escaped. Call it after `cell` was called for all lines.
+        """
+        items: list[str] = []
+        if example := next(filter(_is_range, self._owners), None):
+            indices = "this index" if example.first == example.last else "one of these indices"
+            items.append(f"one of {example.index}: a plugin with {indices}")
+        if any(owner.who is OwnerKind.ONE_OF and owner.plugins for owner in self._owners):
+            items.append("one of …: one or more of these plugins")
+        items += (f"{one} {what}" for one, what in MARK_MEANINGS.items() if one in self._marks)
+        items += (
+            f"{LETTERS[one]}: {meaning}"
+            for one, meaning in _SHORT_MEANINGS.items()
+            if one in self._evidence
+        )
+        if any(owner.who is OwnerKind.SPEC or owner.or_spec for owner in self._owners):
+            items.append(f"{POD_SPEC}: no plugin")
+        if any(owner.or_runtime and not owner.or_spec for owner in self._owners):
+            items.append("or runtime: the runtime itself may have made the change")
+        if any(owner.who is OwnerKind.UNKNOWN for owner in self._owners):
+            items.append("unknown: not observed, or older than the recording")
+        if any(owner.who is OwnerKind.REQUEST for owner in self._owners):
+            items.append("CRI request: by a CRI client, usually the kubelet")
+        ties = sorted({index for owner in self._owners for index in owner.ties})
+        if ties:
+            items.append(
+                f"a second plugin at {' or '.join(ties)}, if any, may be the owner instead"
+            )
+        items += (
+            f"{safe(short(owner), self._owner_width_max)}: {owner}" for owner in self._truncated()
+        )
+        return items
+
+    def _truncated(self) -> list[Owner]:
+        """Return the owners whose names are truncated."""
+        return [owner for owner in self._owners if columns(safe(short(owner))) > self._owner_width]
+
+
+def _is_range(owner: Owner) -> bool:
+    return owner.who is OwnerKind.ONE_OF and not owner.plugins and bool(owner.index)
+
 
 YAML_WIDTH_MIN = 24
 """Minimum width of the YAML in columns, even if the terminal is narrower."""
+_SPECS = (Shows.CRI, Shows.CONFIG)
 _NO_PLUGIN = (OwnerKind.SPEC, OwnerKind.RUNTIME)
 _REMARK_MAX = 1_000
 """Maximum length of a remark on a terminal, in characters; files have all of it."""
@@ -32,6 +150,8 @@ STYLES = {
     "~": Style.WARN,
     ">": Style.NOTE,
     "!": Style.BAD,
+    "?": Style.WARN,
+    "^": Style.WARN,
     " ": Style.PLAIN,
 }
 
@@ -40,12 +160,12 @@ def head(
     history: History,
     lines: Sequence[OwnedLine] | None,
     width: int | None = None,
-    about: Sequence[PluginRequest] | None = None,
+    about: Sequence[ChangeStep] | None = None,
 ) -> Iterator[str]:
     """Yield the container's name, the number of changed lines, and limits of the evidence.
 
-    Without `lines` the number is omitted. `about`: requests to list instead of all that were not
-    applied as requested.
+    Without `lines` the number is omitted. `about`: requests to list instead of all without an
+    effect.
     """
     layout = Layout(width)
     began = f", {history.beginning}" if history.beginning else ""
@@ -61,23 +181,25 @@ def head(
         yield from layout.sentence(summary(lines), 0)
     for remark in (*filter(None, [history.doubt]), *history.remarks):
         yield from layout.sentence(f"note: {remark}", 0, Style.WARN)
-    for one in wording.unnoted(history.asked if about is None else about, history.steps):
-        fate = wording.FATES[one.fate]
-        text = cut(f"! {fate}: {wording.request(one)}", width)
-        yield from layout.sentence(text, 0, Style.BAD)
+    for one in history.without_effect if about is None else about:
+        text = cut(f"{wording.glyph(one)} {wording.request(one)}", width)
+        is_open = one.outcome.kind is OutcomeKind.REQUESTED
+        yield from layout.sentence(text, 0, Style.WARN if is_open else Style.BAD)
 
 
 def summary(lines: Sequence[OwnedLine]) -> str:
     """Return the number of lines, and of those changed by each owner. Not escaped."""
-    total = sum(line.there and not line.heading for line in lines)
+    total = sum(line.exists and not line.heading for line in lines)
     counts: dict[str, int] = {}
     for line in lines:
-        if line.changed and line.mark != UNMET and not line.heading:
+        if line.changed and line.mark not in (UNMET, OPEN) and not line.heading:
             _, owner, _ = gutter_content(line)
             who = "unknown" if owner is None else short(owner)
             counts[who] = counts.get(who, 0) + 1
-    unmet = sum(line.mark == UNMET and not line.heading for line in lines)
-    not_applied = f"; requested but not applied: {unmet:,}" if unmet else ""
+    not_applied = ""
+    for each in (OPEN, UNMET):
+        asked = sum(line.mark == each and not line.heading for line in lines)
+        not_applied += f"; {MARK_MEANINGS[each]}: {asked:,}" if asked else ""
     if not counts:
         what = "the only line" if total == 1 else f"any of {total:,} lines"
         return f"no plugin was seen to change {what}{not_applied}"
@@ -88,14 +210,14 @@ def summary(lines: Sequence[OwnedLine]) -> str:
 
 
 def gutter_content(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, ...]]:
-    """Return mark, owner and evidence for the gutter. An applied change also has CRI evidence."""
+    """Return mark, owner and evidence for the gutter: the CRI's, too, if its spec has the value."""
     mark, step, owner, evidence = line.mark, line.step, line.owner, line.evidence
     if line.mover is not None and mark == ">":
         step, owner, evidence = line.mover, line.mover.owner, line.mover.evidence
-    applied = step is not None and step.applied is Applied.YES
-    if applied and mark != UNMET and Evidence.CRI not in evidence:
+    by_spec = step is not None and step.is_change and step.outcome.shown_by in _SPECS
+    if by_spec and Evidence.CRI not in evidence:
         evidence = (*evidence, Evidence.CRI)
-    if mark == " " and not line.there and not line.heading:
+    if mark == " " and not line.exists and not line.heading:
         # The runtime removed the line: not a plugin's change, but the value is gone.
         mark = "-"
     return mark, owner, evidence
@@ -177,3 +299,99 @@ def _fold(fold: Fold, gutter: Gutter) -> str:
     by = " by the runtime" if fold.owner.who is OwnerKind.RUNTIME else ""
     text = f"{' ' * fold.indent}# … {fold.hidden:,} line{plural}{by}"
     return styled(Style.DIM, f"{gutter.cell(fold.owner, (), ' ')}{text}")
+
+
+_NO_CHANGE = "no change seen"
+
+
+def past_body(
+    history: History, pasts: Sequence[PathHistory], width: int | None = None
+) -> tuple[list[str], list[str]]:
+    """Return lines of the values in order, with time, event and owner, and the legend's items."""
+    steps = [step for past in pasts for step in past.steps]
+    gutter = Gutter(
+        [
+            (history.base_owner, ()),
+            *((step.owner, step.evidence) for step in steps),
+        ],
+        width,
+    )
+    number = max((len(str(step.event)) for step in steps), default=1)
+    lines: list[str] = []
+    days = Days()
+    if steps:
+        lines += days.turn(steps[0].at_ns)
+    for past in pasts:
+        if past is not pasts[0]:
+            lines.append("")
+        lines.append(styled(Style.STRONG, safe(label(past.path))))
+        lines += _past(history, past, _Columns(number, gutter, width), days)
+    return lines, gutter.legend()
+
+
+class _Columns:
+    """Formatter of a value with time, event and gutter at its left."""
+
+    def __init__(self, number: int, gutter: Gutter, width: int | None) -> None:
+        self._number = number
+        self._gutter = gutter
+        self._width = width
+        self._left = len("00:00:00.000") + 2 + number + 2
+
+    def write(
+        self, step: ChangeStep | None, history: History, value: Json, remark: str, word: str = ""
+    ) -> Iterator[str]:
+        if step is None:
+            left = " " * self._left
+            cell = self._gutter.cell(history.base_owner, (), " ")
+            mark = " "
+        else:
+            mark = wording.glyph(step)
+            left = f"{clock(step.at_ns)}  {step.event:>{self._number}}  "
+            cell = self._gutter.cell(step.owner, step.evidence, mark)
+        width = self._width
+        room = (
+            None if width is None else max(YAML_WIDTH_MIN, width - self._left - self._gutter.width)
+        )
+        rows = [word] if word else fill("", value, room, 2)
+        margin = " " * self._left + self._gutter.cell(None, (), " ")
+        remark = safe(cut(remark, width))
+        if remark and (room is None or columns(rows[-1]) + columns(remark) + 4 <= room):
+            rows[-1] += f"  # {remark}"
+            remark = ""
+        for at, text in enumerate(rows):
+            yield StyledText(margin if at else left + cell, Span(text, STYLES[mark]))
+        if remark and room is not None:
+            for text in break_text(remark, room - 4, room - 4):
+                yield StyledText(margin, Span(f"  # {text}", Style.DIM))
+
+
+def _past(history: History, past: PathHistory, write: _Columns, days: Days) -> Iterator[str]:
+    if past.began_there:
+        remark = "" if past.steps else _NO_CHANGE
+        yield from write.write(None, history, past.began, remark)
+    for step in past.steps:
+        yield from days.turn(step.at_ns)
+        yield from write.write(
+            step, history, step.change.after, "; ".join(_remarks(step)), _word(step)
+        )
+    if not past.began_there and not past.steps:
+        yield f"({_NO_CHANGE})"
+
+
+def _word(step: ChangeStep) -> str:
+    """Return the text in place of the value; "" for none."""
+    change = step.change
+    match change.kind:
+        case "removed":
+            return "(removed)"
+        case "moved":
+            return f"({move(change)})"
+    return ""
+
+
+def _remarks(step: ChangeStep) -> Iterator[str]:
+    yield wording.why(step) or wording.outcome(step)
+    yield from (wording.claim(claim, step) for claim in step.disputed)
+    if step.note:
+        yield step.note

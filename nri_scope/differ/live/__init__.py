@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow a recording that probes are writing, query the CRI for its containers, and place probes.
+"""Follow a recording that probes are writing, and place probes.
 
-In: the path of the growing file, messages of the recorder process, answers of the CRI. Out: rounds
-for a renderer, and messages to the recorder process. This package runs in a process of its own, the
+In: the path of the growing file, messages of the recorder process. Out: rounds for a renderer, and
+messages to the recorder process. This package runs in a process of its own, the
 viewer, and never replies to a runtime.
 """
 

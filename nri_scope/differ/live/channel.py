@@ -10,44 +10,10 @@ from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
 
 
-class CriBegan(NamedTuple):
-    """The CRI is available."""
-
-    name: str
-    version: str
-    wall_ns: int
-
-
-class CriEnded(NamedTuple):
-    """The CRI is no longer available."""
-
-    reason: str
-    wall_ns: int
-
-
-class Answer(NamedTuple):
-    """The CRI's answer about a container."""
-
-    container: str
-    wall_ns: int
-    """Time of the query, in ns since the epoch."""
-    mono_ns: int
-    took_ns: int
-    text: str
-    """The JSON under ``info``, unchanged."""
-
-
 class ChainSeen(NamedTuple):
     """The indices of all plugins, except nri-scope's own."""
 
     indices: tuple[str, ...]
-
-
-class CriPollingEnded(NamedTuple):
-    """All queries to the CRI are complete, or were given up."""
-
-    answered: int
-    unanswered: int
 
 
 class Unread(NamedTuple):
@@ -69,10 +35,6 @@ class ReadPosition(NamedTuple):
         return cls(lookup.event_range(recording)[1], max(sessions, default=0))
 
 
-class FinishAsking(NamedTuple):
-    """From the recorder: the probes are disconnected."""
-
-
 class Closed(NamedTuple):
     """From the recorder: the recording is complete."""
 
@@ -80,21 +42,11 @@ class Closed(NamedTuple):
     """Whether the file is new and empty, as nri-scope never connected, and is to be removed."""
 
 
-ToRecorder: TypeAlias = CriBegan | CriEnded | Answer | ChainSeen | CriPollingEnded | Unread
-FromRecorder: TypeAlias = ReadPosition | FinishAsking | Closed
+ToRecorder: TypeAlias = ChainSeen | Unread
+FromRecorder: TypeAlias = ReadPosition | Closed
 Message: TypeAlias = ToRecorder | FromRecorder
 
-_TYPES = (
-    CriBegan,
-    CriEnded,
-    Answer,
-    ChainSeen,
-    CriPollingEnded,
-    Unread,
-    ReadPosition,
-    FinishAsking,
-    Closed,
-)
+_TYPES = (ChainSeen, Unread, ReadPosition, Closed)
 
 
 def encode(message: Message) -> tuple[int, bytes]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow a recording while another process writes it: attribute, query the CRI, and show."""
+"""Follow a recording while another process writes it: attribute and show."""
 
 from __future__ import annotations
 
@@ -7,26 +7,45 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from nri_scope.errors import UsageError
+from nri_scope.events import Event
+from nri_scope.nri.identity import check_index
+from nri_scope.nri.validation import consulted_plugins
 from nri_scope.recording.reader import Recording
 
 from ..attribution.differ import Differ
-from .chain import ChainWatch
-from .channel import (
-    ChainSeen,
-    Closed,
-    CriPollingEnded,
-    FinishAsking,
-    Message,
-    ReadPosition,
-    ToRecorder,
-)
-from .cri_queue import Starting, is_gone, worth_asking
+from ..attribution.rounds import VALIDATE
+from .channel import ChainSeen, Closed, Message, ReadPosition, ToRecorder
 from .growing_recording import Follower, Seen
 
-if TYPE_CHECKING:
-    from .cri_thread import CriThread
+
+class ChainWatch:
+    """Detector of the plugins other than nri-scope's own connections."""
+
+    def __init__(self, own_name: str) -> None:
+        self._own_name = own_name
+        self._known: tuple[str, ...] | None = None
+
+    def look(self, event: Event, request: bytes) -> tuple[str, ...] | None:
+        """Return the indices of all other plugins, ascending; None if unchanged or unknown."""
+        if event.event != VALIDATE or event.mark:
+            return None
+        plugins = consulted_plugins(request)
+        if plugins is None:
+            return None
+        found = tuple(sorted(index for index, name in plugins if name != self._own_name))
+        if found == self._known:
+            return None
+        try:
+            for index in found:
+                check_index(index)
+        except UsageError:
+            return None
+        self._known = found
+        return found
+
 
 POLL_SECONDS = 0.02
 """Time between two checks of the recording; a check of an unchanged file takes microseconds."""
@@ -60,11 +79,7 @@ class Watcher:
         self._audience = audience
         self._say = say
         self._chain = ChainWatch(own_name)
-        self._cri: CriThread | None = None
-        self._starting = Starting()
         self._opened: ReadPosition | None = None
-        self._finish_asking = False
-        self._asking_finished = False
         self._closed: Closed | None = None
 
     @property
@@ -77,18 +92,10 @@ class Watcher:
         match message:
             case ReadPosition():
                 self._opened = message
-            case FinishAsking():
-                self._finish_asking = True
             case Closed():
                 self._closed = message
             case _:
                 pass
-
-    def ask(self, cri: Path) -> None:
-        """Also query the CRI at this socket. Raises ConnectError or RpcError if there is no CRI."""
-        from .cri_thread import CriThread
-
-        self._cri = CriThread(cri, self._tell)
 
     def watch(self, path: Path, recorder_ended: Callable[[], bool]) -> bool:
         """Show the recording at ``path`` until it is complete or the output is closed.
@@ -110,16 +117,6 @@ class Watcher:
             words = follower.describe_open_round()
             if words:
                 self._say(words)
-            if self._finish_asking and not self._asking_finished:
-                # All events before the probes disconnected have been read now.
-                self._asking_finished = True
-                if self._cri is not None:
-                    self._cri.want(self._starting.rest())
-                    self._cri.finish()
-                else:
-                    self._tell(CriPollingEnded(0, 0))
-            if self._cri is not None and not self._asking_finished:
-                self._cri.want(self._starting.due(time.monotonic()))
             time.sleep(POLL_SECONDS)
         for seen in follower.finish():
             self._take(follower, seen)
@@ -131,12 +128,5 @@ class Watcher:
             chain = self._chain.look(seen.event, seen.request)
             if chain is not None:
                 self._tell(ChainSeen(chain))
-        if self._cri is not None and not self._asking_finished:
-            wanted = worth_asking(seen.event, seen.rounds)
-            failed = self._starting.failed(seen.event, time.monotonic())
-            self._cri.want({*wanted, failed} - {""})
-            gone = is_gone(seen.event)
-            if gone:
-                self._cri.forget(gone)
         self._audience.show(follower.differ, seen)
         os.sched_yield()

@@ -14,11 +14,11 @@ from nri_scope.text.styled_text import Style
 from ..comparison import ComparedValue, Comparison, Difference, Named, Pair
 from ..json_records import by_record, change_record
 from . import wording
-from .change_lines import change_lines
 from .legend import Legend
 from .markdown import HEADINGS, change_cells
 from .markdown_escape import code, folded, prose, squeezed, table
 from .renderer import Format
+from .text import change_lines
 
 _REAL = "the specs that the runtimes actually used"
 _SORTED = "mounts moved by the runtime: it sorts all of them if plugins adjust any"

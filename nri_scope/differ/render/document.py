@@ -10,18 +10,15 @@ from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
 
 from ..attribution.attributed_changes import ChangeStep, NameOf, RoundDiff, Span
-from ..json_records import asked_record, by_record, step_record
+from ..json_records import by_record, step_record
 from . import wording
-
-_Key = tuple[str, int, str, str]
-"""Container id, event, path and kind of a change."""
 
 
 class JsonRenderer:
     """A `Renderer` of one JSON object at the end or, with ``live``, of one line per round.
 
-    The CRI reports later whether a change was applied. With ``live`` the change is then printed
-    again, with ``again`` set; otherwise each change is printed once, in its newest state.
+    Later events show what became of a request. With ``live`` the request is then printed again,
+    with ``again`` set; otherwise each one is printed once, with its final outcome.
     """
 
     def __init__(self, *, live: bool, quiet_unchanged: bool) -> None:
@@ -32,7 +29,7 @@ class JsonRenderer:
         self._events: list[str | bytes] = []
         self._left_out = 0
         self._changes: list[str | bytes] = []
-        self._positions: dict[_Key, int] = {}
+        self._requests: list[str | bytes] = []
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
         """Yield nothing: JSON has no head."""
@@ -40,38 +37,42 @@ class JsonRenderer:
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         """Yield one object with ``live``; otherwise store the round for `end`."""
-        self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
+        self.changed = self.changed or wording.changes_anything(diff)
         if self._live:
-            if not (self._quiet and wording.calm(diff)):
-                changes: list[Plain] = [_of_round(step, diff, name_of) for step in diff.steps]
+            if diff.settled or not (self._quiet and wording.calm(diff)):
+                found = [(step, False) for step in diff.steps]
+                found += ((step, True) for step in diff.settled)
+                records = [(step, _of_round(step, diff, name_of, again)) for step, again in found]
+                changes: list[Plain] = [each for step, each in records if step.is_change]
+                requests: list[Plain] = [each for step, each in records if not step.is_change]
                 event = event_record(diff, name_of)
-                yield to_json({"schema_version": SCHEMA_VERSION, **event, "changes": changes})
+                yield to_json(
+                    {
+                        "schema_version": SCHEMA_VERSION,
+                        **event,
+                        "changes": changes,
+                        "requests": requests,
+                    }
+                )
             return
         if self._quiet and wording.calm(diff):
             self._left_out += 1
         else:
             self._events.append(_stored(event_record(diff, name_of)))
         for step in diff.steps:
-            self._store(step, diff, name_of)
+            into = self._changes if step.is_change else self._requests
+            into.append(_stored(_of_round(step, diff, name_of, again=False)))
 
     def end(self) -> Iterator[str]:
         """Yield the whole object; nothing with ``live``."""
         if not self._live:
             yield f'{{"schema_version": {SCHEMA_VERSION}, "changes": ['
             yield from _separated(self._changes)
+            yield '], "requests": ['
+            yield from _separated(self._requests)
             yield '], "events": ['
             yield from _separated(self._events)
             yield f'], "left_out": {self._left_out}}}'
-
-    def _store(self, step: ChangeStep, diff: RoundDiff, name_of: NameOf) -> None:
-        key = (step.container, step.event, step.change.path, step.change.kind)
-        record = {**_of_round(step, diff, name_of), "again": False}
-        position = self._positions.get(key)
-        if step.event in diff.events or position is None:
-            self._positions[key] = len(self._changes)
-            self._changes.append(_stored(record))
-        else:
-            self._changes[position] = _stored(record)
 
 
 _COMPRESSED_MIN = 64 << 10
@@ -104,19 +105,18 @@ def event_record(diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
         "seen_by": list(diff.seen_by),
         "missed_by": list(diff.missed_by),
         "chain": list(diff.chain),
-        "changed": bool(wording.fresh(diff, diff.steps)),
+        "changed": bool(diff.changes),
         "failure": diff.failure,
         "doubt": diff.doubt,
-        "asked": [asked_record(one, name_of) for one in diff.asked],
         "spans": [_span(one) for one in diff.spans],
         "remarks": list(diff.remarks),
     }
 
 
-def _of_round(step: ChangeStep, diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
+def _of_round(step: ChangeStep, diff: RoundDiff, name_of: NameOf, again: bool) -> dict[str, Plain]:
     return {
         **step_record(step, name_of),
-        "again": step.event not in diff.events,
+        "again": again,
         "side_effect": step.container != diff.container,
     }
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..attribution.attributed_changes import Evidence, RoundDiff
+from ..attribution.attributed_changes import ChangeStep, Evidence, RoundDiff
 from ..attribution.owner import POD_SPEC, POD_SPEC_MEANING, Owner, OwnerKind
+from . import wording
 
 
 class Legend:
@@ -20,15 +21,19 @@ class Legend:
         self._spec = False
         self._ties: set[str] = set()
         self._evidence: set[Evidence] = set()
+        self._glyphs: set[str] = set()
 
-    def add_round(self, diff: RoundDiff) -> None:
-        """Add the owners and evidence of a round."""
-        for step in diff.steps:
-            self.add(step.owner, step.evidence)
-            for other in step.disputed:
-                self.add(other.owner, (other.evidence,))
-        for one in diff.asked:
-            self.add(one.owner, (one.evidence,))
+    def add_round(self, diff: RoundDiff, *, live: bool = False) -> None:
+        """Add the owners, evidence and outcomes of a round; ``live``: of settled requests, too."""
+        for step in (*diff.steps, *(diff.settled if live else ())):
+            self.add_step(step)
+
+    def add_step(self, step: ChangeStep) -> None:
+        """Add the owners, evidence and outcome of a request."""
+        self.add(step.owner, step.evidence)
+        for other in step.disputed:
+            self.add(other.owner, (other.evidence,))
+        self._glyphs.add(wording.glyph(step))
 
     def add(self, who: Owner, evidence: Iterable[Evidence]) -> None:
         """Add an owner and its evidence."""
@@ -61,6 +66,9 @@ class Legend:
                 f"if there is another plugin at {indices}, it may have made the change: "
                 "plugins with equal indices have no defined order"
             )
+        found += (f"{one} {what}" for one, what in wording.MEANINGS.items() if one in self._glyphs)
+        if "?" in self._glyphs and Evidence.CRI not in self._evidence:
+            found.append("a recorder with --cri asks the runtime what took effect")
         if self._evidence:
             known = [f"{one}: {one.meaning}" for one in Evidence if one in self._evidence]
             found.append(f"evidence: {'; '.join(known)}")

@@ -55,20 +55,19 @@ class MarkdownRenderer:
             self._blank = not line
 
     def _round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
-        self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
-        if wording.calm(diff):
+        self.changed = self.changed or wording.changes_anything(diff)
+        if wording.calm(diff) and not (self._live and diff.settled):
             if self._quiet:
                 self._left_out += 1
             else:
-                result = wording.verdict(wording.judged(diff)) or "no change seen"
-                line = f"- {_opening(diff)} {code(wording.subject(diff, name_of))}: {result}"
+                line = f"- {_opening(diff)} {code(wording.subject(diff, name_of))}: no change seen"
                 if self._live:
                     yield line
                 else:
                     self._calm.append(line)
             return
-        self._legend.add_round(diff)
-        lines = _round(diff, name_of)
+        self._legend.add_round(diff, live=self._live)
+        lines = _round(diff, name_of, live=self._live)
         if not self._live:
             self._names[diff.container] = _heading(diff, name_of)
             self._containers.setdefault(diff.container, []).extend(lines)
@@ -94,13 +93,15 @@ class MarkdownRenderer:
             yield from (f"- {prose(line)}" for line in explained)
 
 
-def change_cells(change: Change) -> tuple[str, str, str, str]:
-    """Return glyph, path and the values before and after, as table cells."""
+def change_cells(change: Change, glyph: str = "") -> tuple[str, str, str, str]:
+    """Return glyph, path and the values before and after, as table cells.
+
+    ``glyph``: a sign in place of that of the kind of change.
+    """
     before, after = sides(change)
-    position = ""
-    if change.kind == "added" and change.at is not None:
-        position = f" (as the {place(change.at)})"
-    glyph = wording.GLYPHS[change.kind]
+    position, glyph = "", glyph or wording.GLYPHS[change.kind]
+    if glyph == wording.GLYPHS["added"] and change.position is not None:
+        position = f" (as the {place(change.position)})"
     return (
         code(glyph),
         code(label(change.path)),
@@ -123,7 +124,7 @@ def _opening(diff: RoundDiff) -> str:
     return f"**{prose(wording.title(diff))}** (event {diff.event}, {rfc3339(diff.at_ns)})"
 
 
-def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
+def _round(diff: RoundDiff, name_of: NameOf, *, live: bool) -> list[str]:
     lines = [_opening(diff), ""]
     lines += (f"- {name}{_names(plugins)}" for name, plugins in wording.chain(diff))
     if diff.missed_by:
@@ -131,16 +132,13 @@ def _round(diff: RoundDiff, name_of: NameOf) -> list[str]:
     if diff.failure:
         lines.append(f"- **failed**: {code(diff.failure)}")
     lines += (f"- {prose(each)}" for each in (*filter(None, [diff.doubt]), *diff.remarks))
-    judged = wording.judged(diff)
-    if judged:
-        lines.append(f"- {wording.verdict(judged, ran=not diff.failure)}")
-    if own := [*wording.failed(judged), *wording.fresh(diff, diff.own)]:
-        lines += _steps(own)
-    for container, steps in wording.by_container(wording.fresh(diff, diff.side_effects)):
-        prefix = "On another container, " if diff.container else "On "
-        lines += ["", f"{prefix}{code(name_of(container))}:", *_steps(steps)]
-    unnoted = wording.unnoted(diff.asked, diff.steps)
-    lines += (f"- {prose(wording.asked(one, diff, name_of))}" for one in unnoted)
+    if diff.own:
+        lines += _steps(diff.own, diff.failure)
+    for container, steps in wording.by_container(diff.side_effects):
+        prefix, name = wording.place_beside(diff, container, name_of)
+        lines += ["", f"{prefix.capitalize()}{code(name)}:", *_steps(steps, diff.failure)]
+    if live and diff.settled:
+        lines += ["", "Outcome of earlier requests:", *_steps(diff.settled, diff.failure)]
     for one in filter(wording.slow, diff.spans):
         lines.append(f"- **slow**: {prose(wording.slow_span(one))}")
     if times := wording.times(diff.spans):
@@ -152,18 +150,18 @@ def _names(plugins: Sequence[str]) -> str:
     return ", ".join(map(code, plugins))
 
 
-def _steps(steps: Sequence[ChangeStep]) -> list[str]:
+def _steps(steps: Sequence[ChangeStep], failure: str) -> list[str]:
     rows = [
-        (*change_cells(step.change), _by(step), prose(wording.sources(step.evidence)))
+        (
+            *change_cells(step.change, wording.glyph(step)),
+            prose(wording.owner(step.owner)),
+            prose(wording.sources(step.evidence)),
+            prose(wording.outcome(step)),
+        )
         for step in steps
     ]
-    lines = table((*HEADINGS, "by", "evidence"), rows, "changes")
+    lines = table((*HEADINGS, "by", "evidence", "outcome"), rows, "requests and changes")
     for step in steps:
-        for _, text in wording.details(step):
+        for _, text in wording.details(step, failure):
             lines.append(f"- {code(label(step.change.path))}: {prose(text.removeprefix('! '))}")
     return lines
-
-
-def _by(step: ChangeStep) -> str:
-    who = prose(wording.owner(step.owner))
-    return f"{who}, {step.applied}" if step.applied else who

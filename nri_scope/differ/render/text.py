@@ -6,15 +6,100 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nri_scope.recording.display import Days, clock, many
+from nri_scope.recording.records import SCHEMA_VERSION, to_json
+from nri_scope.specs import Change, label
 from nri_scope.text.layout import Layout, LayoutPart
-from nri_scope.text.styled_text import Style
+from nri_scope.text.styled_text import Style, StyledText
 
-from ..attribution.attributed_changes import Applied, ChangeStep, NameOf, RoundDiff
+from ..attribution.attributed_changes import EVICTION, ChangeStep, NameOf, OutcomeKind, RoundDiff
+from ..json_records import change_record
 from . import wording
-from .change_lines import CONTINUATION_INDENT, VALUE_MAX, change_lines
 from .legend import Legend
-from .values import clipped
-from .wording import left_out
+from .markdown import changes_table
+from .markdown_escape import code
+from .renderer import Format
+from .values import clipped, clipped_pair, move, place, sides
+from .wording import GLYPHS, left_out
+
+
+def spec_diff(
+    before: str,
+    after: str,
+    changes: Sequence[Change],
+    output_format: Format,
+    *,
+    width: int | None = None,
+) -> Iterator[str]:
+    """Yield the differences between the specs called `before` and `after`.
+
+    Text without differences has no lines.
+    """
+    match output_format:
+        case "json":
+            yield to_json(
+                {
+                    "schema_version": SCHEMA_VERSION,
+                    "before": before,
+                    "after": after,
+                    "changes": [change_record(change) for change in changes],
+                }
+            )
+        case "markdown":
+            yield f"{code(before)} → {code(after)}"
+            yield from changes_table(changes) if changes else ("", "No difference.")
+        case "text":
+            layout = Layout(width)
+            if changes:
+                yield from layout.sentence(f"{before} → {after}", 0, Style.STRONG)
+            for change in changes:
+                yield from change_lines(layout, change)
+
+
+CONTINUATION_INDENT = 4
+"""Indentation of continuation lines, in columns."""
+
+_STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
+_TITLES = {"": "update", EVICTION: "eviction"}
+VALUE_MAX = 400
+"""Maximum length of a value on a terminal, in characters: five lines. Files have all of it."""
+
+
+def change_lines(
+    layout: Layout, change: Change, owner: str = "", indent: int = 2, glyph: str = ""
+) -> list[StyledText]:
+    """Return the change and its owner, wrapped to the layout's width.
+
+    ``glyph``: a sign in place of that of the kind of change, of a request. What position a
+    requested member gets, only the change shows: iSulad appends mounts to those of the spec.
+    """
+    sign = glyph or GLYPHS[change.kind]
+    style = _STYLES[change.kind] if sign == GLYPHS[change.kind] else Style.WARN
+    what = _TITLES.get(change.path) or label(change.path)
+    path = LayoutPart(f"{sign} {what}", style)
+    parts = [path, *_values(layout, change)]
+    if sign == GLYPHS["added"] and change.position is not None:
+        parts.append(LayoutPart(f"as the {place(change.position)}"))
+    parts.append(LayoutPart(owner))
+    return layout.parts(parts, indent, indent + CONTINUATION_INDENT)
+
+
+def _values(layout: Layout, change: Change) -> Sequence[LayoutPart]:
+    width = layout.width
+    before, after = sides(change)
+    if width is not None:
+        before, after = clipped_pair(before, after, VALUE_MAX)
+    match change.kind:
+        case "added":
+            return [LayoutPart(after)] if change.after is not None else []
+        case "removed":
+            return [LayoutPart(f"was {before}" if change.before is not None else "removal")]
+        case "moved":
+            return [LayoutPart(move(change))]
+    one_line = f"{before} → {after}"
+    if width is None or len(one_line) <= width - 2 * CONTINUATION_INDENT:
+        return [LayoutPart(one_line)]
+    return [LayoutPart(before), LayoutPart(f"→ {after}")]
+
 
 _WEIGHTS = {
     wording.DetailWeight.TROUBLE: Style.BAD,
@@ -47,9 +132,9 @@ class TextRenderer:
 
     def round(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         """Yield several lines for a round with changes, otherwise one line or none."""
-        self.changed = self.changed or bool(wording.fresh(diff, diff.steps))
+        self.changed = self.changed or wording.changes_anything(diff)
         self._tally.count(diff)
-        if wording.calm(diff):
+        if wording.calm(diff) and not (self._live and diff.settled):
             if self._quiet:
                 self._tally.left_out += 1
             else:
@@ -64,7 +149,7 @@ class TextRenderer:
         yield from self._new_day(diff)
         yield from self._changed(diff, name_of)
         self._needs_blank = True
-        self._legend.add_round(diff)
+        self._legend.add_round(diff, live=self._live)
         if self._live:
             yield from self._explanations(indent=2)
 
@@ -93,7 +178,7 @@ class TextRenderer:
 
     def _calm(self, diff: RoundDiff, name_of: NameOf) -> Sequence[str]:
         number = f"{diff.event:>6} {clock(diff.at_ns)} {wording.title(diff)}"
-        result = wording.verdict(wording.judged(diff)) or "no change seen"
+        result = "no change seen"
         if diff.missed_by:
             result += f"; not seen by {', '.join(diff.missed_by)}"
         parts = [
@@ -113,18 +198,17 @@ class TextRenderer:
             yield from self._note(f"! FAILED: {diff.failure}", Style.BAD)
         for remark in (*filter(None, [diff.doubt]), *diff.remarks):
             yield from self._note(f"! {remark}", Style.WARN)
-        judged = wording.judged(diff)
-        if judged:
-            yield from self._note(wording.verdict(judged, ran=not diff.failure))
-        for step in (*wording.failed(judged), *wording.fresh(diff, diff.own)):
-            yield from self._step(step)
-        for container, steps in wording.by_container(wording.fresh(diff, diff.side_effects)):
-            prefix = "on another container, " if diff.container else "on "
-            yield from self._note(f"{prefix}{name_of(container)}:", Style.STRONG)
+        for step in diff.own:
+            yield from self._step(step, diff)
+        for container, steps in wording.by_container(diff.side_effects):
+            prefix, name = wording.place_beside(diff, container, name_of)
+            yield from self._note(f"{prefix}{name}:", Style.STRONG)
             for step in steps:
-                yield from self._step(step, indent=4)
-        for one in wording.unnoted(diff.asked, diff.steps):
-            yield from self._note(self._cut(f"! {wording.asked(one, diff, name_of)}"), Style.WARN)
+                yield from self._step(step, diff, indent=4)
+        if self._live and diff.settled:
+            yield from self._note("outcome of earlier requests:", Style.STRONG)
+            for step in diff.settled:
+                yield from self._step(step, diff, indent=4)
         yield from self._spans(diff)
 
     def _spans(self, diff: RoundDiff) -> Iterator[str]:
@@ -141,12 +225,14 @@ class TextRenderer:
 
     # -- a change -----------------------------------------------------------------------------
 
-    def _step(self, step: ChangeStep, indent: int = 2) -> Iterator[str]:
-        owner = f"{wording.by(step.owner)} ({wording.sources(step.evidence)})"
-        if step.applied is Applied.YES:
-            owner += ", applied"
-        yield from change_lines(self._layout, step.change, owner, indent)
-        for weight, text in wording.details(step):
+    def _step(self, step: ChangeStep, diff: RoundDiff, indent: int = 2) -> Iterator[str]:
+        owner = f"{wording.requester(step)} ({wording.sources(step.evidence)})"
+        details = wording.details(step, diff.failure)
+        if not (details and details[0][1].startswith(f"! {step.outcome.kind}")):
+            owner = f"{owner}, {wording.outcome(step)}"
+        glyph = wording.glyph(step)
+        yield from change_lines(self._layout, step.change, owner, indent, glyph=glyph)
+        for weight, text in details:
             text = self._cut(text)
             yield from self._layout.sentence(text, indent + CONTINUATION_INDENT, _WEIGHTS[weight])
 
@@ -165,23 +251,34 @@ class _Tally:
         self._changing = 0
         self._steps = 0
         self._containers: set[str] = set()
+        self._asked: dict[OutcomeKind, int] = {}
         self.left_out = 0
 
     def count(self, diff: RoundDiff) -> None:
-        fresh = wording.fresh(diff, diff.steps)
+        changes = diff.changes
         self.operations += 1
-        self._changing += bool(fresh)
-        self._steps += len(fresh)
-        self._containers.update(step.container for step in fresh)
+        self._changing += bool(changes)
+        self._steps += len(changes)
+        self._containers.update(step.container for step in changes)
+        for step in diff.steps:
+            if not step.is_change:
+                kind = step.outcome.kind
+                self._asked[kind] = self._asked.get(kind, 0) + 1
 
     def words(self) -> str:
         if not self.operations:
             return "no operation shown"
         operations = many(self.operations, "operation")
         hidden = f"; {left_out(self.left_out)}" if self.left_out else ""
+        counts = [(kind, count) for kind in OutcomeKind if (count := self._asked.get(kind, 0))]
+        words = ", ".join(f"{count:,} {_COUNTED.get(kind, kind)}" for kind, count in counts)
+        asked = f"; {many(sum(self._asked.values()), 'other request')}: {words}" if words else ""
         if not self._steps:
-            return f"no change seen in {operations}{hidden}"
+            return f"no change seen in {operations}{asked}{hidden}"
         return (
             f"{many(self._steps, 'change')} to {many(len(self._containers), 'container')} "
-            f"in {self._changing} of {operations}{hidden}"
+            f"in {self._changing} of {operations}{asked}{hidden}"
         )
+
+
+_COUNTED = {OutcomeKind.REQUESTED: "with unknown outcome"}

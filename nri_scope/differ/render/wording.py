@@ -6,23 +6,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from nri_scope.recording.display import deadline, duration
-from nri_scope.specs import Change, Json, label, split
+from nri_scope.recording.display import OUTCOME_SIGNS, deadline, duration, share_of_deadline
+from nri_scope.specs import Json, label
 
 from ..attribution.attributed_changes import (
     EVICTION,
-    Applied,
     ChangeStep,
     Claim,
     Evidence,
     NameOf,
-    PluginRequest,
-    RequestFate,
+    OutcomeKind,
     RoundDiff,
+    Shows,
     Span,
 )
 from ..attribution.owner import Owner, OwnerKind
-from .values import shown
+from ..attribution.rounds import CONTINUED
+from .values import place, shown
 
 
 class DetailWeight(Enum):
@@ -34,6 +34,11 @@ class DetailWeight(Enum):
 
 
 GLYPHS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
+MEANINGS = {
+    "?": "asked for; nothing shows whether it took effect",
+    "^": "another value is there instead",
+    "!": "asked for, but refused or dropped",
+}
 
 _NO_PLUGIN = "outside plugins"
 """Text for the time between two connections without a plugin between them."""
@@ -47,7 +52,7 @@ def owner(who: Owner) -> str:
         case OwnerKind.RUNTIME:
             return "the runtime"
         case OwnerKind.REQUEST:
-            return "a CRI request, or the runtime" if who.or_runtime else "a CRI request"
+            return f"a {who}"
     return str(who)
 
 
@@ -61,41 +66,72 @@ def sources(evidence: Iterable[Evidence]) -> str:
     return ", ".join(evidence)
 
 
-def details(step: ChangeStep) -> list[tuple[DetailWeight, str]]:
-    """Return the details of a step, each for a line below it."""
+def glyph(step: ChangeStep) -> str:
+    """Return the sign of a change, or of a request that is none."""
+    return OUTCOME_SIGNS.get(step.outcome.kind) or GLYPHS[step.change.kind]
+
+
+def requester(step: ChangeStep) -> str:
+    """Describe the owner of a change, or of a request, as the suffix of its values."""
+    return by(step.owner) if step.is_change else f"asked for {by(step.owner)}"
+
+
+def outcome(step: ChangeStep) -> str:
+    """Name the outcome of a request and its evidence, in a few words."""
+    one = step.outcome
+    event = f" in event {one.event}" if one.event and one.event != step.event else ""
+    match one.kind:
+        case OutcomeKind.REQUESTED:
+            return "outcome not known"
+        case OutcomeKind.SEEN:
+            return f"seen{event}"
+        case OutcomeKind.IN_EFFECT:
+            return f"in effect{_SOURCES.get(one.shown_by, '')}"
+        case OutcomeKind.SUPERSEDED if one.shown_by is Shows.CHAIN:
+            return f"superseded {one.reason}"
+    return str(one.kind)
+
+
+_SOURCES: dict[Shows | None, str] = {
+    Shows.CONFIG: " by config.json",
+    Shows.CGROUP: " by the cgroup",
+}
+
+
+def why(step: ChangeStep) -> str:
+    """Explain the outcome of a request: its reason and evidence; "" if nothing is to be added."""
+    one = step.outcome
+    if one.kind is OutcomeKind.REQUESTED:
+        return f"not known whether it took effect: {one.reason}" if one.reason else ""
+    in_chain = one.kind is OutcomeKind.SUPERSEDED and one.shown_by is Shows.CHAIN
+    if step.is_change or not one.reason or in_chain:
+        return ""
+    value = f": {_value(step.change.path, one.actual)}" if one.actual is not None else ""
+    shown = {Shows.CRI: " in the spec that was used", Shows.CONFIG: " in config.json"}
+    shown[Shows.CGROUP] = " in the cgroup"
+    where = shown.get(one.shown_by, "") if one.shown_by else ""
+    event = f" (event {one.event})" if one.event and one.event != step.event else ""
+    return f"{one.kind}: {one.reason}{value}{where}{event}"
+
+
+def details(step: ChangeStep, failure: str = "") -> list[tuple[DetailWeight, str]]:
+    """Return the details of a step, each for a line below it.
+
+    ``failure``: the failure of the whole operation, which is not repeated.
+    """
     found: list[tuple[DetailWeight, str]] = []
-    if trouble := fate(step):
-        found.append((DetailWeight.TROUBLE, f"! {trouble}"))
+    if (reason := why(step)) and not (failure and step.outcome.reason == failure):
+        trouble = not step.has_effect and step.outcome.kind is not OutcomeKind.REQUESTED
+        weight = DetailWeight.TROUBLE if trouble else DetailWeight.DOUBT
+        found.append((weight, f"! {reason}"))
     found += ((DetailWeight.DOUBT, f"! {claim(other, step)}") for other in step.disputed)
     if step.note:
         found.append((DetailWeight.REMARK, f"note: {step.note}"))
     return found
 
 
-def fate(step: ChangeStep) -> str:
-    """Describe how the outcome differs from the request; "" if no evidence shows a difference."""
-    match step.applied:
-        case Applied.NO:
-            return f"NOT APPLIED: {_not_applied(step.change)}"
-        case Applied.DIFFERENTLY:
-            actual = _value(step.change.path, step.actual)
-            return f"APPLIED DIFFERENTLY: the runtime's spec has {actual}"
-    return ""
-
-
 def _value(path: str, value: Json) -> str:
     return shown(path, value)
-
-
-def _not_applied(change: Change) -> str:
-    match change.kind:
-        case "added":
-            return "the runtime's spec does not have it"
-        case "removed":
-            return "the runtime's spec still has it"
-        case "moved":
-            return "the runtime's spec has a different order"
-    return "the runtime's spec does not have this value"
 
 
 def claim(other: Claim, step: ChangeStep) -> str:
@@ -110,49 +146,33 @@ def claim(other: Claim, step: ChangeStep) -> str:
     return f"but {other.evidence} {say}: {', '.join(parts) or 'otherwise'}"
 
 
-FATES = {
-    RequestFate.NOT_APPLIED: "requested but not applied",
-    RequestFate.RESOLVED: "resolved by the runtime",
-    RequestFate.UNKNOWN: "not known whether applied",
-}
-
-
-def asked(one: PluginRequest, diff: RoundDiff, name_of: NameOf) -> str:
-    """Describe a request of a round, with its fate and the reason."""
-    of = name_of(one.container) if one.container not in ("", diff.container) else ""
-    return f"{FATES[one.fate]}: {request(one, of)}"
-
-
-def request(one: PluginRequest, of: str = "") -> str:
-    """Describe the owner, the request, and why it was not applied as requested.
+def request(step: ChangeStep, of: str = "") -> str:
+    """Describe a request as a sentence: who asked for what, and what became of it.
 
     `of` names the container if it is not the current one.
     """
-    return f"{owner(one.owner)} asked {_request_object(one, of)}: {one.reason}"
+    return f"{asked(step, of)}: {why(step) or outcome(step)}"
 
 
-def _request_object(one: PluginRequest, of: str) -> str:
-    if one.path == EVICTION:
-        why = f" ({_value('', one.value)})" if one.value else ""
-        return f"to evict {of or 'the container'}{why}"
-    if not one.path:
-        return f"for an update of {of or 'the container'}"
-    return f"{_requested_value(one)}{f' on {of}' if of else ''}"
+def asked(step: ChangeStep, of: str = "") -> str:
+    """Describe who asked for what; `of` as for `request`."""
+    return f"{owner(step.owner)} asked {_request_object(step, of)}"
 
 
-def _requested_value(one: PluginRequest) -> str:
-    if one.path and one.value == f"-{split(one.path)[-1]}":
-        # As in the protocol: a minus before the key.
-        return f"to remove {label(one.path)}"
-    what = f" {label(one.path)}" if one.path else ""
-    value = f" = {_value(one.path, one.value)}" if one.value is not None else ""
-    return f"for{what}{value}"
-
-
-def unnoted(requests: Iterable[PluginRequest], steps: Iterable[ChangeStep]) -> list[PluginRequest]:
-    """Return the requests whose reason is not in the note of a step."""
-    noted = {(step.container, step.change.path, step.note) for step in steps if step.note}
-    return [one for one in requests if (one.container, one.path, one.reason) not in noted]
+def _request_object(step: ChangeStep, of: str) -> str:
+    path, value = step.change.path, step.change.after
+    if path == EVICTION:
+        reason = f" ({_value('', value)})" if value else ""
+        return f"to evict {of or 'the container'}{reason}"
+    if not path:
+        return f"for an update of {of or 'a container'}"
+    where = f" on {of}" if of else ""
+    if step.change.kind == "removed":
+        return f"to remove {label(path)}{where}"
+    if isinstance(value, int) and step.change.kind == "moved":
+        return f"to move {label(path)}{where} to {place(value)} place"
+    shown_value = f" = {_value(path, value)}" if value is not None else ""
+    return f"for {label(path)}{shown_value}{where}"
 
 
 _WITHOUT_CHAIN = ("ContainerStatus",)
@@ -174,6 +194,16 @@ def by_container(steps: Iterable[ChangeStep]) -> list[tuple[str, list[ChangeStep
     for step in steps:
         found.setdefault(step.container, []).append(step)
     return list(found.items())
+
+
+NO_CONTAINER = "no container"
+"""The container of an update without an id."""
+
+
+def place_beside(diff: RoundDiff, container: str, name_of: NameOf) -> tuple[str, str]:
+    """Return the heading of requests for another container, ``on`` and its name."""
+    is_another = diff.container and container
+    return "on another container, " if is_another else "on ", name_of(container) or NO_CONTAINER
 
 
 def subject(diff: RoundDiff, name_of: NameOf) -> str:
@@ -204,12 +234,9 @@ def slow_span(one: Span) -> str:
     if one.after and one.before:
         who = f"{who} (between {one.after} and {one.before})"
     together = " together" if len(plugins) > 1 else ""
-    took, limit = f"{who} took {duration(one.ns)}{together}", deadline(one.deadline_ns)
-    if not over(one):
-        return f"{took}, over half of the deadline of {limit}"
-    if len(plugins) == 1:
-        return f"{took}, over its deadline of {limit}: the runtime did not wait for the reply"
-    return f"{took}, over the deadline of {limit} for one plugin"
+    share = share_of_deadline(one.ns, one.deadline_ns)
+    one_plugins = " for one plugin" if over(one) else ""
+    return f"{who} took {duration(one.ns)}{together}, {share}{one_plugins}"
 
 
 def times(spans: Sequence[Span]) -> str:
@@ -250,37 +277,9 @@ def chain(diff: RoundDiff) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, plugins) for name, plugins in found if plugins]
 
 
-def fresh(diff: RoundDiff, steps: Iterable[ChangeStep]) -> list[ChangeStep]:
-    """Return the steps that belong to this round, not to an earlier one."""
-    return [step for step in steps if step.event in diff.events]
-
-
-def judged(diff: RoundDiff) -> list[ChangeStep]:
-    """Return the steps of earlier rounds that this round reports as applied or not."""
-    return [step for step in diff.steps if step.event not in diff.events]
-
-
-def failed(steps: Iterable[ChangeStep]) -> list[ChangeStep]:
-    """Return the steps that were not applied as requested."""
-    return [step for step in steps if step.applied in (Applied.NO, Applied.DIFFERENTLY)]
-
-
-def verdict(steps: Sequence[ChangeStep], *, ran: bool = True) -> str:
-    """Describe how many of the judged steps were applied; "" for no steps.
-
-    If the container never `ran`, the changes are in its spec only.
-    """
-    if not steps:
-        return ""
-    applied_count = sum(step.applied is Applied.YES for step in steps)
-    if not ran:
-        counts = f"{applied_count} of {len(steps)}"
-        return f"{counts} earlier changes are in the spec; the container never ran"
-    if applied_count < len(steps):
-        return f"{applied_count} of {len(steps)} earlier changes were applied"
-    if applied_count == 1:
-        return "the earlier change was applied"
-    return f"all {applied_count} earlier changes were applied"
+def changes_anything(diff: RoundDiff) -> bool:
+    """Return whether a round has a change, or a request that may have become one."""
+    return any(step.has_effect for step in diff.steps)
 
 
 def left_out(count: int) -> str:
@@ -290,12 +289,6 @@ def left_out(count: int) -> str:
 
 
 def calm(diff: RoundDiff) -> bool:
-    """Return whether a round has no change, failure or delay to print."""
-    return not (
-        fresh(diff, diff.steps)
-        or failed(judged(diff))
-        or diff.asked
-        or diff.failure
-        or diff.doubt
-        or any(map(slow, diff.spans))
-    )
+    """Return whether a round has no change, failure, lost plugin or delay to print."""
+    lost = any(remark.endswith(CONTINUED) for remark in diff.remarks)
+    return not (diff.steps or diff.failure or diff.doubt or lost or any(map(slow, diff.spans)))

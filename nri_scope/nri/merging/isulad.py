@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merge replies as iSulad does, whose adaptation is its own (``src/daemon/nri/nri_result.cc``).
 
-All plugins receive the original request. Facts come from tests of iSulad 2.1.6, built with NRI, and
-from its source where a test showed nothing.
+All plugins receive the original request. Each reply is merged in a fixed order of fields, and the
+first one that fails drops the rest of that reply, its updates included, without an error. Facts
+come from tests of iSulad 2.1.6, built with NRI, and from its source where a test showed nothing.
+`nri_scope.oci.isulad_spec` applies the merged reply.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused, RuntimeKilled
@@ -13,29 +21,52 @@ from nri_scope.errors import AdjustmentRefused, RuntimeKilled
 from ..changes import pointer, requested_fields
 from ..versions import NriVersion
 from .reply_context import Dropped, text_of
-from .update_request import Stopping
-from .updates import ReplyMerging, drop_evictions
+from .updates import ReplyMerging, Stopping, drop_evictions
 
-_WITHOUT_ADJUST = (
+M = TypeVar("M", bound=Message)
+
+WITHOUT_ADJUST = (
     "this reply would kill iSulad 2.1: it aborts on a reply to CreateContainer without `adjust`, "
     "even an empty one"
 )
 UPDATE_CRASH = (
-    "this would kill iSulad 2.1: it crashes on any update of a container that a plugin requests"
+    "this would kill iSulad 2.1: it crashes on an update of a container that a plugin requests"
 )
-"""For updates in replies and unsolicited ones."""
+"""For updates in replies to CreateContainer and StopContainer."""
+UNSOLICITED_CRASH = (
+    "this would kill iSulad 2.1: it crashes on any UpdateContainers, also with an eviction only"
+)
 UPDATE_EVENT_CRASH = (
     "iSulad 2.1 crashes on any UpdateContainerResources request of the CRI, with or without plugins"
 )
-_ENV = "iSulad fails a creation in which a plugin sets an environment variable"
-_CPU = "iSulad fails a creation in which plugins adjust the CPU but do not set both cpus and mems"
-REFUSALS = (_WITHOUT_ADJUST, UPDATE_CRASH, _ENV, _CPU)
-"""Reasons why a creation fails."""
+SYNCHRONIZE_IGNORED = "iSulad ignores updates in replies to Synchronize"
 _IGNORED = "iSulad ignores it"
-_NO_REMOVAL = "iSulad ignores removals, except of what an earlier plugin added"
-_AFTER_HOOKS = "iSulad drops the hooks, the linux part and the rlimits of a reply with hooks"
-_AFTER_REMOVAL = "iSulad drops the rest of a reply that only removes members of {}"
-SWAPPED = "iSulad swaps the soft and the hard limit"
+_KEPT = "iSulad restores its own annotations and those of the CRI request when a container starts"
+_NO_REMOVAL = "iSulad ignores a removal of anything but an earlier plugin's mount or device"
+_REST = "iSulad drops the rest of the reply"
+ENV = "iSulad fails a creation in which a plugin sets an environment variable"
+_AFTER_HOOKS = "it never applies hooks"
+_AFTER_REMOVAL = "it only removes members of {}"
+_NO_ID = "iSulad ignores an update without a container id, and those after it"
+
+_LISTS = {
+    "mounts": ("/mounts", "destination"),
+    "env": ("/process/env", "key"),
+    "devices": ("/linux/devices", "path"),
+}
+"""Path and key of each list whose members a plugin can remove."""
+
+OWN_ANNOTATIONS = frozenset(
+    {
+        *("cgroup.dir", "host.network.mode", "native.umask", "rootfs.mount"),
+        *("log.console.driver", "log.console.file", "log.console.filerotate"),
+        *("log.console.filesize", "io.kubernetes.cri.container-attempt"),
+        *("io.kubernetes.cri.container-name", "io.kubernetes.cri.container-type"),
+        *("io.kubernetes.cri.image-name", "io.kubernetes.cri.sandbox-id"),
+        *("io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.sandbox-namespace"),
+    }
+)
+"""Annotations that iSulad gives each container of a pod, as its later events show."""
 
 
 class IsuladCreation(ReplyMerging):
@@ -48,10 +79,19 @@ class IsuladCreation(ReplyMerging):
         self.request = request
         """The request for every plugin."""
         self.adjustment = api.ContainerAdjustment()
-        """The merged adjustment so far, as iSulad applies it."""
+        """The merged adjustment so far, without what iSulad ignores; rlimits are as it sets them,
+        with their limits swapped. Hooks without a member are an empty object in the spec.
+        """
         self.applied: list[tuple[str, api.ContainerAdjustment]] = []
-        """The part of each reply that was merged, with its plugin."""
-        self._env_by = self._cpu_by = ""
+        """For each reply the plugin, and what it changes in the adjusted container: a mount with
+        ``-`` removes the last one with that destination, and a device removes what an earlier
+        plugin added, or restores the container's own.
+        """
+        self._own_devices = {one.path: one for one in reversed(request.container.linux.devices)}
+        self.empty_cpuset_by = ""
+        """The plugin that set ``cpus`` or ``mems`` to "", also by leaving it out."""
+        self._setters: dict[str, str] = {}
+        """The plugin that last set each path."""
         self._owners: dict[str, str] | None = None
         """Owners of fields. iSulad stores none before the first resource, so that two plugins can
         set one annotation until then."""
@@ -59,25 +99,24 @@ class IsuladCreation(ReplyMerging):
     def apply(self, reply: api.CreateContainerResponse, plugin: str) -> None:
         """Merge a reply of `plugin` (``NN-name``). Raises RuntimeKilled if iSulad would crash."""
         if not reply.HasField("adjust"):
-            raise RuntimeKilled(_WITHOUT_ADJUST)
-        if reply.update:
-            raise RuntimeKilled(UPDATE_CRASH)
-        drop_evictions(reply.evict, plugin, self.dropped)
-        rest = api.ContainerAdjustment()
+            raise RuntimeKilled(WITHOUT_ADJUST)
+        rest, own = api.ContainerAdjustment(), api.ContainerAdjustment()
         rest.CopyFrom(reply.adjust)
-        self.applied.append((plugin, api.ContainerAdjustment()))
-        reason = self._merge(rest, plugin)
-        self._drop(rest, plugin, reason)
+        self.applied.append((plugin, own))
+        cut = ""
+        try:
+            self._merge(rest, own, plugin)
+        except AdjustmentRefused as refused:
+            cut = f"{_REST}: {refused.problem}"
+        self._setters.update((path, plugin) for path, _ in requested_fields(own))
+        for path, value in requested_fields(rest):
+            self._dropped(plugin, path, value, cut or _IGNORED)
+        drop_evictions(reply.evict, plugin, self.dropped)
+        _check_updates(reply.update, plugin, self.dropped, cut)
 
-    @property
-    def failure(self) -> tuple[str, str]:
-        """Why the creation fails after the chain, and the responsible plugin; "" if it does not."""
-        if self._env_by:
-            return _ENV, self._env_by
-        cpu = self.adjustment.linux.resources.cpu
-        if self._cpu_by and not (cpu.cpus and cpu.mems):
-            return _CPU, self._cpu_by
-        return "", ""
+    def setter(self, paths: Iterable[str]) -> str:
+        """Return the plugin that last set one of these paths; "" if none did."""
+        return next((self._setters[path] for path in paths if path in self._setters), "")
 
     def response(self) -> api.CreateContainerResponse:
         """Return a copy of the merged response."""
@@ -85,113 +124,172 @@ class IsuladCreation(ReplyMerging):
 
     # -- one reply, in iSulad's order ---------------------------------------------------------
 
-    def _merge(self, rest: api.ContainerAdjustment, plugin: str) -> str:
-        """Move the merged fields out of `rest`; return why the remaining ones are dropped."""
-        try:
-            self._annotations(rest, plugin)
-            self._list(rest, self.adjustment, "mounts", "/mounts", plugin)
-            if any(not one.key.startswith("-") for one in rest.env):
-                self._env_by = self._env_by or plugin
-                return _ENV
-            if rest.env:
-                return _AFTER_REMOVAL.format("env")
-            if rest.HasField("hooks"):
-                return _AFTER_HOOKS
-            if rest.HasField("linux"):
-                linux = self.adjustment.linux
-                self._list(rest.linux, linux, "devices", "/linux/devices", plugin)
-                self._resources(rest.linux.resources, plugin)
-            self._rlimits(rest, plugin)
-        except AdjustmentRefused as refused:
-            return f"iSulad drops the rest of the reply: {refused.problem}"
-        return _IGNORED
+    def _merge(
+        self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
+    ) -> None:
+        """Move merged fields from `rest` to `own`. Raises AdjustmentRefused to drop the others."""
+        self._annotations(rest, own, plugin)
+        self._list(rest, own, "mounts", plugin)
+        self._list(rest, own, "env", plugin)
+        if rest.HasField("hooks"):
+            self.adjustment.hooks.SetInParent()
+            own.hooks.SetInParent()
+            raise AdjustmentRefused(_AFTER_HOOKS)
+        if rest.HasField("linux"):
+            self._list(rest, own, "devices", plugin)
+            self._resources(rest.linux.resources, own.linux.resources, plugin)
+            if rest.linux.cgroups_path:
+                self._claim("cgroups path", plugin, begins=True)
+        self._rlimits(rest, own, plugin)
 
-    def _annotations(self, rest: api.ContainerAdjustment, plugin: str) -> None:
-        for key, value in list(rest.annotations.items()):
-            if not key.startswith("-"):
-                self._claim(f"annotation {key}", plugin)
-                self.adjustment.annotations[key] = value
-                self.applied[-1][1].annotations[key] = value
+    def _annotations(
+        self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
+    ) -> None:
+        requested = dict(rest.annotations)
+        # The order in iSulad is that of a hash table.
+        for key in sorted(requested):
+            if _is_removal(key):
                 del rest.annotations[key]
-        for key in rest.annotations:
-            self._dropped(plugin, pointer("/annotations", key), key, _NO_REMOVAL)
-        rest.annotations.clear()
+                if key[1:] in requested:
+                    continue
+                reason = _KEPT if self._is_kept(key[1:]) else _NO_REMOVAL
+                self._dropped(plugin, pointer("/annotations", key), key, reason)
+                continue
+            if f"-{key}" in requested:
+                self._release(f"annotation {key}")
+            self._claim(f"annotation {key}", plugin)
+            del rest.annotations[key]
+            if self._is_kept(key):
+                self._dropped(plugin, pointer("/annotations", key), requested[key], _KEPT)
+                continue
+            for adjustment in (self.adjustment, own):
+                adjustment.annotations[key] = requested[key]
+
+    def _is_kept(self, key: str) -> bool:
+        return key in OWN_ANNOTATIONS or key in self.request.container.annotations
 
     def _list(
-        self,
-        rest: api.ContainerAdjustment | api.LinuxContainerAdjustment,
-        into: api.ContainerAdjustment | api.LinuxContainerAdjustment,
-        field: str,
-        path: str,
-        plugin: str,
+        self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, field: str, plugin: str
     ) -> None:
-        """Merge mounts or devices. A removal cancels an earlier plugin's member."""
-        source, merged = getattr(rest, field), getattr(into, field)
-        gone = {_key(one)[1:] for one in source if _key(one).startswith("-")}
-        added = [one for one in source if not _key(one).startswith("-")]
-        kept = [one for one in merged if _key(one) not in gone]
-        for key in sorted(gone - {_key(one) for one in merged}):
-            self._dropped(plugin, pointer(path, key), f"-{key}", _NO_REMOVAL)
-        for one in merged:
-            if _key(one) in gone and self._owners is not None:
-                self._owners.pop(f"{field} {_key(one)}", None)
-        for one in added:
-            self._claim(f"{field} {_key(one)}", plugin)
-        if gone and not kept and not added:
-            del merged[:], source[:]
-            raise AdjustmentRefused(f"it only removes members of {field}")
-        own = self.applied[-1][1]
-        getattr(own if field == "mounts" else own.linux, field).extend(added)
-        copies = [type(one).FromString(one.SerializeToString()) for one in (*kept, *added)]
-        del merged[:], source[:]
-        merged.extend(copies)
-
-    def _resources(self, rest: api.LinuxResources, plugin: str) -> None:
-        if rest.HasField("cpu"):
-            self._cpu_by = plugin
-        for group in ("memory", "cpu"):
-            source = getattr(rest, group)
-            for descriptor, value in source.ListFields():
-                self._owners = {} if self._owners is None else self._owners
-                self._claim(f"{group} {descriptor.name}", plugin)
-                for adjustment in (self.adjustment, self.applied[-1][1]):
-                    into = getattr(adjustment.linux.resources, group)
-                    if isinstance(value, str):
-                        setattr(into, descriptor.name, value)
-                    else:
-                        getattr(into, descriptor.name).CopyFrom(value)
-                source.ClearField(descriptor.name)
-
-    def _rlimits(self, rest: api.ContainerAdjustment, plugin: str) -> None:
-        for one in rest.rlimits:
-            self._claim(f"rlimit {one.type}", plugin)
-            if one.soft != one.hard:
-                self._dropped(plugin, pointer("/process/rlimits", one.type), one, SWAPPED)
-            for adjustment in (self.adjustment, self.applied[-1][1]):
-                adjustment.rlimits.add(type=one.type, soft=one.hard, hard=one.soft)
-        del rest.rlimits[:]
-
-    def _claim(self, what: str, plugin: str) -> None:
-        if self._owners is None:
+        """Merge mounts, variables or devices. A removal cancels an earlier plugin's members."""
+        base, name = _LISTS[field]
+        source, merged, mine = (
+            getattr(one.linux if field == "devices" else one, field)
+            for one in (rest, self.adjustment, own)
+        )
+        if not source:
             return
+        gone = {key[1:] for one in source if _is_removal(key := getattr(one, name))}
+        added = [_copied(one) for one in source if not _is_removal(getattr(one, name))]
+        del source[:]
+        earlier = Counter(getattr(one, name) for one in merged)
+        for key in sorted(gone):
+            if key not in earlier:
+                self._dropped(plugin, pointer(base, key), f"-{key}", _NO_REMOVAL)
+                continue
+            restored = self._own_devices.get(key) if field == "devices" else None
+            for _ in range(earlier[key]):
+                # The container's own device is back where an earlier plugin replaced it.
+                mine.append(restored or type(merged[0])(**{name: f"-{key}"}))
+            self._release(f"{field} {key}")
+        kept = [_copied(one) for one in merged if getattr(one, name) not in gone]
+        del merged[:]
+        merged.extend(kept)
+        if not merged and not added:
+            # iSulad cannot allocate an empty list.
+            raise AdjustmentRefused(_AFTER_REMOVAL.format(field))
+        for one in self._claimed(source, added, field, name, plugin):
+            merged.append(one)
+            mine.append(one)
+            if field == "env":
+                self._dropped(plugin, pointer(base, one.key), one.value, ENV)
+
+    def _resources(self, rest: api.LinuxResources, own: api.LinuxResources, plugin: str) -> None:
+        for group in ("memory", "cpu"):
+            source: api.LinuxMemory | api.LinuxCPU = getattr(rest, group)
+            for descriptor, value in source.ListFields():
+                name = descriptor.name
+                # Both fields have one owner, and so exclude each other.
+                key = "realtime_period" if name == "realtime_runtime" else name
+                if isinstance(value, str):
+                    continue
+                self._claim(f"{group} {key}", plugin, begins=True)
+                if name != "use_hierarchy":
+                    self._copy(group, name, value, own)
+                    source.ClearField(name)  # type: ignore[arg-type]
+        if rest.HasField("cpu"):
+            for name in ("cpus", "mems"):
+                # iSulad also gets "" for a set that the reply leaves out.
+                try:
+                    self._claim(f"cpu {name}", plugin, begins=True)
+                except AdjustmentRefused as refused:
+                    words = "iSulad takes one that is left out as set, too"
+                    raise AdjustmentRefused(f"{refused.problem}; {words}") from None
+                if value := getattr(rest.cpu, name):
+                    self._copy("cpu", name, value, own)
+                    rest.cpu.ClearField(name)  # type: ignore[arg-type]
+                else:
+                    self.empty_cpuset_by = plugin
+        for limit in rest.hugepage_limits:
+            self._claim(f"hugepage limit {limit.page_size}", plugin)
+        for key in sorted(rest.unified):
+            self._claim(f"unified {key}", plugin)
+        for name in ("blockio_class", "rdt_class"):
+            if rest.HasField(name):  # type: ignore[arg-type]
+                self._claim(name, plugin, begins=True)
+
+    def _copy(self, group: str, name: str, value: object, own: api.LinuxResources) -> None:
+        for resources in (self.adjustment.linux.resources, own):
+            into = getattr(resources, group)
+            if isinstance(value, str):
+                setattr(into, name, value)
+            else:
+                getattr(into, name).CopyFrom(value)
+
+    def _rlimits(
+        self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
+    ) -> None:
+        limits = [_copied(one) for one in rest.rlimits]
+        del rest.rlimits[:]
+        for one in self._claimed(rest.rlimits, limits, "rlimit", "type", plugin):
+            for adjustment in (self.adjustment, own):
+                adjustment.rlimits.add(type=one.type, soft=one.hard, hard=one.soft)
+
+    # -- owners -------------------------------------------------------------------------------
+
+    def _claim(self, what: str, plugin: str, *, begins: bool = False) -> None:
+        """Claim a field. Raises AdjustmentRefused if it has an owner.
+
+        `begins`: whether the field makes iSulad store owners from now on.
+        """
+        if self._owners is None:
+            if not begins:
+                return
+            self._owners = {}
         other = self._owners.get(what)
         if other is not None:
             raise AdjustmentRefused(f"plugins {plugin} and {other} both tried to set {what}")
         self._owners[what] = plugin
 
-    # -- dropped requests ---------------------------------------------------------------------
+    def _claimed(
+        self, rest: MutableSequence[M], members: Sequence[M], what: str, name: str, plugin: str
+    ) -> Iterator[M]:
+        """Claim `members` one by one; put those from the first refused one on into `rest`."""
+        for number, one in enumerate(members):
+            try:
+                self._claim(f"{what} {getattr(one, name)}", plugin)
+            except AdjustmentRefused:
+                rest.extend(members[number:])
+                raise
+            yield one
 
-    def _drop(self, rest: api.ContainerAdjustment, plugin: str, reason: str) -> None:
-        for path, value in requested_fields(rest):
-            self._dropped(plugin, path, value, reason)
+    def _release(self, what: str) -> None:
+        if self._owners is not None:
+            self._owners.pop(what, None)
 
     def _dropped(self, plugin: str, path: str, value: object, reason: str) -> None:
         about = self.request.container.id
         self.dropped.append(Dropped(plugin, about, path, text_of(value), reason))
-
-
-def _key(one: api.Mount | api.LinuxDevice) -> str:
-    return one.destination if isinstance(one, api.Mount) else one.path
 
 
 class IsuladStopping(Stopping):
@@ -199,6 +297,29 @@ class IsuladStopping(Stopping):
 
     def apply(self, reply: api.StopContainerResponse, plugin: str) -> None:
         """Raise RuntimeKilled for a reply with updates."""
-        if reply.update:
-            raise RuntimeKilled(UPDATE_CRASH)
-        super().apply(reply, plugin)
+        _check_updates(reply.update, plugin, self.dropped)
+
+
+def _check_updates(
+    updates: Sequence[api.ContainerUpdate], plugin: str, dropped: list[Dropped], cut: str = ""
+) -> None:
+    """Drop the updates in a reply. Raises RuntimeKilled if iSulad reaches one.
+
+    `cut`: why it drops the rest of the reply, and so never looks at them; "" if it does not.
+    """
+    if not updates:
+        return
+    if not cut and updates[0].container_id:
+        raise RuntimeKilled(UPDATE_CRASH)
+    for one in updates:
+        value = text_of(one.linux.resources)
+        dropped.append(Dropped(plugin, one.container_id, "/linux/resources", value, cut or _NO_ID))
+
+
+def _is_removal(key: str) -> bool:
+    # A dash alone is a key.
+    return key.startswith("-") and len(key) > 1
+
+
+def _copied(one: M) -> M:
+    return type(one).FromString(one.SerializeToString())

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge the updates of containers in plugins' replies, for each container."""
+"""Merge the updates of containers in plugins' replies, for each container.
+
+Merge the replies to one UpdateContainer or StopContainer, and filter unsolicited updates, too.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from .applied_reply import replace_members
 from .field_order import UPDATED_RESOURCES
 from .fields import DEVICE_RULES, PIDS_LIMIT
 from .owners import Ownership, quoted
-from .reply_context import Dropped, Turn
+from .reply_context import Dropped, Turn, text_of
 from .version_rules import Rules, rules_of
 
 
@@ -40,7 +43,7 @@ class Updates:
         self._created = created
         self._request = request
         self._updated = None if request is None else request.container.id
-        self._own_started = False
+        self.own_started = False
         """Whether the merged update of the request's container contains the request's resources."""
         self._by_id: dict[str, api.ContainerUpdate] = {}
 
@@ -48,6 +51,13 @@ class Updates:
     def others(self) -> list[api.ContainerUpdate]:
         """The updates of all containers except the request's container."""
         return [update for id_, update in self._by_id.items() if id_ != self._updated]
+
+    def take_others(self) -> list[api.ContainerUpdate]:
+        """Return `others` and remove them; their fields keep their owners."""
+        taken = self.others
+        for update in taken:
+            del self._by_id[update.container_id]
+        return taken
 
     @property
     def own(self) -> api.ContainerUpdate | None:
@@ -109,8 +119,8 @@ class Updates:
             turn.claim(PIDS_LIMIT)
         _note_dropped(requested, turn)
         if request is not None:
-            if not self._own_started:
-                self._own_started = True
+            if not self.own_started:
+                self.own_started = True
                 self._drop_unknown(request.linux_resources)
                 merged.linux.resources.CopyFrom(request.linux_resources)
             _add(changes, request.linux_resources)
@@ -149,6 +159,10 @@ class ReplyMerging:
         """The merged updates of other containers, including unknown ones."""
         return self._updates.others
 
+    def take_updates(self) -> list[api.ContainerUpdate]:
+        """Return `updates` and begin them anew, with the same owners."""
+        return self._updates.take_others()
+
     @property
     def owners(self) -> api.OwningPlugins:
         """A new message with the last owner of each field."""
@@ -176,10 +190,102 @@ def _note_dropped(requested: api.LinuxResources, turn: Turn) -> None:
         turn.drop(DEVICE_RULES.path, rule, reason)
 
 
+EVICTION_IGNORED = "the runtime ignores evictions"
+
+
 def drop_evictions(
     evictions: Sequence[api.ContainerEviction], plugin: str, dropped: list[Dropped]
 ) -> None:
     """Record evictions as dropped, as all runtimes ignore them."""
     for eviction in evictions:
-        reason = "the runtime ignores evictions"
-        dropped.append(Dropped(plugin, eviction.container_id, "/evict", eviction.reason, reason))
+        id_, why = eviction.container_id, eviction.reason
+        dropped.append(Dropped(plugin, id_, "/evict", why, EVICTION_IGNORED))
+
+
+class Updating(ReplyMerging):
+    """Merge of the replies to one UpdateContainer.
+
+    For each plugin in turn, send the current ``request`` and ``apply`` the reply.
+    """
+
+    def __init__(
+        self, request: api.UpdateContainerRequest, *, version: NriVersion | None = None
+    ) -> None:
+        self.request = api.UpdateContainerRequest()
+        """Request for the next plugin, with the resources as updated so far."""
+        self.request.CopyFrom(request)
+        self.request.linux_resources.memory.SetInParent()
+        self.request.linux_resources.cpu.SetInParent()
+        super().__init__(version, request=self.request)
+
+    @property
+    def resources(self) -> api.LinuxResources:
+        """The request's resources with the plugins' changes."""
+        return self.request.linux_resources
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether plugins updated the request's container, and none with resources."""
+        return self._updates.own is not None and not self._updates.own_started
+
+    def apply(self, reply: api.UpdateContainerResponse, plugin: str) -> None:
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused for a conflict."""
+        self._updates.merge(reply.update, plugin)
+        drop_evictions(reply.evict, plugin, self.dropped)
+
+    def response(self) -> api.UpdateContainerResponse:
+        """Return a copy of the response that upstream's adaptation passes to the runtime.
+
+        The last update is that of the request's container, empty if no plugin requested one.
+        """
+        own = self._updates.own
+        if own is None:
+            own = api.ContainerUpdate()
+        return api.UpdateContainerResponse(update=[*self.updates, own])
+
+
+class Stopping(ReplyMerging):
+    """Merge of the replies to one StopContainer.
+
+    All plugins get the same request. Replies may also update the container that is being stopped.
+    """
+
+    def __init__(
+        self, request: api.StopContainerRequest, *, version: NriVersion | None = None
+    ) -> None:
+        self.request = request
+        """Request for every plugin."""
+        super().__init__(version)
+
+    def apply(self, reply: api.StopContainerResponse, plugin: str) -> None:
+        """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused for a conflict."""
+        self._updates.merge(reply.update, plugin)
+
+    def response(self) -> api.StopContainerResponse:
+        """Return a copy of the response that upstream's adaptation passes to the runtime."""
+        return api.StopContainerResponse(update=self.updates)
+
+
+def unsolicited(
+    updates: Iterable[api.ContainerUpdate], plugin: str, *, version: NriVersion | None = None
+) -> tuple[list[api.ContainerUpdate], list[Dropped]]:
+    """Return the updates that a runtime applies for an UpdateContainers request or a Synchronize
+    reply, and the dropped requests.
+
+    A runtime applies these updates one after the other, without merging them and without owners.
+    The returned copies lack the fields that its NRI `version` does not have.
+    """
+    rules = rules_of(version)
+    dropped: list[Dropped] = []
+    kept = []
+    for update in updates:
+        copy = api.ContainerUpdate()
+        copy.CopyFrom(update)
+        resources = copy.linux.resources
+        if PIDS_LIMIT in rules.unknown and resources.HasField("pids"):
+            reason = f"NRI {version} has no such field"
+            value = text_of(resources.pids.limit)
+            dropped.append(Dropped(plugin, copy.container_id, PIDS_LIMIT.path, value, reason))
+            resources.ClearField("pids")
+        kept.append(copy)
+    return kept, dropped

@@ -9,18 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..versions import V0_7, V0_10, V0_11, V0_12, NriVersion
+from ..versions import V0_7, V0_10, V0_11, V0_12, NriVersion, known_version
 from .fields import FIELDS, Field
 
-
-def _version(text: str) -> NriVersion:
-    version = NriVersion.parse(text)
-    assert version is not None, text
-    return version
-
-
-V0_3 = _version("0.3.0")
-V0_12_3 = _version("0.12.3")
+V0_3 = known_version("0.3.0")
+V0_12_3 = known_version("0.12.3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,7 @@ def rules_of(version: NriVersion | None) -> Rules:
 
     return Rules(
         version=version,
-        unknown=frozenset(field for field in FIELDS if before(_version(field.since))),
+        unknown=frozenset(field for field in FIELDS if before(known_version(field.since))),
         shows_whole_lists=before(V0_3),
         passes_mount_removals=not before(V0_7),
         names_fields=not before(V0_10),

@@ -3,7 +3,7 @@
 
 ``FILE.marks.json`` contains ``marks``, a list of ``{"event": 42, "at_ns": 1763673480000000000,
 "comment": "", "made_ns": 1763673490000000000}``, and ``unmarked``, a list of removed marks that are
-still in the recording, without comments.
+still in the recording, without comments. `marks_of` merges them with the marks in the recording.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
 from nri_scope.nri.plain import Plain
 
 from ..file_errors import error_words
+from ..reader import Recording
 from ..sqlite_text import HIGHEST
+from .table import marks_in
 
 SCHEMA_VERSION = 1
 _MAX_FILE_BYTES = 8 << 20
@@ -136,3 +138,28 @@ def _mark_of(path: Path, found: Plain, *, gone: bool) -> Mark:
         ):
             return Mark(event, at_ns, comment[:MAX_COMMENT], made_ns, gone)
     raise Unusable(f"{path} is damaged: an entry is not a mark")
+
+
+def merged(*sources: Iterable[Mark]) -> dict[MarkKey, Mark]:
+    """Return the newest mark of each event, without removed marks.
+
+    Between equally new marks, the last source takes precedence.
+    """
+    newest: dict[MarkKey, Mark] = {}
+    for marks in sources:
+        for mark in marks:
+            known = newest.get(mark.key)
+            if known is None or known.made_ns <= mark.made_ns:
+                newest[mark.key] = mark
+    return {key: mark for key, mark in newest.items() if not mark.gone}
+
+
+def marks_of(recording: Recording) -> list[Mark]:
+    """Return all marks in a recording and beside it, ordered by event. Raises RecordingError.
+
+    An unusable file of marks counts as empty.
+    """
+    found: Mapping[MarkKey, Mark] = {}
+    with suppress(Unusable):
+        found = read(path_of(recording.path))
+    return sorted(merged(marks_in(recording), found.values()).values())

@@ -19,9 +19,9 @@ from ..query_budget import QueryBudget
 from ..reader import Recording
 from ..rows import ascending as in_order
 from ..rows import mark_of
-from ..schema import TABLES, VERSION, plain_sql, table_sql
+from ..schema import TABLES, plain_sql, table_sql
 from ..schema_check import check, check_schema
-from ..sqlite_errors import recording_errors, recording_has_table
+from ..sqlite_errors import recording_errors
 from ..sqlite_text import storable
 from ..trusted_location import JOURNAL, companion, is_private
 from ..writable_file import connect, wal_of
@@ -43,8 +43,6 @@ class Refused(Exception):
 
 def marks_in(recording: Recording) -> list[Mark]:
     """Return the marks of existing events, ordered by event. Raises RecordingError."""
-    if not recording_has_table(recording, "mark"):
-        return []
     with recording_errors(recording):
         rows = recording.rows(
             "SELECT m.event, e.at_ns, substr(m.comment, 1, ?), m.made_ns "
@@ -140,8 +138,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
     Raises Refused and RecordingError.
     """
-    if check(connection, path) != VERSION:
-        raise Refused("it is of an older version")
+    check(connection, path)
     # This excludes triggers. Indexes and CHECK constraints could contain expressions too, and no
     # recorder adds them to this table.
     check_schema(connection, path)

@@ -20,7 +20,7 @@ from ..file_errors import error_words
 from ..reader import Recording
 from . import sidecar, table
 from .recorder_lock import RecorderLockProbe
-from .store import merged
+from .sidecar import merged
 
 LOST = "marks are lost when you leave"
 

@@ -20,11 +20,10 @@ from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, parse_yaml
 from nri_scope.text.yaml_text import to_yaml
 
 from ..replies import Reply
-from .compare import matchers_in, merge_matchers
+from .compare import Mismatch, compare_entries, matchers_in, merge_matchers
 from .entries import Key, entries_of
 from .file_layout import Origin, read_tree, write_tree
 from .matchers import Expected, Ignored, parse_matcher
-from .mismatch import Mismatch, compare_entries
 from .reply_values import NameOf
 
 _FIX = "correct it, or delete the file and rewrite it with --update-golden"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from nri_scope.errors import FilterError, UsageError
-from nri_scope.filter.re2_patterns import regex
+from nri_scope.filter.text_comparison import regex
 from nri_scope.nri.plain import Plain
 
 MAX_PATTERN = 4_096

@@ -65,7 +65,7 @@ def reply_words(message: Message, name_of: NameOf) -> str:
         policy = "".join(f", {field.name}" for field, _ in message.failure_policy.ListFields())
         return _events(plain_reply(message, name_of).get("events")) + policy
     if isinstance(message, api.UpdateContainersResponse):
-        failed = [name_of(one.container_id) or one.container_id for one in message.failed]
+        failed = [name_of(update.container_id) or update.container_id for update in message.failed]
         return f"failed: {_listed(failed)}" if failed else NOTHING
     return _words(message, name_of) or NOTHING
 
@@ -77,8 +77,8 @@ def synchronized_names(request: Message) -> Iterator[tuple[str, str]]:
     """
     if isinstance(request, api.SynchronizeRequest):
         pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}
-        for one in request.containers:
-            yield one.id, f"{pods.get(one.pod_sandbox_id, '?')}/{one.name}"
+        for container in request.containers:
+            yield container.id, f"{pods.get(container.pod_sandbox_id, '?')}/{container.name}"
 
 
 def _events(names: Plain) -> str:
@@ -132,7 +132,7 @@ def _kind(name: str) -> str:
 
 
 def _limits(limit: Plain) -> str:
-    """Format limits as ``ulimit`` and prlimit(1) do: soft, then hard."""
+    """Format limits as ulimit and prlimit(1) do: soft, then hard."""
     if isinstance(limit, dict) and limit.keys() == {"soft", "hard"}:
         return f"{limit['soft']}:{limit['hard']}"
     return _short(limit)

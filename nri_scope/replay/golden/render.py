@@ -11,9 +11,8 @@ from nri_scope.nri.plain import Plain
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import inline, yaml_lines
 
-from .compare import Difference
+from .compare import Difference, Mismatch, MismatchKind
 from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
-from .mismatch import Mismatch, MismatchKind
 
 MAX_LINES = 40
 """Maximum number of lines of one reply; the list of differing paths is not limited."""

@@ -29,8 +29,16 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import events_in, mask_of
-from nri_scope.nri.message_fields import LIST_KEYS, is_map, is_optional_value, value_field
-from nri_scope.nri.plain import UNKNOWN, Plain, plain
+from nri_scope.nri.plain import (
+    LIST_KEYS,
+    UNKNOWN,
+    Plain,
+    is_map,
+    is_optional_value,
+    plain,
+    plain_value,
+    value_field,
+)
 
 NameOf = Callable[[str], str]
 """Maps a container's id to ``namespace/pod/container``; "" if it is unknown."""
@@ -146,14 +154,9 @@ class _Converter:
                 inner = cast("_Valued", value).value
                 return inner if isinstance(inner, bool | int | str) else list(inner)
             return self.fields(value)
-        if isinstance(value, bytes):
-            return value.hex()
-        if field.enum_type is not None:
-            named = field.enum_type.values_by_number.get(cast("int", value))
-            return named.name if named else cast("int", value)
         if field.name == "container_id":
             return self._name_of(cast("str", value)) or cast("str", value)
-        return cast("Plain", value)
+        return plain_value(field, value)
 
     def _many(self, kind: str, field: FieldDescriptor, value: object) -> Plain:
         removable = (kind, field.name) in _REMOVABLE

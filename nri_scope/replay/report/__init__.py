@@ -8,7 +8,5 @@ untrusted and are escaped here. This package never judges a reply.
 from .document import change_record as change_record
 from .document import document as document
 from .junit import junit as junit
-from .load import load_document as load_document
-from .load import load_lines as load_lines
 from .text import Report as Report
 from .text import differing as differing

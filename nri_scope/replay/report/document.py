@@ -82,6 +82,8 @@ def _container(container: ContainerResult) -> dict[str, Plain]:
     return {
         "created": container.created,
         "failure": container.failure,
+        "runtime_died": container.runtime_died,
+        "start_failure": container.start_failure,
         "changes": [
             {**change_record(change), "plugin": container.owner(change.path)}
             for change in container.changes

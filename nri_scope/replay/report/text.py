@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.errors import limit_words
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.oci import sort_mounts
-from nri_scope.recording.display import duration
+from nri_scope.recording.display import duration, share_of_deadline
 from nri_scope.specs import Change, Json, Spec, differences, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, styled
@@ -116,8 +115,7 @@ class Report:
         took = f"{duration(reply.took_ns):>6}"
         is_ok = reply.verdict is Verdict.OK
         words = _summary(event, reply) if is_ok else f"{reply.verdict}: {reply.problem}"
-        deadline = limit_words(reply.deadline_ns / 1e9)
-        slow = f"  over half of the deadline, {deadline}" if reply.slow else ""
+        slow = f"  {share_of_deadline(reply.took_ns, reply.deadline_ns)}" if reply.slow else ""
         style = Style.PLAIN if is_ok and not slow else Style.WARN if is_ok else Style.BAD
         if reply.too_slow:
             words = "" if words == _OK else f"{words}  "
@@ -131,7 +129,7 @@ class Report:
         """Yield the final state of each container that changed."""
         for container in replayed.containers.values():
             changes_made = container.changes
-            if not changes_made and container.created:
+            if not changes_made and container.created and not container.start_failure:
                 continue
             yield ""
             yield styled(Style.STRONG, safe(container.name, self._width))
@@ -139,6 +137,9 @@ class Report:
                 why = f": {container.failure}" if container.failure else ""
                 yield from self._wrapped("", f"was not created{why}", Style.BAD)
                 continue
+            if container.start_failure:
+                words = f"is created, and does not start: {container.start_failure}"
+                yield from self._wrapped("", words, Style.BAD)
             for change in changes_made:
                 yield self._change(container, change)
 
@@ -186,6 +187,12 @@ class Report:
             if plugin.deserted and not (plugin.gone and plugin.deserted.endswith(plugin.gone)):
                 text = f"{plugin.plugin}: {plugin.deserted}"
                 yield styled(Style.BAD, safe(text, self._width))
+            if plugin.started_again and not plugin.deserted:
+                text = (
+                    f"{plugin.plugin} ended when its connection was closed, and replay started it "
+                    f"again ({plugin.started_again}×); runtimes do not: --must-reconnect fails this"
+                )
+                yield styled(Style.WARN, safe(text, self._width))
             for process in plugin.left_behind:
                 text = f"{plugin.plugin} left a process behind, which was killed: {process}"
                 yield styled(Style.BAD, safe(text, self._width))
@@ -215,18 +222,26 @@ def _summary(event: PlayedEvent, reply: Reply) -> str:
 
 
 def _requested_changes(event: PlayedEvent, plugin: str) -> str:
-    """List the paths that a plugin changes, and the other containers that it updates."""
+    """List the paths that a plugin changes, and the other containers that it updates.
+
+    It only asks for what fails with the event, and for what has a remark of its own.
+    """
     own = [one for one in event.changes if one.plugin == plugin]
-    here = [label(one.change.path) for one in own if _is_same(one.container, event.subject)]
+    here = [one.change.path for one in own if _is_same(one.container, event.subject)]
+    remarked = {one.path for one in event.dropped if one.plugin == plugin}
+    asked = [path for path in here if event.failure or path in remarked]
     others = sorted({one.container for one in own if not _is_same(one.container, event.subject)})
-    parts: list[str] = []
-    if here:
-        more = f" and {len(here) - _PATHS_LISTED} more" if len(here) > _PATHS_LISTED else ""
-        parts.append(f"changes {', '.join(here[:_PATHS_LISTED])}{more}")
-    if others:
-        more = f" and {len(others) - _PATHS_LISTED} more" if len(others) > _PATHS_LISTED else ""
-        parts.append(f"updates {', '.join(others[:_PATHS_LISTED])}{more}")
-    return "; ".join(parts)
+    found = {
+        "changes": [label(path) for path in here if path not in asked],
+        "asks for": [label(path) for path in asked],
+        "updates": others,
+    }
+    return "; ".join(f"{verb} {_listed(names)}" for verb, names in found.items() if names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _PATHS_LISTED} more" if len(names) > _PATHS_LISTED else ""
+    return f"{', '.join(names[:_PATHS_LISTED])}{more}"
 
 
 def _is_same(container: str, subject: str) -> bool:
@@ -268,6 +283,8 @@ def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Chang
         elif one is None or two is None or one.created != two.created:
             by_other = two is not None and two.created
             yield name, [f"is created with {'the other' if by_other else 'this'} chain only"]
+        elif bool(one.start_failure) != bool(two.start_failure):
+            yield name, [f"starts with {'this' if two.start_failure else 'the other'} chain only"]
         elif one.created and (changes := differences(_sorted(one), _sorted(two))):
             yield name, list(changes)
 

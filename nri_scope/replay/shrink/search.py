@@ -4,18 +4,121 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 from nri_scope.errors import RecordingError, UsageError
+from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
 
-from .ddmin import fewest
-from .removable_units import STAGES, EventKey, Unit, events_of, units
+_NEVER_REMOVED = ("RegisterPlugin", "Configure")
+
+Unit = tuple[int, ...]
+"""Event numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventKey:
+    """Event of the session, reduced to the fields needed for grouping."""
+
+    id: int
+    pod_id: str
+    container_id: str
+    event: str
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is Synchronize. If kept, it lists all objects, else only events' subjects."""
+        return self.event == "Synchronize"
+
+
+def events_of(recording: Recording, session: int) -> list[EventKey]:
+    """Return the events of a session, except for those that are never removed."""
+    return [
+        EventKey(event.id, event.pod_id, event.container_id, event.event)
+        for event in recording.events(where=parse(f"session:{session}"))
+        if event.event not in _NEVER_REMOVED
+    ]
+
+
+Group = Callable[[EventKey], object]
+"""Return the group of an event; None for a group of its own, "" if the stage keeps it."""
+STAGES: Mapping[str, Group] = {
+    "pods": lambda event: event.pod_id or None,
+    "containers": lambda event: event.container_id,
+    "kinds of events": lambda event: event.event,
+    "events": lambda event: None,
+}
+"""Grouping functions by stage, in the order of the search. Most plugins ignore most kinds."""
+
+
+def units(events: Iterable[EventKey], group_of: Group) -> list[Unit]:
+    """Return the units that a stage tries to remove."""
+    found: dict[object, list[int]] = {}
+    for event in events:
+        group = group_of(event)
+        if group != "":
+            # All parts of Synchronize are one unit, as a single part is not a valid state.
+            key = ("state",) if event.is_state else (group or event.id)
+            found.setdefault(key, []).append(event.id)
+    return [tuple(numbers) for numbers in found.values()]
+
+
+T = TypeVar("T")
+
+
+def fewest(items: Sequence[T], has_property: Callable[[Sequence[T]], bool]) -> list[T]:
+    """Return a subset of ``items``, in their order, from which no single item can be removed.
+
+    This is ddmin of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"
+    (2002): try parts, then the rest without each part, with ever smaller parts.
+
+    ``has_property`` tests a subset, possibly empty; it must be true of all items together. It is
+    called at most about ``len(items)`` squared times, and about twice the logarithm of that length
+    if only one item matters. Its exceptions end the search.
+    """
+    left = list(items)
+    if not left or has_property([]):
+        return []
+    parts = min(2, len(left))
+    while len(left) > 1:
+        chunks = _split(left, parts)
+        smaller = _first(chunks, has_property)
+        if smaller is not None:
+            left, parts = smaller, 2
+            continue
+        # With two parts, the rest without one part is the other part.
+        rests = [_without(chunks, at) for at in range(len(chunks))] if parts > 2 else []
+        smaller = _first(rests, has_property)
+        if smaller is not None:
+            left, parts = smaller, max(parts - 1, 2)
+        elif parts == len(left):
+            break
+        else:
+            parts = min(2 * parts, len(left))
+    return left
+
+
+def _split(items: list[T], parts: int) -> list[list[T]]:
+    """Split evenly; no part is empty unless there are more parts than items."""
+    ends = [len(items) * number // parts for number in range(parts + 1)]
+    return [items[start:end] for start, end in pairwise(ends)]
+
+
+def _without(chunks: Sequence[list[T]], left_out: int) -> list[T]:
+    return [item for at, chunk in enumerate(chunks) if at != left_out for item in chunk]
+
+
+def _first(
+    candidates: Sequence[list[T]], has_property: Callable[[Sequence[T]], bool]
+) -> list[T] | None:
+    return next((candidate for candidate in candidates if has_property(candidate)), None)
 
 
 class Exhausted(Exception):

@@ -23,8 +23,8 @@ from ..golden.matchers import Expected
 from ..replies import Reply
 from ..result import Replayed
 from ..run import Job
-from .against_golden import AgainstGolden, key_of
 from .failure import Check
+from .shrink import AgainstGolden, key_of
 
 _NAME_MAX = 80
 """Maximum number of characters of a test's name."""

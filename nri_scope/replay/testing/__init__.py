@@ -5,8 +5,7 @@ In: plugins as objects or commands, a recording, a golden. Out: a `Result` with 
 failed assertion is an AssertionError with an explanation. This package never imports pytest.
 """
 
-from .container_comparison import explain as explain
-from .error_wording import problem as problem
+from .failure_report import explain as explain
 from .failure_report import failure_report as failure_report
 from .goldens import CHECK as CHECK
 from .goldens import NONE as NONE
@@ -15,3 +14,4 @@ from .goldens import Goldens as Goldens
 from .plugin_arguments import plugin_set_of as plugin_set_of
 from .replay_run import perform as perform
 from .result import Result as Result
+from .result import problem as problem

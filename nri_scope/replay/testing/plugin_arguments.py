@@ -30,7 +30,7 @@ def plugin_set_of(
     external: bool = False,
     find: Find = str,
 ) -> PluginSet:
-    """Parse ``plugin``: one plugin, or a mapping from ``NN`` or ``NN-name`` to plugins.
+    """Parse ``plugin``: one plugin, or a mapping from "NN" or "NN-name" to plugins.
 
     A plugin is an object with handlers, or a command: a list, a path, or a string in shell quoting.
     ``config`` is for all plugins, or a mapping by index. ``external``: start commands as external
@@ -46,12 +46,12 @@ def plugin_set_of(
                 'use its keys, for example "10-mine"',
             )
         plugins = tuple(
-            _one(one, *_place(key), find, external=external) for key, one in several.items()
+            _one(item, *_place(key), find, external=external) for key, item in several.items()
         )
     else:
         plugins = (_one(plugin, index, name, find, external=external),)
     configs = {"": config} if isinstance(config, str) else dict(config)
-    for unknown in configs.keys() - {one.index for one in plugins} - {""}:
+    for unknown in configs.keys() - {item.index for item in plugins} - {""}:
         raise UsageError(f"config for {unknown!r}: no plugin has this index")
     return PluginSet(plugins, configs, dict(environment or {}))
 
@@ -104,7 +104,7 @@ def _word(word: object) -> str:
 
 
 def _name_of(plugin: object) -> str:
-    """Derive a name from the class: my-device from ``MyDevice``, my from ``MyPlugin``."""
+    """Derive a name from the class: "my-device" from "MyDevice", "my" from "MyPlugin"."""
     words = re.sub(
         r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+", "-", type(plugin).__name__
     )

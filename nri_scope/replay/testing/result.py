@@ -8,15 +8,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.nri.merging import Dropped
 from nri_scope.text.escape import safe
 
 from ..replies import Reply
 from ..result import ContainerResult, PlayedEvent, PluginResult, PrintedLine, Replayed
-from .error_wording import problem
 from .goldens import Goldens
-from .handler_errors import HandlerError
+from .replay_run import HandlerError
+
+_ARGUMENTS = {
+    "--update-golden": "--nri-golden=update",
+    "--no-effects": "effects=False",
+    "--ideal": "ideal=True",
+    "--external": "external=True",
+    "--profile ": "profile=",
+    "--profile": "profile=…",
+    "--session": "session=…",
+    "--fault ": "fault ",
+}
+
+
+def problem(error: NriScopeError) -> str:
+    """Return the error as one line with its hint, safe for a terminal."""
+    text = str(error)
+    for option, argument in _ARGUMENTS.items():
+        text = text.replace(option, argument)
+    return safe(text)
+
 
 _LISTED = 50
 """Maximum number of failures or containers listed in a failed assertion."""

@@ -13,37 +13,39 @@ from dataclasses import replace
 from itertools import groupby
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
+from nri_scope.differ.attribution.history import History
 from nri_scope.events import Event
-from nri_scope.specs import Spec
 
 from ..finding import Finding, Level, ranked
 from ..limits import FINDINGS_OF_KIND_MAX
-from .cgroup_version import Unified
-from .conflicts import Refused
+from .conflicts import FailedCalls, FailedStarts, Refused
 from .deadlines import Times
-from .disconnects import Vanished
-from .event_order import Order
-from .failed_invocations import FailedCalls
-from .ignored_requests import Dropped
+from .disconnects import Crashes, Ends, Vanished
+from .event_order import Missed, Order
+from .ignored_requests import Dropped, Replaced, Unified
 from .name_clashes import Names
 from .recording_facts import Detector, Sequence
 from .recording_facts import RecordingFacts as RecordingFacts
-from .unknown_containers import Missed
 
 
 class Diagnosis:
     """Runner of all detectors, for events and rounds in order."""
 
-    def __init__(self, scene: RecordingFacts, spec_of: Callable[[str], Spec]) -> None:
-        """Create the detectors. ``spec_of`` returns a container's current spec by id."""
+    def __init__(self, scene: RecordingFacts, history_of: Callable[[str], History | None]) -> None:
+        """Create the detectors. ``history_of`` returns a container's history by id."""
         sequence = Sequence(scene)
+        self._crashes = Crashes(scene)
         self._parts: tuple[Detector, ...] = (
+            self._crashes,
             Times(scene),
-            Vanished(scene),
+            Vanished(scene, self._crashes),
+            Ends(scene),
             Refused(scene),
+            FailedStarts(scene, history_of),
             FailedCalls(scene),
             Dropped(scene),
-            Unified(scene, spec_of),
+            Replaced(scene, history_of),
+            Unified(scene, history_of),
             Names(scene),
             Missed(scene, sequence),
             Order(scene, sequence),
@@ -67,7 +69,16 @@ class Diagnosis:
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings, the worst first: some of each kind, and the number of the others."""
         found: list[Finding] = []
-        everything = ranked([one for part in self._parts for one in part.findings()])
+        fatal = self._crashes.last_events().keys()
+        everything = ranked(
+            [
+                one
+                for part in self._parts
+                for one in part.findings()
+                # Ends and errors that a crash of the runtime explains are no findings of their own.
+                if part is self._crashes or not one.events or not fatal >= set(one.events)
+            ]
+        )
         for (level, kind), group in groupby(everything, key=lambda one: (one.level, one.kind)):
             some = list(group)
             found += some[:FINDINGS_OF_KIND_MAX]

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
-from nri_scope.differ.attribution.rounds import VALIDATE
+from nri_scope.differ.attribution.rounds import CREATE, SYNCHRONIZE, VALIDATE
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.nri.versions import runtime_title
 from nri_scope.recording.display import deadline, duration
 from nri_scope.wire.status import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Detector, RecordingFacts
+from .recording_facts import Detector, Latest, RecordingFacts, policy_of
 
 _ADVICE = (
     "Reply first and do slow work (API calls, hardware, locks) afterwards or ahead of time. "
@@ -30,18 +31,32 @@ _OWN_ADVICE = (
 )
 
 
+_LATE_SYNCHRONIZE = (
+    "After a late reply to Synchronize no event comes: containerd 1.7.24 keeps the connection "
+    "open, 2.1.9 and 2.4.2 close it"
+)
+_SET_APART = (SYNCHRONIZE, VALIDATE)
+"""Requests for which a late reply has another effect than for others."""
+
+
 @dataclass(slots=True)
 class _Slow:
     title: str
     own: bool
-    policy: FailurePolicy | None = NO_POLICY
-    validates: bool = False
-    """Whether these are the requests to a validator."""
+    policy: FailurePolicy | None
+    """None if the recording does not show it."""
+    request: str = ""
+    """The only kind of request, if that is one of `_SET_APART`."""
+    runtime: str = ""
     several: bool = False
     """Whether more than one plugin may have used the time."""
     shown: Shown = field(default_factory=Shown)
     missed: Shown = field(default_factory=Shown)
     """The events that took all of the deadline."""
+    outcome: str = ""
+    """What became of the newest operation in which it missed the deadline; "" if unknown."""
+    later_event: int = 0
+    """An event of its session after a missed deadline; 0 if there was none."""
     worst_ns: int = 0
     deadline_ns: int = 0
     worst_name: str = ""
@@ -59,13 +74,14 @@ class _Slow:
         name: str,
         ns: int,
         deadline_ns: int,
+        subject: str,
         *,
         late: bool = False,
         is_arrival: bool = False,
     ) -> None:
-        self.shown.add(number)
+        self.shown.add(number, container=subject)
         if late or ns > deadline_ns:
-            self.missed.add(number)
+            self.missed.add(number, container=subject)
         if ns >= self.worst_ns:
             self.worst_ns, self.worst_name, self.deadline_ns = ns, name, deadline_ns
             self.worst_arrival = number if is_arrival else 0
@@ -76,11 +92,17 @@ class Times(Detector):
 
     def __init__(self, scene: RecordingFacts) -> None:
         super().__init__(scene)
-        self._found: dict[tuple[str, bool], _Slow] = {}
+        self._found: dict[tuple[str, str], _Slow] = {}
+        self._late: Latest[int, _Slow] = Latest()
+        """Plugins that missed a deadline, by event."""
+        self._late_in: dict[int, _Slow] = {}
+        """The same, by session."""
 
     def see(self, event: Event) -> None:
         """Check the time of one connection."""
         late = event.status_code == Code.DEADLINE_EXCEEDED
+        if (missed := self._late_in.get(event.session)) is not None:
+            missed.later_event = event.id
         if event.timeout_ns <= 0 or not (late or 2 * event.took_ns > event.timeout_ns):
             return
         session = self._scene.sessions.get(event.session)
@@ -91,11 +113,16 @@ class Times(Detector):
             return
         ours = self._scene.is_passive(event.session)
         title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin
-        validates = event.method == VALIDATE
+        request = event.method if event.method in _SET_APART else ""
+        runtime = runtime_title(session.runtime_name)
         slow = self._found.setdefault(
-            (title, validates), _Slow(title, ours, session.failure_policy, validates)
+            (title, request), _Slow(title, ours, policy_of(session), request, runtime)
         )
-        slow.add(event.id, event.event, event.took_ns, event.timeout_ns, late=late)
+        subject = event.container_id or event.pod_id
+        name = self._scene.name_of(subject) if subject else ""
+        slow.add(event.id, event.event, event.took_ns, event.timeout_ns, name, late=late)
+        if misses_deadline(event):
+            self._late[event.id] = self._late_in[event.session] = slow
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
         """Check the times between two connections."""
@@ -105,10 +132,21 @@ class Times(Detector):
             if span.before and wording.slow(span):
                 title = _title(span)
                 slow = self._found.setdefault(
-                    (title, False), _Slow(title, own=False, several=len(span.owner.plugins) != 1)
+                    (title, ""),
+                    _Slow(
+                        *(title, False, self._scene.unobserved_policy),
+                        several=len(span.owner.plugins) != 1,
+                    ),
                 )
                 number = diff.events[diff.seen_by.index(span.before)]
-                slow.add(number, diff.name, span.ns, span.deadline_ns, is_arrival=True)
+                name = wording.subject(diff, self._scene.name_of).removeprefix("pod ")
+                slow.add(number, diff.name, span.ns, span.deadline_ns, name, is_arrival=True)
+                if span.ns > span.deadline_ns:
+                    self._late[number] = slow
+        for number in diff.events:
+            if (missed := self._late.get(number)) is not None and diff.name == CREATE:
+                created = "the container was created" if diff.created else ""
+                missed.outcome = "the creation failed" if diff.failure else created
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, or for the plugins between two connections."""
@@ -133,17 +171,34 @@ class Times(Detector):
             )
 
 
+def misses_deadline(event: Event) -> bool:
+    """Return whether the reply of one connection came after the deadline, or not at all."""
+    is_late = event.status_code == Code.DEADLINE_EXCEEDED or event.took_ns > event.timeout_ns
+    return event.timeout_ns > 0 and is_late
+
+
 def _consequence(slow: _Slow) -> str:
     policy = slow.policy
+    if slow.later_event and not (policy and policy.keep_connected):
+        words = f"The connection stayed open: event {slow.later_event} came later"
+        return "; ".join(filter(None, (words, slow.outcome)))
+    validates = slow.request == VALIDATE
+    if slow.request == SYNCHRONIZE:
+        if slow.runtime == "containerd":
+            return _LATE_SYNCHRONIZE
+        return "Whether events come after a late reply to Synchronize depends on the runtime"
     if policy is None:
         unknown = "the runtime then disconnects the plugin"
-        effect = "Each late reply fails the creation. " if slow.validates else ""
-        unknown += "" if slow.validates else ", or fails the request,"
+        effect = "Each late reply fails the creation. " if validates else ""
+        if slow.outcome and not validates:
+            effect = f"{slow.outcome[0].upper()}{slow.outcome[1:]}. "
+        unknown += "" if effect else ", or fails the request,"
         return f"{effect}Whether {unknown} is unknown: its failure policy is not in the recording"
     which = "each" if policy.keep_connected else "one"
-    connection = "keeps the plugin connected" if policy.keep_connected else "disconnects the plugin"
+    whom = "this connection" if slow.own else "the plugin"
+    connection = f"keeps {whom} connected" if policy.keep_connected else f"disconnects {whom}"
     by = f" (failure policy {policy})" if policy != NO_POLICY else ""
-    if slow.validates:
+    if validates:
         # Under any policy.
         by = by if policy.keep_connected else ""
         return f"After {which} late reply the runtime fails the creation, and {connection}{by}"
@@ -161,7 +216,8 @@ def _title(span: Span) -> str:
 
 
 def _problem(slow: _Slow) -> str:
-    if slow.several:
-        part = "longer than" if slow.over else "over half of"
-        return f"took {part} one plugin's deadline"
-    return "missed its deadline" if slow.over else "took over half of its deadline"
+    if slow.over:
+        return "took longer than one plugin's deadline" if slow.several else "missed its deadline"
+    share = "almost all" if 10 * slow.worst_ns > 9 * slow.deadline_ns else "over half"
+    whose = "one plugin's" if slow.several else "its"
+    return f"took {share} of {whose} deadline"

@@ -1,32 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detect disconnected plugins, and containers that were created without them."""
+"""Detect plugins that receive no events any more, and pods and containers that they missed.
+
+Crashes of iSulad because of an update explain such ends; they are findings of their own.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.attribution.rounds import CREATE
-from nri_scope.events import Event, Session
+from nri_scope.differ.attribution.findings import RETURNED
+from nri_scope.differ.attribution.owner import Owner
+from nri_scope.differ.attribution.rounds import CREATE, SYNCHRONIZE
+from nri_scope.differ.render.values import clipped
+from nri_scope.events import (
+    CLOSED_BY_RUNTIME,
+    ORPHANED,
+    PASSIVE_ROLES,
+    PLUGIN_CLOSED,
+    RUNTIME_CLOSED,
+    Event,
+    Session,
+)
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
+from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.oci.runtime_rules import runtime_rules_of
+from nri_scope.process.child import PLUGIN_ENDED
 from nri_scope.recording.display import deadline, duration
+from nri_scope.recording.isulad_crash import crash_event
 from nri_scope.wire.status import Code
 
-from ..finding import Finding, FindingKind, Level, Shown
-from ..limits import CASES_MAX
-from .recording_facts import Detector, RecordingFacts
+from ..finding import Finding, FindingKind, Level, Shown, capital
+from ..limits import CASES_MAX, TRACKED_MAX, WORDS_MAX
+from .recording_facts import Detector, RecordingFacts, policy_of
+
+_KINDS = {
+    "UpdateContainer": (
+        "iSulad ended at an UpdateContainerResources request of the CRI",
+        "without PostUpdateContainer",
+        UPDATE_EVENT_CRASH,
+        "Do not update resources of containers on this runtime (`crictl update`, in-place resizes "
+        "by the kubelet, its CPU manager). No plugin can prevent the crash.",
+    ),
+    "UpdateContainers": (
+        "iSulad ended at an UpdateContainers request of a plugin",
+        "without an answer",
+        "iSulad 2.1 crashes on any such request, also on one with an eviction only",
+        "Let the plugin adjust containers only when they are created on this runtime.",
+    ),
+}
+"""Title, missing event, rule and advice, by the name of the last event."""
+
+
+class _LastEvents(Detector):
+    def __init__(self, scene: RecordingFacts) -> None:
+        super().__init__(scene)
+        self._newest: dict[int, Event] = {}
+
+    def see(self, event: Event) -> None:
+        """Store the newest event of each session."""
+        self._newest[event.session] = event
+
+
+class Crashes(_LastEvents):
+    """Detector of crashes of iSulad, by the last events of its sessions."""
+
+    def last_events(self) -> dict[int, str]:
+        """Return the events of which iSulad died: their ids, and their names."""
+        known = [
+            (self._scene.sessions[number], event)
+            for number, event in self._newest.items()
+            if number in self._scene.sessions
+        ]
+        found = {event.id: crash_event(session, event, known) for session, event in known}
+        return {number: name for number, name in found.items() if name}
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield one finding for each kind of request."""
+        found = self.last_events()
+        events = {event.id: event for event in self._newest.values()}
+        for name, (title, missing, rule, advice) in _KINDS.items():
+            shown = Shown()
+            for number in sorted(found):
+                about = events[number].container_id
+                if found[number] == name and self._scene.wanted(events[number]):
+                    shown.add(number, container=self._scene.name_of(about) if about else "")
+            if shown.count:
+                detail = (
+                    "These are the last events of their connections, which the runtime then "
+                    f"closed, {missing}. {rule}."
+                )
+                yield shown.finding(FindingKind.CRASH, Level.PROBLEM, title, detail, advice)
+
 
 _REASONS: dict[int, str] = {
     Code.DEADLINE_EXCEEDED: "did not reply in time",
-    Code.UNAVAILABLE: "closed its connection during a request",
+    Code.UNAVAILABLE: "lost its connection during a request",
 }
 """Status codes that show the end of a connection, not a reply."""
 _ADVICE = (
-    "Find the reason (the plugin's own log, `nri-scope replay FILE -- ./plugin`), and make the "
-    "plugin reconnect by itself: a runtime never restarts an external plugin. The listed "
-    "containers lack its changes: delete and create them again. Newer runtimes have a validator "
-    "for required plugins, which prevents the creation of containers without them."
+    "The runtime does not start the plugin again: an external one must reconnect by itself. What "
+    "the plugin missed lacks its changes: create it again."
+)
+_SYNCHRONIZE_ADVICE = (
+    "Reply to Synchronize first and process the state afterwards, or raise the runtime's "
+    "plugin_request_timeout. A reply that was late cannot be repaired on this connection: restart "
+    "the plugin."
 )
 _ONE_TIMEOUT = 1.25
 """Maximum time of a span with one plugin that misses its deadline, as a multiple of the deadline,
@@ -41,16 +123,26 @@ class _Gone:
     level: Level
     last: int
     shown: Shown = field(default_factory=Shown)
+    without: set[str] = field(default_factory=set)
+    """Containers that were created without the plugin."""
+    undecided: set[str] = field(default_factory=set)
+    """Containers whose creation it missed, and whose outcome is not known."""
+    session: int = 0
+    """The plugin's session, if it was recorded."""
+    synchronized_ns: int = 0
+    """Time of a late Synchronize; 0 for another reason."""
     has_reconnected: bool = False
-    is_probable: bool = False
-    """Whether the disconnection is only probable, as the connection was not observed."""
+    probable: Owner | None = None
+    """The possible plugins, if the disconnection is only probable, as no connection was observed.
+    """
 
 
 class Vanished(Detector):
     """Detector of disconnected plugins."""
 
-    def __init__(self, scene: RecordingFacts) -> None:
+    def __init__(self, scene: RecordingFacts, crashes: Crashes) -> None:
         super().__init__(scene)
+        self._crashes = crashes
         self._gone: dict[str, _Gone] = {}
         """Newest disconnection of each plugin that has not reconnected."""
         self._closed_cases: list[_Gone] = []
@@ -63,18 +155,30 @@ class Vanished(Detector):
         """Check the status of the exchange with a plugin."""
         if self._scene.is_passive(event.session) or not self._is_plugin(event.session):
             return
+        if is_plugins_call(event.method, event.mark):
+            # A failure is the runtime's, and a plugin that could not register was not connected.
+            return
         self._newest[event.session] = event.id
-        policy = self._scene.sessions[event.session].failure_policy
-        stays = policy is None or policy.keep_connected
-        if event.status_code == Code.DEADLINE_EXCEEDED and stays:
+        late = event.status_code == Code.DEADLINE_EXCEEDED
+        policy = policy_of(self._scene.sessions[event.session])
+        if late and (policy is None or policy.keep_connected):
             # With an unknown policy, the end of the session shows a disconnection.
             return
-        if event.status_code in _REASONS:
+        reason = _REASONS.get(event.status_code, "")
+        session = self._scene.sessions[event.session]
+        if event.status_code and not runtime_rules_of(session.runtime_name).has_ordered_chain:
+            words = clipped(event.status_message, WORDS_MAX) or "no message"
+            reason = reason or f"{RETURNED}, and this runtime continues without it: {words}"
+        if reason:
             if event.plugin not in self._gone:
-                why = f"{_REASONS[event.status_code]} ({event.event}, event {event.id})"
+                why = f"{reason} ({event.event}, event {event.id})"
                 self._gone[event.plugin] = gone = _Gone(event.plugin, why, Level.PROBLEM, event.id)
+                gone.session = event.session
+                if late and event.event == SYNCHRONIZE:
+                    gone.synchronized_ns = event.at_ns
                 if self._scene.wanted(event):
-                    gone.shown.add(event.id)
+                    about = "" if event.container_id else event.pod_id
+                    gone.shown.add(event.id, container=self._scene.name_of(about) if about else "")
         else:
             self._reconnected(event.plugin)
 
@@ -92,22 +196,62 @@ class Vanished(Detector):
             at_it = gone.last in diff.events
             if at_it or (gone.plugin not in diff.seen_by and gone.plugin not in diff.chain):
                 number = gone.last if at_it else diff.event
-                gone.shown.add(number, container=self._scene.name_of(diff.container))
+                name = self._scene.name_of(diff.container)
+                gone.shown.add(number, container=name)
+                missed = gone.without if diff.created else gone.undecided
+                if len(missed) < TRACKED_MAX:
+                    missed.add(name)
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding for each disconnection of a plugin."""
-        for gone in (*self._closed_cases, *self._gone.values()):
-            count = len(gone.shown.containers)
-            if not gone.shown.count or (not count and gone.level is not Level.PROBLEM):
-                # No container was created without the plugin.
+        """Yield one finding for each disconnection of a plugin, unless the runtime itself died."""
+        crashes = self._crashes.last_events()
+        everything = (*self._closed_cases, *self._gone.values())
+        certain = {one.plugin for one in everything if one.probable is None}
+        for gone in everything:
+            if gone.probable is not None and any(map(gone.probable.may_be, certain)):
                 continue
+            missed = gone.without or gone.undecided or gone.shown.containers
+            if not gone.shown.count or not (missed or gone.level is Level.PROBLEM):
+                # The recording shows no container that the plugin missed.
+                continue
+            if gone.last in crashes:
+                continue
+            title = f"{gone.plugin} was disconnected"
+            advice = _ADVICE
+            ended = self._scene.sessions.get(gone.session)
+            if gone.probable is not None:
+                title = f"{gone.plugin} was probably disconnected"
+            elif open_until := self._open_until(gone):
+                title = f"{gone.plugin} got no event after its late reply to Synchronize"
+                gone.why += f". {open_until}"
+                advice = _SYNCHRONIZE_ADVICE
+            elif gone.without:
+                title += ", and containers were created without it"
+            if ended is not None and not gone.synchronized_ns and PLUGIN_ENDED in ended.end_reason:
+                gone.why += f". {capital(clipped(ended.end_reason, WORDS_MAX))}"
             yield gone.shown.finding(
                 FindingKind.DISCONNECTED,
                 gone.level,
-                _title(gone, count),
-                f"It {gone.why}. {_outcome(gone, count)}",
-                _ADVICE,
+                title,
+                f"It {gone.why}. {_outcome(gone)}",
+                advice,
             )
+
+    def _open_until(self, gone: _Gone) -> str:
+        """Describe a connection that stayed open after Synchronize; "" if the runtime closed it."""
+        session = self._scene.sessions.get(gone.session)
+        if (
+            session is None
+            or not gone.synchronized_ns
+            or session.end_reason.startswith((RUNTIME_CLOSED, CLOSED_BY_RUNTIME))
+        ):
+            return ""
+        words = "The recording does not show the end of its connection"
+        if session.ended_ns is not None:
+            reason = f": {session.end_reason}" if session.end_reason else ""
+            open_ns = session.ended_ns - gone.synchronized_ns
+            words = f"Its connection stayed open for {duration(open_ns)}{reason}"
+        return f"{words}. The plugin itself may not notice that it gets no events"
 
     def _is_plugin(self, number: int) -> bool:
         session = self._scene.sessions.get(number)
@@ -127,6 +271,9 @@ class Vanished(Detector):
                 continue
             if span.deadline_ns <= 0 or len(self._closed_cases) >= CASES_MAX:
                 continue
+            if self._scene.unobserved_policy is None:
+                # It may have stayed connected.
+                continue
             plugins = span.owner.plugins
             who = f"A plugin at {span.owner.index or '?'}"
             if span.owner.is_unrecorded:
@@ -139,9 +286,9 @@ class Vanished(Detector):
                 f"between {span.after} and {span.before}, and then continued"
             )
             number = diff.events[diff.seen_by.index(span.before)]
-            gone = _Gone(who, why, Level.WARNING, number, is_probable=True)
-            without = "" if diff.failure or not diff.container else diff.container
-            gone.shown.add(number, container=self._scene.name_of(without) if without else "")
+            gone = _Gone(who, why, Level.WARNING, number, probable=span.owner)
+            about = "" if diff.failure else diff.container or diff.pod
+            gone.shown.add(number, container=self._scene.name_of(about) if about else "")
             self._closed_cases.append(gone)
 
     def _check_sessions(self, diff: RoundDiff) -> None:
@@ -199,19 +346,96 @@ def _creates(session: Session) -> bool:
     return session.mask == 0 or bool(session.mask & _CREATE_BIT)
 
 
-def _title(gone: _Gone, count: int) -> str:
-    if gone.is_probable:
-        return f"{gone.plugin} was probably disconnected"
-    return f"{gone.plugin} was disconnected" + (
-        ", and containers were created without it" if count else ""
-    )
-
-
-def _outcome(gone: _Gone, count: int) -> str:
-    if gone.is_probable:
+def _outcome(gone: _Gone) -> str:
+    if gone.probable is not None:
         return "The runtime disconnects a plugin that replies too late."
-    outcome = "No container creation was observed after that."
-    if count:
-        were = "s were" if count != 1 else " was"
-        outcome = f"The runtime continued: {count:,} container{were} created without it."
-    return f"{outcome} It reconnected later." if gone.has_reconnected else outcome
+    outcome = ""
+    if gone.without:
+        were = "container was" if len(gone.without) == 1 else "containers were"
+        outcome = f"The runtime continued: {len(gone.without):,} {were} created without it."
+    if gone.undecided:
+        more = "more " if gone.without else ""
+        count = len(gone.undecided)
+        outcome += (
+            f" It missed {count:,} {more}creation{'s' if count != 1 else ''} of containers, and no "
+            "event shows whether they exist."
+        )
+    if not outcome:
+        outcome = "No container that it missed is in the recording."
+    return f"{outcome.strip()} It reconnected later." if gone.has_reconnected else outcome.strip()
+
+
+_REFUSED_ADVICE = (
+    "The plugin receives no events. Change what the error names, often the plugin's index or name."
+)
+_BY_ITSELF = (ORPHANED, f"{PLUGIN_CLOSED}{PLUGIN_ENDED}")
+"""Beginnings of the reason for the end of a plugin that was not told to end."""
+_WITH_RUNTIME_ADVICE = (
+    "An external plugin must connect again by itself when the runtime is back; the runtime starts "
+    "only plugins that it launches."
+)
+_ENDED_ADVICE = (
+    "It receives no events until it is started again. A runtime kills the plugins that it launched "
+    "when they fail, and when the runtime itself ends."
+)
+_SILENT_ADVICE = (
+    "iSulad sends no Synchronize over 4 MiB, and no event after that: use fewer "
+    "containers and annotations. It sends none to a plugin that it launched."
+)
+_REFUSED = "the runtime refused the registration: "
+_TOO_LARGE = re.compile(r"runtime.*mux frame of (\d+) bytes.*the limit is (\d+)")
+_LARGE_ADVICE = (
+    "If it was Synchronize: NRI before 0.7 (containerd before 1.7.26) and iSulad cannot split it. "
+    "Update the runtime, or use fewer containers and annotations."
+)
+_SILENT_NS = 10_000_000_000
+"""Minimum time without Synchronize after which a connection is reported. Runtimes send it within
+milliseconds after Configure."""
+
+
+class Ends(_LastEvents):
+    """Detector of connections that failed as a whole, by the reason of their end."""
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield one finding for each plugin and reason."""
+        found: dict[tuple[Level, str, str, str], Shown] = {}
+        for number, newest in self._newest.items():
+            session = self._scene.sessions.get(number)
+            if session is None or not session.is_connection or not self._scene.wanted(newest):
+                continue
+            texts = self._of(session, newest)
+            if texts is not None and len(found) < CASES_MAX:
+                found.setdefault(texts, Shown()).add(newest.id)
+        for (level, title, detail, advice), shown in found.items():
+            yield shown.finding(FindingKind.DISCONNECTED, level, title, detail, advice)
+
+    def _of(self, session: Session, newest: Event) -> tuple[Level, str, str, str] | None:
+        """Return level, title, detail and advice; None for an end that is no finding."""
+        plugin, reason = session.plugin, session.end_reason
+        words = f"{capital(clipped(reason, WORDS_MAX))}."
+        gaps = [gap.reason for gap in self._scene.gaps if gap.session == session.id]
+        large = next(filter(None, map(_TOO_LARGE.search, (reason, *gaps))), None)
+        if large is not None:
+            size, limit = map(int, large.groups())
+            title = f"A message of {size:,} bytes to {plugin} is over the limit of {limit:,} bytes"
+            detail = (
+                f"The runtime sent it after {newest.event}; the recording has no later event of "
+                "this connection."
+            )
+            return Level.PROBLEM, title, detail, _LARGE_ADVICE
+        if reason.startswith(_REFUSED):
+            title = f"The runtime refused the registration of {plugin}"
+            return Level.PROBLEM, title, words, _REFUSED_ADVICE
+        # The failure of the last event, which explains the end, is a finding of its own.
+        if not newest.status_code and session.role not in PASSIVE_ROLES:
+            if reason.startswith(_BY_ITSELF) and "exit status 0" not in reason:
+                return Level.WARNING, f"{plugin} ended", words, _ENDED_ADVICE
+            if reason.startswith("the runtime ") and PLUGIN_ENDED in reason:
+                title = f"{plugin} ended with its connection"
+                return Level.NOTE, title, words, _WITH_RUNTIME_ADVICE
+        silent_ns = (session.ended_ns or 0) - newest.at_ns
+        if newest.event == "Configure" and silent_ns > _SILENT_NS:
+            title = f"{plugin} received no Synchronize"
+            detail = f"Nothing came in the {duration(silent_ns)} after Configure."
+            return Level.WARNING, title, detail, _SILENT_ADVICE
+        return None

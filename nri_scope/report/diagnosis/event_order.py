@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detect events in a valid order that the author of a plugin may not expect."""
+"""Detect events in a valid order that the author of a plugin may not expect.
+
+A container that is created while a plugin is being synchronized can be missing in both Synchronize
+and CreateContainer (containerd#13698).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from nri_scope.differ.attribution.rounds import CREATE
 from nri_scope.events import Event
 from nri_scope.nri.events import Event as NriEvent
 
@@ -104,7 +109,11 @@ class Order(Detector):
             title, detail, advice = rule.value
             count = len(shown.containers)
             if rule is Rule.BACKWARDS:
-                detail = f"{detail} {'; '.join([*self._pairs][:_PAIRS_MAX])}."
+                pairs = [*self._pairs][:_PAIRS_MAX]
+                more = [f"and {len(self._pairs) - len(pairs)} more"] * (
+                    len(self._pairs) > len(pairs)
+                )
+                detail = f"{detail} {'; '.join([*pairs, *more])}."
             times = f" This affects {count:,} containers or pods." if count > 1 else ""
             yield shown.finding(
                 FindingKind.ORDER,
@@ -159,7 +168,7 @@ class Order(Detector):
 
     def _backwards(self, event: Event, ranks: Mapping[str, int], newest: int) -> None:
         before = next(name for name, rank in ranks.items() if rank == newest)
-        if self._scene.wanted(event) and len(self._pairs) < _PAIRS_MAX:
+        if self._scene.wanted(event):
             self._pairs[f"{event.event} arrived after {before}"] = None
         self._note(Rule.BACKWARDS, event)
 
@@ -172,3 +181,88 @@ class Order(Detector):
 
 def _subscribed(mask: int, bits: int) -> bool:
     return mask == 0 or bool(mask & bits)
+
+
+_LIVING = frozenset(
+    {
+        "PostCreateContainer",
+        "StartContainer",
+        "PostStartContainer",
+        "UpdateContainer",
+        "PostUpdateContainer",
+    }
+)
+"""Events of successfully created containers only. A container whose creation an earlier plugin
+refused is stopped and removed, although later plugins never saw it; that is correct."""
+_UNKNOWN_ADVICE = (
+    "Treat an unknown pod or container as a new one, whichever event shows it first, and read its "
+    "data from that event. What the plugin does at the first event was not done: create it again. "
+    "Avoid connecting plugins while pods are being started."
+)
+_CREATE_BIT, _RUN_BIT = NriEvent.CreateContainer.bit, NriEvent.RunPodSandbox.bit
+_FIRST = {"pod": "RunPodSandbox", "container": CREATE}
+
+
+class Missed(Detector):
+    """Detector of pods and containers that a plugin was never informed of."""
+
+    def __init__(self, scene: RecordingFacts, sequence: Sequence) -> None:
+        """``sequence`` has seen each event before this detector."""
+        super().__init__(scene)
+        self._sequence = sequence
+        self._known: Latest[tuple[int, str], bool] = Latest()
+        self._existed: dict[int, frozenset[str]] = {}
+        self._synchronized: set[int] = set()
+        self._shown: dict[tuple[int, str], Shown] = {}
+
+    def see(self, event: Event) -> None:
+        """Check the first event of a pod and of a container at each connection."""
+        if event.event == "Synchronize":
+            self._synchronized.add(event.session)
+        # Docker has no events of pods: a pod has the id of its container.
+        is_pod = event.pod_id not in ("", event.container_id)
+        if is_pod and event.event in ("RunPodSandbox", CREATE):
+            is_missed = event.event == CREATE and event.session in self._synchronized
+            self._first(event, event.pod_id, "pod", _RUN_BIT, is_missed=is_missed)
+        if event.event == "RemoveContainer":
+            self._known.pop((event.session, event.container_id), None)
+        elif event.container_id:
+            is_missed = event.event in _LIVING
+            self._first(event, event.container_id, "container", _CREATE_BIT, is_missed=is_missed)
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield one finding for each connection, and pods or containers."""
+        for (number, kind), shown in self._shown.items():
+            session = self._scene.sessions[number]
+            count = shown.count
+            yield shown.finding(
+                FindingKind.MISSED,
+                Level.WARNING,
+                f"{session.plugin} received events of {count:,} unknown {kind}"
+                f"{'s' if count != 1 else ''}",
+                f"Neither Synchronize nor {_FIRST[kind]} contained "
+                f"{'them' if count != 1 else 'it'} in session {number}, which lost no event and "
+                f"had subscribed to {_FIRST[kind]}. A runtime can miss {kind}s that are created "
+                "while a plugin is being synchronized.",
+                _UNKNOWN_ADVICE,
+            )
+
+    def _first(self, event: Event, about: str, kind: str, bit: int, *, is_missed: bool) -> None:
+        """Check the first event about a pod or container; ``bit``: the event that begins it."""
+        if (event.session, about) in self._known:
+            return
+        self._known[event.session, about] = True
+        if is_missed and self._is_unknown(event, about, bit) and self._scene.wanted(event):
+            shown = self._shown.setdefault((event.session, kind), Shown())
+            shown.add(event.id, container=self._scene.name_of(about))
+
+    def _is_unknown(self, event: Event, about: str, bit: int) -> bool:
+        session = self._scene.sessions.get(event.session)
+        if session is None or not session.is_connection or not self._sequence.is_whole(session.id):
+            return False
+        if not _subscribed(session.mask, bit):
+            return False
+        existed = self._existed.get(session.id)
+        if existed is None:
+            existed = self._existed[session.id] = self._scene.existed(session.id)
+        return about not in existed

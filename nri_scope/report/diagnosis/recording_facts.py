@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from nri_scope.differ.attribution.attributed_changes import NameOf, RoundDiff
 from nri_scope.events import PASSIVE_ROLES, Event, Gap, Session
+from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+from nri_scope.nri.versions import V0_12_4, NriVersion
 
 from ..finding import Finding
 from ..limits import TRACKED_MAX
@@ -37,7 +39,7 @@ class RecordingFacts:
         effects on one that it covers."""
         self.name_of = name_of
         self.existed = existed
-        """Lookup of the container ids in a session's Synchronize."""
+        """Lookup of the ids of pods and containers in a session's Synchronize."""
         self.sessions: dict[int, Session] = {}
         self.passive_plugins: frozenset[str] = frozenset()
         """The ``NN-name`` of nri-scope's own connections."""
@@ -50,10 +52,26 @@ class RecordingFacts:
             one.plugin for one in self.sessions.values() if self.is_passive(one.id)
         )
 
+    @property
+    def unobserved_policy(self) -> FailurePolicy | None:
+        """The failure policy of plugins without a session; None if any may have one."""
+        known = [one for one in self.sessions.values() if one.is_connection]
+        return NO_POLICY if all(map(_is_before_policies, known)) else None
+
     def is_passive(self, session: int) -> bool:
         """Return whether a connection is nri-scope's own, which changes nothing."""
         found = self.sessions.get(session)
         return found is None or found.role in PASSIVE_ROLES
+
+
+def policy_of(session: Session) -> FailurePolicy | None:
+    """Return what the runtime does if the session's plugin does not answer; None if unknown."""
+    return NO_POLICY if _is_before_policies(session) else session.failure_policy
+
+
+def _is_before_policies(session: Session) -> bool:
+    version = NriVersion.parse(session.nri_version)
+    return version is not None and version < V0_12_4
 
 
 class Detector:

@@ -8,6 +8,5 @@ server's defaults, `kubelet` makes the requests of the kubelet, and `containerd`
 """
 
 from .node_facts import NodeFacts as NodeFacts
-from .pods import ManifestContainer as ManifestContainer
 from .pods import ManifestPod as ManifestPod
 from .pods import pods_of as pods_of

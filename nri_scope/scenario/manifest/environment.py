@@ -44,9 +44,9 @@ def environment(
         if value := field["value"].text():
             variables[name] = expand(value, {**services, **variables}, field["value"])
         elif field["valueFrom"]:
-            found = _Source(pod, container, node, ips, name).value(field["valueFrom"])
-            if found is not None:
-                variables[name] = found
+            resolved = _Source(pod, container, node, ips, name).value(field["valueFrom"])
+            if resolved is not None:
+                variables[name] = resolved
         else:
             variables[name] = ""
     if index := pod.object.annotations.get("batch.kubernetes.io/job-completion-index"):
@@ -67,7 +67,7 @@ def expand(text: str, variables: Mapping[str, str], field: Field) -> str:
 
 
 def _service_variables(ip: str) -> Iterator[tuple[str, str]]:
-    """Yield the variables of the service ``kubernetes``, which all pods get."""
+    """Yield the variables of the service "kubernetes", which all pods get."""
     host = f"[{ip}]" if ":" in ip else ip
     yield "KUBERNETES_SERVICE_HOST", ip
     yield "KUBERNETES_SERVICE_PORT", "443"
@@ -99,13 +99,13 @@ def _imported(pod: PodSpec, container: ContainerSpec) -> Iterator[tuple[str, str
 
 def _values(pod: PodSpec, kind: str, name: str) -> dict[str, str] | None:
     """Return the data of a ConfigMap or Secret in the manifest; None if it is not there."""
-    found = pod.other(kind, name)
-    if found is None:
+    map_object = pod.other(kind, name)
+    if map_object is None:
         return None
     if kind == "ConfigMap":
-        return found["data"].string_map()
-    values = {key: _decoded(value) for key, value in found["data"].entries()}
-    return values | found["stringData"].string_map()
+        return map_object["data"].string_map()
+    values = {key: _decoded(value) for key, value in map_object["data"].entries()}
+    return values | map_object["stringData"].string_map()
 
 
 def _decoded(field: Field) -> str:
@@ -144,7 +144,7 @@ class _Source:
         if subscript := _SUBSCRIPT.fullmatch(path):
             values = pod.labels if subscript[1] == "labels" else pod.annotations
             return values.get(subscript[2], "")
-        host_ips = [one["ip"].text() for one in pod.status["hostIPs"].items()] or [
+        host_ips = [address["ip"].text() for address in pod.status["hostIPs"].items()] or [
             pod.status["hostIP"].text(self._node.ip)
         ]
         known = {
@@ -169,10 +169,10 @@ class _Source:
     def _of_resource(self, field: Field) -> str:
         container, name = self._container, field["containerName"].text()
         if name:
-            found = [one for one in self._pod.containers if one.name == name]
-            if not found:
+            matching = [one for one in self._pod.containers if one.name == name]
+            if not matching:
                 raise field["containerName"].error(f"there is no container {safe(name, 80)!r}")
-            container = found[0]
+            container = matching[0]
         kind, _, resource = field["resource"].required_text().partition(".")
         if kind not in ("limits", "requests"):
             raise field["resource"].error("neither limits.NAME nor requests.NAME")

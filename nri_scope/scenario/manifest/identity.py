@@ -23,11 +23,6 @@ def uid_of(*words: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, "/".join(words)))
 
 
-def id_of(*words: str) -> str:
-    """Return an id of a pod or container: 64 hexadecimal digits."""
-    return hashlib.sha256("/".join(words).encode()).hexdigest()
-
-
 def suffix_of(length: int, *words: str) -> str:
     """Return ``length`` characters as they end the names of generated pods."""
     digest = hashlib.sha256("/".join(words).encode()).digest()
@@ -43,8 +38,8 @@ def number_of(low: int, high: int, *words: str) -> int:
 def container_hash(name: str, image: str) -> str:
     """Return the hash with which the kubelet notices a changed container.
 
-    It is the 32-bit FNV-1a hash of a dump of the JSON with both (``HashContainer`` in
-    pkg/kubelet/container, ``DeepHashObject`` in pkg/util/hash).
+    It is the 32-bit FNV-1a hash of a dump of the JSON with both ("HashContainer" in
+    pkg/kubelet/container, "DeepHashObject" in pkg/util/hash).
     """
     dumped = f"([]uint8)[{' '.join(map(str, go_json({'image': image, 'name': name}).encode()))}]"
     return f"{fnv1a(dumped.encode()):x}"

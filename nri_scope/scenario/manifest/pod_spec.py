@@ -83,7 +83,7 @@ class PodSpec:
     @property
     def is_privileged(self) -> bool:
         """Whether any container is privileged."""
-        return any(one.security["privileged"].flag() for one in self.containers)
+        return any(container.security["privileged"].flag() for container in self.containers)
 
     def other(self, kind: str, name: str) -> Field | None:
         """Return another object of the manifest in the pod's namespace."""
@@ -147,7 +147,7 @@ def aggregate(
 ) -> dict[str, Fraction]:
     """Return the resources of a pod: those of its containers, or more while it initializes.
 
-    A sidecar counts from its start on (``AggregateContainerRequests``, k8s.io/component-helpers).
+    A sidecar counts from its start on ("AggregateContainerRequests", k8s.io/component-helpers).
     """
     total: dict[str, Fraction] = {}
     sidecars: dict[str, Fraction] = {}

@@ -7,14 +7,9 @@ before they are renamed to their final names. This package never assumes that re
 complete, and never trusts the content of a bundle.
 """
 
-from .bundle_export import MAX_BYTES, Bundle, Exported, export
-from .redactor_choice import redactor_for, redactor_for_comparison
-
-__all__ = [
-    "MAX_BYTES",
-    "Bundle",
-    "Exported",
-    "export",
-    "redactor_for",
-    "redactor_for_comparison",
-]
+from .bundle_export import MAX_BYTES as MAX_BYTES
+from .bundle_export import Bundle as Bundle
+from .bundle_export import Exported as Exported
+from .bundle_export import export as export
+from .bundle_export import redactor_for as redactor_for
+from .bundle_export import redactor_for_comparison as redactor_for_comparison

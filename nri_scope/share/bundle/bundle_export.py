@@ -4,8 +4,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import secrets
+import shutil
+import stat
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,11 +33,65 @@ from nri_scope.recording.reader import Recording
 from ..extract import Extracted, Selection, extract
 from ..extract.selected_events import choose
 from ..output_files import Outputs
-from ..redaction import Redactor
+from ..redaction import Redactor, Rules, derive, local_key
+from ..redaction.memory_limits import Memory
+from ..redaction.user_key import KEY_BYTES
+from ..redaction.work_limit import WorkLimit
 from .leak_scan import Scan
 from .manifest_content import ManifestBuilder, fixed_text
 from .readme import render
-from .zip_writer import pack
+
+
+def redactor_for(
+    recording: Recording,
+    rules: Rules,
+    *,
+    stable: bool = False,
+    unlinked: bool = False,
+    key_folder: Path | None = None,
+) -> Redactor:
+    """Return a redactor for this recording. Raises UsageError and RecordingError.
+
+    Its key is random and never stored. ``stable``: derive the key from the user's key, so that the
+    same recording always gets the same tokens on this machine, even after more events were
+    recorded. ``unlinked``: see `Redactor`.
+    """
+    key = secrets.token_bytes(KEY_BYTES)
+    if stable:
+        key = derive(local_key(key_folder), identity(recording))
+    return Redactor(rules, key, memory=_memory([recording]), unlinked=unlinked)
+
+
+def redactor_for_comparison(recordings: Sequence[Recording], rules: Rules) -> Redactor:
+    """Return a redactor for recordings to be compared. Raises RecordingError.
+
+    Containers with the same namespace, pod and name get the same tokens in all recordings.
+    """
+    linked: dict[str, str] = {}
+    for recording in recordings if len(recordings) > 1 else ():
+        for pod in recording.pods():
+            linked[pod.id] = "\0".join((pod.namespace, pod.name))
+        for container in recording.containers():
+            pod_name = "" if container.pod is None else linked.get(container.pod.id, "")
+            linked[container.id] = "\0".join((pod_name, container.name))
+    key = secrets.token_bytes(KEY_BYTES)
+    return Redactor(rules, key, memory=_memory(recordings), linked=linked)
+
+
+def _memory(recordings: Iterable[Recording]) -> Memory:
+    return Memory(work=WorkLimit.of_file(sum(recording.file_size() for recording in recordings)))
+
+
+def identity(recording: Recording) -> bytes:
+    """Return a digest of a recording's first session and first event, which identify it."""
+    session = next(iter(recording.sessions()), None)
+    event = next(recording.events(), None)
+    start = (
+        None if session is None else (session.id, session.started_ns, session.plugin),
+        None if event is None else (event.id, event.at_ns, event.mono_ns, event.event),
+    )
+    return hashlib.sha256(repr(start).encode("utf-8", "surrogatepass")).digest()
+
 
 MAX_BYTES = 25_000_000
 """Default limit in bytes: the largest attachment that issue trackers accept."""
@@ -97,7 +156,6 @@ def export(
     force: bool = False,
     marks: Sequence[Mark] | None = None,
     learned: int = 0,
-    inspect: Callable[[Path], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> Exported:
     """Pack the selected events of ``source`` into the bundle ``output``.
@@ -106,9 +164,7 @@ def export(
     redacted, and all written data is then searched for the replaced values. If the bundle would be
     larger than ``max_bytes``, the export fails, or with ``split`` writes several bundles,
     ``NAME-1.nriscope.zip`` and so on. ``marks`` and ``learned`` are as for `extract`. ``force``:
-    replace existing files. ``inspect`` is called with each finished bundle before it is renamed to
-    its final name; an exception from ``inspect`` stops the export. The same input gives the same
-    bytes.
+    replace existing files. The same input gives the same bytes.
 
     The output is complete, or is not written. Raises UsageError if no event is selected, or if the
     output exists or is too large; RedactionLeak; and RecordingError.
@@ -129,9 +185,6 @@ def export(
             packer.finish(draft, BundlePart(number, len(drafts)) if len(drafts) > 1 else None)
             for number, draft in enumerate(drafts, 1)
         ]
-        if inspect is not None:
-            for bundle in finished:
-                inspect(bundle.path)
         paths = outputs.place([bundle.path for bundle in finished])
         return Exported(
             tuple(replace(one, path=path) for one, path in zip(finished, paths, strict=True))
@@ -295,3 +348,34 @@ def _too_large(draft: _Draft, max_bytes: int, output: Path) -> tuple[str, str]:
         f"{_SELECT_FEWER}{f' ({draft.busiest})' if draft.busiest else ''}; "
         "or write several bundles with --split",
     )
+
+
+_MODE = stat.S_IFREG | 0o600
+_LEVEL = 6
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest timestamp that a zip can store. Real timestamps would differ between runs."""
+
+
+def pack(target: Path, files: Mapping[str, bytes | Path]) -> int:
+    """Create ``target``, readable by its owner only; return its size in bytes. Raises OSError.
+
+    ``files`` maps each name in the archive, in order, to its content or to the path of a file.
+    """
+    descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w+b") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+            for name, content in files.items():
+                entry = zipfile.ZipInfo(name, _EPOCH)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                # 3 is Unix. The default would depend on the operating system.
+                entry.create_system = 3
+                entry.external_attr = _MODE << 16
+                with archive.open(entry, "w") as stream:
+                    if isinstance(content, bytes):
+                        stream.write(content)
+                    else:
+                        with content.open("rb") as source:
+                            shutil.copyfileobj(source, stream, 1 << 20)
+        file.flush()
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size

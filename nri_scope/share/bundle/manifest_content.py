@@ -54,8 +54,8 @@ class ManifestBuilder:
         """Return the number of values replaced so far, by rule and place."""
         counts: ReplacedCounts = Counter()
         if self._redactor is not None:
-            for one in self._redactor.tally:
-                counts[one.rule, one.place] += one.values
+            for replaced in self._redactor.tally:
+                counts[replaced.rule, replaced.place] += replaced.values
         return counts
 
     def manifest(self, rebuilt: Extracted, before: ReplacedCounts) -> tuple[Manifest, Counter[str]]:
@@ -65,15 +65,15 @@ class ManifestBuilder:
         bundles. Raises RecordingError.
         """
         with Recording.open(rebuilt.path) as recording:
-            sessions = [one for one in recording.sessions() if one.role != Role.CRI]
-            chain = {one.plugin for one in sessions}
+            sessions = [session for session in recording.sessions() if session.role != Role.CRI]
+            chain = {session.plugin for session in sessions}
             pods: Counter[str] = Counter()
             for event in recording.events():
                 chain.update(event.owners)
                 if event.pod:
                     pods[f"{event.namespace}/{event.pod}"] += 1
             version = recording.version
-            # Omitted events are replaced_counts in `Counts.left_out`.
+            # Omitted events are counted in `Counts.left_out`.
             gaps = sum(not gap.is_left_out for gap in recording.gaps())
         manifest = Manifest(
             tool_version=__version__,

@@ -6,8 +6,7 @@ new file with the chosen events and the context needed for replays and compariso
 copied, never pages, deleted rows or logs of the original.
 """
 
-from .extraction import Extracted, extract
-from .message_changes import Change
-from .selected_events import NothingSelectedError, Selection
-
-__all__ = ["Change", "Extracted", "NothingSelectedError", "Selection", "extract"]
+from .extraction import Extracted as Extracted
+from .extraction import extract as extract
+from .selected_events import NothingSelectedError as NothingSelectedError
+from .selected_events import Selection as Selection

@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri import invocation
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import optional_numbers_of
+from nri_scope.recording.rows import number_of, optional_numbers_of
 from nri_scope.recording.sqlite_errors import recording_errors
 
-from .event_numbers import ascending, is_among, joined, listed
+from .event_numbers import ascending, chunks, is_among, joined, listed
 from .row_pages import pages
 from .selected_events import Chosen
 from .sources import IncludedRows
-from .update_targets import Effects
 
 _MAX_SAME_ID = 8
 """Maximum number of pods or containers with the same id; a recorder distinguishes no more."""
@@ -55,13 +54,12 @@ _Subject = tuple[bool, int]
 def with_context(
     source: Recording,
     chosen: Chosen,
-    effects: Effects,
     on_progress: Callable[[float], None],
     *,
     bare: bool = False,
 ) -> IncludedRows:
     """Return the rows of the new recording; for ``bare`` see `Selection`. Raises RecordingError."""
-    context = _Context(source, chosen, effects, bare)
+    context = _Context(source, chosen, bare)
     context.collect(on_progress)
     if not bare:
         context.add_witnesses()
@@ -86,7 +84,6 @@ def with_context(
 class _Context:
     source: Recording
     chosen: Chosen
-    effects: Effects
     bare: bool
     events: array[int] = field(default_factory=lambda: array("q"))
     """Events of the context, in any order, with duplicates."""
@@ -165,7 +162,7 @@ class _Context:
 
     def _require_updated(self, events: array[int]) -> None:
         """Add the containers that these events update."""
-        for container, event in self.effects.of(events):
+        for container, event in updates_by(self.source, events):
             self._require((True, container), event)
 
     def _visit(self, subject: _Subject) -> None:
@@ -277,7 +274,7 @@ class _Context:
         for *row, method in found:
             if method in self._cri_answers:
                 number = row[0] or 0
-                if not any(True for _ in self.effects.on(container, until, number)):
+                if not any(True for _ in updates_of(self.source, container, until, number)):
                     yield tuple(row)
                 return
             if row[2] not in self._notifications:
@@ -285,7 +282,7 @@ class _Context:
 
     def _updates_by_others(self, container: int, after: int, until: int) -> Iterator[_Row]:
         """Yield events about other containers that requested an update of ``container``."""
-        for event in self.effects.on(container, after, until):
+        for event in updates_of(self.source, container, after, until):
             rows = self.source.rows(f"SELECT {_COLUMNS} FROM event WHERE id = ?", (event,))
             with recording_errors(self.source):
                 yield from map(optional_numbers_of, rows)
@@ -302,6 +299,42 @@ class _Context:
     def _numbers(self, rows: list[tuple[object, ...]]) -> list[int | None]:
         with recording_errors(self.source):
             return [optional_numbers_of(row)[0] for row in rows]
+
+
+_PAGE_ROWS = 2_000
+
+
+def updates_by(source: Recording, events: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield (key of an updated container, event) for the ascending ``events``, ordered by event.
+
+    Raises RecordingError.
+    """
+    with recording_errors(source):
+        for chunk in chunks(events):
+            for container, event in source.rows(
+                "SELECT container, event FROM effect "
+                f"WHERE event IN {listed(chunk)} ORDER BY event, container"
+            ):
+                yield number_of((container,)), number_of((event,))
+
+
+def updates_of(source: Recording, container: int, after: int, until: int) -> Iterator[int]:
+    """Yield events that update a container, numbered above ``after`` and up to ``until``.
+
+    Raises RecordingError.
+    """
+    while True:
+        rows = source.rows(
+            "SELECT event FROM effect WHERE container = ? AND event > ? AND event <= ? "
+            "ORDER BY event LIMIT ?",
+            (container, after, until, _PAGE_ROWS),
+        )
+        with recording_errors(source):
+            events = [number_of(row) for row in rows]
+        yield from events
+        if len(events) < _PAGE_ROWS or events[-1] <= after:
+            return
+        after = events[-1]
 
 
 def _condition(subject: _Subject) -> str:

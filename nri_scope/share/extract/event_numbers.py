@@ -16,27 +16,27 @@ CHUNK = 500
 
 def ascending(numbers: Iterable[int]) -> array[int]:
     """Return the numbers sorted, without duplicates."""
-    found = array("q", numbers)
+    stored = array("q", numbers)
     # A set of a million numbers takes 80 MiB, and holds the GIL for 0.1 s.
-    is_ascending = all(map(lt, found, islice(found, 1, None)))
-    return found if is_ascending else array("q", sorted(set(found)))
+    is_ascending = all(map(lt, stored, islice(stored, 1, None)))
+    return stored if is_ascending else array("q", sorted(set(stored)))
 
 
-def joined(one: Iterable[int], other: Iterable[int]) -> array[int]:
+def joined(first: Iterable[int], second: Iterable[int]) -> array[int]:
     """Merge two ascending sequences, without duplicates."""
-    found = array("q")
+    merged = array("q")
     newest: int | None = None
-    for number in merge(one, other):
+    for number in merge(first, second):
         if number != newest:
-            found.append(number)
+            merged.append(number)
             newest = number
-    return found
+    return merged
 
 
 def is_among(numbers: Sequence[int], number: int) -> bool:
     """Return whether the ascending ``numbers`` contain ``number``."""
-    at = bisect_left(numbers, number)
-    return at < len(numbers) and numbers[at] == number
+    index = bisect_left(numbers, number)
+    return index < len(numbers) and numbers[index] == number
 
 
 def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -45,5 +45,5 @@ def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def listed(numbers: Iterable[int]) -> str:
-    """Return numbers as a parenthesized SQL list, for ``IN``."""
+    """Return numbers as a parenthesized SQL list, for the operator IN."""
     return f"({', '.join(str(int(number)) for number in numbers)})"

@@ -3,31 +3,142 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import LEFT_OUT, REDACTED, Mark
 from nri_scope.recording.bundle.manifest import Counts, subject_of
-from nri_scope.recording.marks.store import marks_of
+from nri_scope.recording.file_errors import error_words, writing_hint
+from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.redacted import is_redacted
+from nri_scope.recording.sqlite_text import int64
+from nri_scope.recording.writable_file import initialize
 
-from .context_events import with_context
+from .context_events import updates_by, with_context
 from .exchanges import Stopped, exchanges
 from .first_pass import learn
 from .message_changes import Change, Unchanged
-from .omitted_events import Holes, find_holes
 from .row_copies import Copying
-from .row_pages import newest_event
+from .row_pages import newest_event, pages
 from .selected_events import Selection, choose
 from .session_tables import Tables
 from .sources import IncludedRows
-from .target_file import new_file
-from .update_targets import Effects
+
+MAX_LISTED = 256
+"""Maximum number of holes, each of which becomes a row of ``gap``; neighbours are joined."""
+_INSERT = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
+
+
+@dataclass(slots=True)
+class Hole:
+    """Consecutive omitted events. A hole joined from two may span copied events."""
+
+    from_ns: int
+    """Wall clock time of the first omitted event."""
+    to_ns: int
+    count: int
+
+    def add(self, other: Hole) -> None:
+        """Extend this hole by another one."""
+        self.from_ns = min(self.from_ns, other.from_ns)
+        self.to_ns = max(self.to_ns, other.to_ns)
+        self.count += other.count
+
+
+@dataclass(slots=True)
+class Holes:
+    """The omitted events, summarized as at most `MAX_LISTED` holes."""
+
+    closed: list[Hole] = field(default_factory=list)
+    count: int = 0
+    _open: Hole | None = None
+
+    def leave_out(self, at_ns: int) -> None:
+        """Add the next omitted event to the open hole."""
+        self.count += 1
+        if self._open is None:
+            self._open = Hole(at_ns, at_ns, 1)
+        else:
+            self._open.add(Hole(at_ns, at_ns, 1))
+
+    def keep(self) -> None:
+        """Close the open hole, as the next event is copied or does not exist."""
+        if self._open is None:
+            return
+        self.closed.append(self._open)
+        self._open = None
+        if len(self.closed) == 2 * MAX_LISTED:
+            self._halve()
+
+    def finish(self) -> None:
+        """Close the last hole, and join neighbours if there are too many."""
+        self.keep()
+        if len(self.closed) > MAX_LISTED:
+            self._halve()
+
+    def _halve(self) -> None:
+        for first, second in zip(self.closed[::2], self.closed[1::2], strict=False):
+            first.add(second)
+        self.closed = self.closed[::2]
+
+
+def find_holes(
+    source: Recording,
+    connection: sqlite3.Connection,
+    kept: Sequence[int] | None,
+    until: int,
+    on_progress: Callable[[float], None],
+) -> Holes:
+    """Fill the table ``left_out`` of the new recording; return the holes.
+
+    ``kept`` are the ascending numbers of copied events; None: all. Raises RecordingError and
+    sqlite3.Error.
+    """
+    holes = Holes()
+    is_part = bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
+    if kept is None and not is_part:
+        return holes
+    place = 0
+    pending: dict[int, tuple[int, int]] = {}
+    """By session: the number of omitted events since its last copied event, and the position of the
+    newest omitted event."""
+    for page in _pages(source, until):
+        made: list[tuple[int, int, int]] = []
+        for event, session, seq, at_ns, before_seq, before in page:
+            count, newest = pending.pop(session, (0, 0))
+            if before:
+                # The original is itself an extract.
+                count, newest = count + before, before_seq
+            if kept is None or (place < len(kept) and kept[place] == event):
+                place += 1
+                holes.keep()
+                if count:
+                    made.append((event, newest, int64(count)))
+            else:
+                holes.leave_out(at_ns)
+                pending[session] = (count + 1, seq)
+        connection.executemany(_INSERT, made)
+        if page:
+            on_progress(page[-1][0] / max(until, 1))
+    holes.finish()
+    return holes
+
+
+def _pages(source: Recording, until: int) -> Iterator[list[tuple[int, ...]]]:
+    query = (
+        "SELECT e.id, e.session, e.seq, e.at_ns, coalesce(l.seq, 0), coalesce(l.count, 0) "
+        "FROM event AS e LEFT JOIN left_out AS l ON l.event = e.id "
+        "WHERE e.id <= ? AND e.id > ? ORDER BY e.id LIMIT ?"
+    )
+    for page in pages(source, query, until, until=until):
+        yield [tuple(number or 0 for number in row) for row in page]
+
 
 DAMAGED = "the original recording is unreadable from here on"
 """Reason of the gap that replaces unreadable events."""
@@ -77,13 +188,13 @@ def extract(
     ``on_progress`` is called regularly in the calling thread with the completed fraction, 0 to 1;
     an exception from this callback, or KeyboardInterrupt, stops the work and leaves no file behind.
 
-    Raises NothingSelectedError, UsageError if ``pod`` is not in the recording, RecordingError if
-    the original is unreadable, or ``output`` exists or cannot be written.
+    Raises NothingSelectedError, UsageError if the selected pod is not in the recording,
+    RecordingError if the original is unreadable, or ``output`` exists or cannot be written.
+    ``output`` is a draft in a folder of this user: it has its name before it is complete.
     """
     progress = _Steps(on_progress or _ignore_progress)
-    with _snapshot(source), new_file(output) as connection:
-        effects = Effects(source)
-        part = _part(source, selection, effects, progress)
+    with _snapshot(source), _new_file(output) as connection:
+        part = _part(source, selection, progress)
         marks = marks_of(source) if marks is None else marks
         if change is not None:
             change.learn_text(note)
@@ -93,7 +204,6 @@ def extract(
             source,
             connection,
             part,
-            effects,
             change or Unchanged(),
             marks,
             note,
@@ -133,6 +243,48 @@ class _Steps:
 
 
 @contextmanager
+def _new_file(path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield an empty recording to fill, readable by its owner only.
+
+    Raises RecordingError, also for sqlite3 errors of the block; after any exception, no file is
+    left behind.
+    """
+    try:
+        # Create the file first to set its mode, which SQLite preserves.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with closing(_connect(path)) as connection:
+                initialize(connection)
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            os.fsync(descriptor)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+    except (sqlite3.Error, OSError) as error:
+        words = error_words(error)
+        raise RecordingError(path, f"cannot be written: {words}", writing_hint(words)) from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
+    )
+    # An incomplete file is deleted, so neither a journal nor intermediate syncs are needed.
+    connection.execute("PRAGMA journal_mode = OFF").fetchall()
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+    connection.execute("PRAGMA trusted_schema = OFF")
+    # Overwrite unused bytes: they would differ between runs, or contain data from memory.
+    connection.execute("PRAGMA secure_delete = ON").fetchall()
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
+
+
+@contextmanager
 def _snapshot(source: Recording) -> Iterator[None]:
     """Hold a read transaction for the block, so that a recorder that adds events or removes the
     oldest ones does not change what is read.
@@ -150,13 +302,11 @@ def _snapshot(source: Recording) -> Iterator[None]:
                 connection.execute("ROLLBACK")
 
 
-def _part(
-    source: Recording, selection: Selection, effects: Effects, progress: _Steps
-) -> IncludedRows:
+def _part(source: Recording, selection: Selection, progress: _Steps) -> IncludedRows:
     if selection.is_all:
         return IncludedRows(until=newest_event(source))
     chosen = choose(source, selection, progress.step(0.15))
-    return with_context(source, chosen, effects, progress.step(0.15), bare=selection.bare)
+    return with_context(source, chosen, progress.step(0.15), bare=selection.bare)
 
 
 @dataclass(slots=True)
@@ -175,7 +325,6 @@ class _Extraction:
         source: Recording,
         connection: sqlite3.Connection,
         part: IncludedRows,
-        effects: Effects,
         change: Change,
         marks: Sequence[Mark],
         note: str,
@@ -187,7 +336,6 @@ class _Extraction:
         self._marks = marks
         self._connection = connection
         self._part = part
-        self._effects = effects
         self._redacts = not isinstance(change, Unchanged)
         self._tables = Tables(source, connection, part, change)
         self._copying = Copying(connection, change)
@@ -247,23 +395,23 @@ class _Extraction:
         part, counts = self._part, _Counts()
         try:
             for page in exchanges(self._source, part.kept, until=part.until):
-                numbers = [one.event.id for one in page]
+                numbers = [exchange.event.id for exchange in page]
                 effects = (
                     (container, event)
-                    for container, event in self._effects.of(numbers)
+                    for container, event in updates_by(self._source, numbers)
                     if part.containers is None or container in part.containers
                 )
                 self._copying.events(page, effects)
                 self._tables.tapped(numbers)
-                for one in page:
-                    counts.newest_ns = one.event.at_ns
-                    if not part.is_chosen(one.event.id):
+                for exchange in page:
+                    counts.newest_ns = exchange.event.at_ns
+                    if not part.is_chosen(exchange.event.id):
                         counts.context += 1
                         continue
                     counts.chosen += 1
-                    counts.last_ns = one.event.at_ns
+                    counts.last_ns = exchange.event.at_ns
                     if counts.first_ns is None:
-                        counts.first_ns = one.event.at_ns
+                        counts.first_ns = exchange.event.at_ns
                 if page:
                     on_progress(page[-1].event.id / max(part.until, 1))
         except Stopped as stopped:
@@ -271,10 +419,10 @@ class _Extraction:
         return counts
 
     def _gaps(self, holes: Holes, counts: _Counts) -> Iterator[tuple[int, int, str, int | None]]:
-        for hole in holes.found:
+        for hole in holes.closed:
             yield hole.from_ns, hole.to_ns, LEFT_OUT, hole.count
         if self._part.damage is not None:
-            at_ns = max([counts.newest_ns, *(hole.to_ns for hole in holes.found[-1:])])
+            at_ns = max([counts.newest_ns, *(hole.to_ns for hole in holes.closed[-1:])])
             yield at_ns, at_ns, DAMAGED, None
 
 
@@ -286,10 +434,10 @@ def _notes(holes: Holes, counts: _Counts, note: str, subject: str) -> Iterator[t
     if note and counts.first_ns is not None:
         yield counts.first_ns, f"{BY_USER}{note}"
     if holes.count and counts.first_ns is not None:
-        there = counts.chosen + counts.context
+        copied = counts.chosen + counts.context
         of_subject = f" ({subject})" if subject else ""
         yield (
             counts.first_ns,
-            f"This is a part of a recording: {counts.chosen:,} of its {there + holes.count:,} "
+            f"This is a part of a recording: {counts.chosen:,} of its {copied + holes.count:,} "
             f"events were selected{of_subject}, and {counts.context:,} are their context.",
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from nri_scope.events import EVENT_TEXTS, Event, Mark
-from nri_scope.recording.marks.store import marks_of
+from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed, tapped
@@ -18,9 +18,8 @@ from nri_scope.recording.tap_tables import printed, tapped
 from ..redaction import NameKind
 from ..redaction.name_kinds import SESSION_NAMES
 from .exchanges import Stopped, exchanges
-from .message_changes import Change
+from .message_changes import Change, is_known
 from .sources import IncludedRows
-from .wire_names import is_known
 
 _TOGETHER = 16
 """Number of events that are read together; learning from one may take 10 ms."""

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes applied to messages and texts when they are copied to a new recording."""
+"""Changes applied to messages and texts when they are copied to a new recording.
+
+Names of methods, events and services that a peer chose are changed like texts.
+"""
 
 from __future__ import annotations
+
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
+from nri_scope.nri import invocation
+from nri_scope.nri.events import Event
+from nri_scope.nri.methods import METHODS
 
 from ..redaction import NameKind, Redactor
 
@@ -52,3 +60,29 @@ class Unchanged:
 
 Change = Redactor | Unchanged
 """The change applied to messages and texts when they are copied to a new recording."""
+
+
+NRI_NAMES = frozenset(
+    {
+        *METHODS,
+        *(one.service for one in METHODS.values()),
+        *(event.name for event in Event),
+    }
+)
+"""The names of NRI's methods, services and events."""
+_KNOWN = NRI_NAMES | {
+    "",
+    CONTAINER_STATUS,
+    CRI_SERVICE,
+    *invocation.METHODS,
+    invocation.INVOKE,
+    invocation.SERVICE,
+}
+
+
+def is_known(name: str) -> bool:
+    """Return whether a name is one of NRI or nri-scope.
+
+    Any other name was chosen by a peer and may contain a secret, so it is redacted like a text.
+    """
+    return name in _KNOWN

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nri_scope.events import Event
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.recorder.content_store import ObjectStore
+from nri_scope.recorder.content_store import Names, ObjectStore
 from nri_scope.recorder.encode import (
     INSERT_EFFECT,
     INSERT_EVENT,
@@ -18,7 +18,6 @@ from nri_scope.recorder.encode import (
     put_pod,
     rest_of,
 )
-from nri_scope.recorder.name_table import Names
 from nri_scope.recorder.ring import Ring
 from nri_scope.recording.blobs import ObjectKind as Content
 from nri_scope.recording.plain_messages import has_parts
@@ -26,8 +25,7 @@ from nri_scope.recording.sqlite_text import storable
 
 from ..redaction import NameKind
 from .exchanges import Exchange
-from .message_changes import Change
-from .wire_names import is_known
+from .message_changes import Change, is_known
 
 _STRETCH_BYTES = Ring(None, None).stretch_bytes
 

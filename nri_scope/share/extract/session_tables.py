@@ -27,8 +27,8 @@ from nri_scope.recorder.encode import (
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.blobs import ObjectKind as Content
 from nri_scope.recording.creation_outcomes import (
-    CREATION_EVENTS,
     INSERT_OUTCOME,
+    OPERATION_EVENTS,
     UNKNOWN,
     CreationFate,
     Creations,
@@ -39,7 +39,7 @@ from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.rows import SESSION_FIELDS, Row, number_of, optional_numbers_of
 from nri_scope.recording.rows import ascending as in_order
 from nri_scope.recording.schema_check import repair_hint
-from nri_scope.recording.sqlite_errors import recording_errors, recording_has_table
+from nri_scope.recording.sqlite_errors import recording_errors
 from nri_scope.recording.sqlite_text import named, storable
 from nri_scope.recording.tap_tables import tapped
 
@@ -47,9 +47,8 @@ from ..redaction import NameKind
 from ..redaction.name_kinds import SESSION_NAMES
 from .event_numbers import chunks, is_among, listed
 from .message_changes import Change
-from .plugin_output import printed_in
 from .row_pages import PAGE, pages
-from .sources import IncludedRows
+from .sources import IncludedRows, printed_in
 
 _FIXED_REASONS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED})
 """Reasons that programs recognize by exact text."""
@@ -288,23 +287,21 @@ class Tables:
         )
 
     def outcomes(self) -> None:
-        """Write the outcomes of copied creations, since events that show them may be omitted."""
-        is_part = recording_has_table(self._source, "outcome") and bool(
-            self._source.rows("SELECT 1 FROM outcome LIMIT 1")
-        )
+        """Write the outcomes of copied operations, since events that show them may be omitted."""
+        is_part = bool(self._source.rows("SELECT 1 FROM outcome LIMIT 1"))
         if self._part.kept is None and not is_part:
             return
         creations = Creations(self._source)
         copied = self._connection.execute(
             "SELECT e.id FROM event AS e JOIN name AS n ON n.id = e.event "
-            f"WHERE n.text IN {CREATION_EVENTS} ORDER BY e.id"
+            f"WHERE n.text IN {OPERATION_EVENTS} ORDER BY e.id"
         ).fetchall()
         for (number,) in copied:
             try:
                 event = self._source.event(number)
                 found = UNKNOWN if event is None else creations.outcome(event)
             except RecordingError as error:
-                # The outcome of this and later creations cannot be read.
+                # The outcome of this and later operations cannot be read.
                 self._part.damage = self._part.damage or error
                 return
             if found.fate is not CreationFate.UNKNOWN:

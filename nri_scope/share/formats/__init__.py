@@ -10,12 +10,15 @@ the path of the output.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Protocol, cast
+from typing import IO, TYPE_CHECKING, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
     from nri_scope.recording.reader import Recording
 
 
@@ -33,6 +36,15 @@ class Write(Protocol):
         ...
 
 
+Analysed: TypeAlias = (
+    "Callable[[Recording, Sequence[int] | None, Path | None], AbstractContextManager[None]]"
+)
+"""Function that attaches the outcomes of the requests of events to a recording during a block.
+
+The events are given by ascending numbers; None: all. Temporary files are in the folder, if any.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """An output format."""
@@ -46,13 +58,32 @@ class Format:
     """Whether the output may be shown in a terminal."""
     module: str
 
-    def write(self, recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
-        """Write the events as `Write` does. The first call imports the format's module."""
-        return cast(Write, self._module().write)(recording, numbers, stream)
+    def write(
+        self,
+        recording: Recording,
+        numbers: Iterable[int] | None,
+        stream: IO[bytes],
+        analysed: Analysed | None = None,
+    ) -> int:
+        """Write the events as `Write` does. The first call imports the format's module.
+
+        ``analysed``: finder of the outcomes of requests; without it, they are not known. Raises its
+        errors, too.
+        """
+        write = cast(Write, self._module().write)
+        if analysed is None:
+            return write(recording, numbers, stream)
+        # Imported here, as `--help` does not need them.
+        from ..extract.event_numbers import ascending
+        from .exported_part import folder_of
+
+        chosen = None if numbers is None else ascending(numbers)
+        with analysed(recording, chosen, folder_of(stream)):
+            return write(recording, chosen, stream)
 
     def own_words(self) -> bytes:
         """Return the texts that the format itself writes, whatever the recording."""
-        return "\n".join(cast(Iterable[str], self._module().OWN_WORDS)).encode()
+        return "\n".join(cast("Iterable[str]", self._module().OWN_WORDS)).encode()
 
     def _module(self) -> ModuleType:
         return importlib.import_module(f"{__name__}.{self.module}")

@@ -20,14 +20,14 @@ from typing import IO
 import sqlite_utils
 from sqlite_utils.db import ForeignKey
 
-from nri_scope.events import Event, Tapped
+from nri_scope.events import HAPPENED, Event, Tapped
 from nri_scope.recording.file_errors import code_of, error_words
 from nri_scope.recording.plain_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, rfc3339, session_record
 from nri_scope.recording.sqlite_text import storable
 
-from .exported_part import Excerpt
+from .exported_part import KINDS, Excerpt, folder_of
 from .json_text import MESSAGE_WORDS, json_text
 
 Cell = None | int | str
@@ -54,8 +54,8 @@ TABLES = {
     "events": _columns(
         int,
         "at session plugin event method namespace pod container pod_id container_id took_us "
-        "deadline_ms size status status_code status_message mark changed owners request reply "
-        "tap_us metadata",
+        "deadline_ms size status status_code status_message mark changed owners outcomes "
+        "targets request reply tap_us metadata",
     ),
     "gaps": _columns(int, "session from_time to_time reason lost left_out"),
     "notes": _columns(int, "session at text"),
@@ -80,8 +80,13 @@ VIEWS = {
     "plugins": "SELECT plugin, count(*) AS events, sum(status <> 'ok') AS failed, "
     "CAST(avg(took_us) AS INTEGER) AS mean_us, max(took_us) AS max_us "
     "FROM events GROUP BY plugin",
-    "changes": "SELECT events.id AS id, at, plugin, event, namespace, pod, container, "
-    "path.value AS path, owners FROM events, json_each(events.changed) AS path",
+    "requests": "SELECT events.id AS id, at, plugin, event, namespace, pod, container, "
+    "path.value AS path, owners, json_extract(outcomes, '$[' || path.key || ']') AS outcome, "
+    "iif(outcomes <> '[]', json_extract(owners, '$[' || path.key || ']'), NULL) AS owner, "
+    "json_extract(targets, '$[' || path.key || ']') AS target "
+    "FROM events, json_each(events.changed) AS path",
+    "changes": "SELECT * FROM requests "
+    f"WHERE outcome IN ({', '.join(f'{kind!r}' for kind in sorted(map(str, HAPPENED)))})",
     "environment": "SELECT events.id AS id, at, plugin, namespace, pod, container, "
     "substr(variable.value, 1, instr(variable.value, '=') - 1) AS name, "
     "substr(variable.value, instr(variable.value, '=') + 1) AS value "
@@ -97,6 +102,7 @@ OWN_WORDS = (
     *(column for columns in TABLES.values() for column in columns),
     *VIEWS,
     *VIEWS.values(),
+    *KINDS,
     *MESSAGE_WORDS,
 )
 """Texts that this format itself writes; the leak scan ignores them."""
@@ -111,9 +117,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     SQLite needs a seekable file, so the database is created in a temporary folder, beside
     ``stream.name`` if that is a file, and then copied to the stream.
     """
-    name = getattr(stream, "name", None)
-    folder = Path(name).parent if isinstance(name, str) and Path(name).is_file() else None
-    with tempfile.TemporaryDirectory(prefix=".nri-scope-", dir=folder) as temporary:
+    with tempfile.TemporaryDirectory(prefix=".nri-scope-", dir=folder_of(stream)) as temporary:
         path = Path(temporary) / "expanded.db"
         try:
             count = _create(Excerpt(recording, numbers), recording, path)
@@ -195,6 +199,8 @@ def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> di
         "mark": _text(event.mark),
         "changed": json_text(list(event.changed)),
         "owners": json_text(list(event.owners)),
+        "outcomes": json_text(list(event.outcomes)),
+        "targets": json_text(list(event.targets)),
         "request": json_text(request_of(event, request)),
         "reply": json_text(reply_of(event, reply)),
         "tap_us": None if tap is None or tap.held_ns is None else tap.held_ns // 1000,

@@ -5,18 +5,42 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator
-from itertools import pairwise
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO
 
-from nri_scope.events import Event, Gap, Note, Printed, Session
+from nri_scope.events import Event, Gap, Note, OutcomeKind, Printed, Session
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.tap_tables import Taps
 
-from ..extract.plugin_output import printed_in
-from ..extract.sources import IncludedRows
+from ..extract.event_numbers import ascending
+from ..extract.sources import IncludedRows, printed_in
 
+KINDS = tuple(OutcomeKind)
+"""Words that `requests_of` adds to recorded texts."""
 _PAGE_EVENTS = 10_000
 """Maximum number of events per query."""
+
+
+def requests_of(event: Event) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the paths that an event changed, and others that it asked for, with their outcomes.
+
+    A path of another container is followed by ``of ns/pod/container``.
+    """
+    paths = tuple(
+        f"{path} of {target}" if target else path
+        for path, target in zip_longest(event.changed, event.targets)
+    )
+    others = zip_longest(paths[event.changes :], event.outcomes[event.changes :])
+    asked = tuple(f"{path}: {kind}" if kind else path for path, kind in others)
+    return paths[: event.changes], asked
+
+
+def folder_of(stream: IO[bytes]) -> Path | None:
+    """Return the folder of an output, for temporary files; None if it is no file."""
+    name = getattr(stream, "name", None)
+    return Path(name).parent if isinstance(name, str) and Path(name).is_file() else None
 
 
 class Excerpt:
@@ -28,7 +52,7 @@ class Excerpt:
     def __init__(self, recording: Recording, numbers: Iterable[int] | None) -> None:
         self._recording = recording
         self._allowance = recording.allowance()
-        self._numbers = None if numbers is None else _ascending(numbers)
+        self._numbers = None if numbers is None else ascending(numbers)
 
     def events(self) -> Iterator[Event]:
         """Yield the events in recorded order."""
@@ -92,11 +116,3 @@ class Excerpt:
             for at_ns in (event.at_ns, event.at_ns + event.took_ns)
         ]
         return min(times, default=float("inf")), max(times, default=float("-inf"))
-
-
-def _ascending(numbers: Iterable[int]) -> array[int]:
-    # An array takes eight bytes per number; there may be a million numbers.
-    found = array("q", numbers)
-    if all(one < other for one, other in pairwise(found)):
-        return found
-    return array("q", sorted(set(found)))

@@ -9,7 +9,7 @@ from typing import IO
 from nri_scope.events import Event, Gap
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.creation_outcomes import (
-    CREATION_EVENTS,
+    OPERATION_EVENTS,
     UNKNOWN,
     CreationFate,
     Creations,
@@ -26,17 +26,18 @@ from nri_scope.recording.records import (
 )
 from nri_scope.recording.timeline import Began, Timeline
 
-from .exported_part import Excerpt
+from .exported_part import KINDS, Excerpt
 from .json_text import MESSAGE_WORDS, json_line
 
 OWN_WORDS = (
     "schema_version event request reply runtime session gap note output tap "
     "id at plugin method namespace pod container container_id pod_id took_us deadline_ms size "
-    "status status_code status_message mark changed owners "
+    "status status_code status_message mark changed owners outcomes targets "
     "from to reason lost stream text held_us metadata "
     "outcome fate after_ns "
     "role runtime_version nri_version nri_version_inferred registration_timeout_ms "
     "request_timeout_ms started ended end_reason",
+    *KINDS,
     *MESSAGE_WORDS,
 )
 """Texts that this format itself writes; the leak scan ignores them."""
@@ -45,7 +46,7 @@ OWN_WORDS = (
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """Write the events; see `formats.Write`.
 
-    Each line is an object with a key ``event``, ``session``, ``gap``, ``note`` or ``output``.
+    Each line is an object with a key "event", "session", "gap", "note" or "output".
     """
     excerpt = Excerpt(recording, numbers)
     taps = excerpt.taps()
@@ -84,8 +85,8 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
 
 def _outcome(recording: Recording, event: Event, creations: Creations | None) -> dict[str, Plain]:
-    """Return the outcome of a creation, if the events that show it may be left out."""
-    if event.event not in CREATION_EVENTS:
+    """Return the outcome of an operation, if the events that show it may be left out."""
+    if event.event not in OPERATION_EVENTS:
         return {}
     if creations is None:
         found = stored_outcomes(recording, [event.id]).get(event.id, UNKNOWN)

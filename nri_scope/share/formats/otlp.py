@@ -29,7 +29,7 @@ from nri_scope.recording.sqlite_errors import query_rows
 from nri_scope.wire.status import Code
 from nri_scope.wire.trace_context import TraceContext, trace_context
 
-from .exported_part import Excerpt
+from .exported_part import KINDS, Excerpt, requests_of
 from .lifetimes import Lifetime, Lifetimes
 from .otlp_json import SCHEMA_URL, Lines, Span, SpanKind, Value, resource_text, span_id, trace_id
 
@@ -43,7 +43,7 @@ OWN_WORDS = (
     *("rpc.system.name", "rpc.method", "rpc.status_code", "error.type"),
     *("k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.container.name", "container.id"),
     *("nri.event.name", "nri.event.id", "nri.event.mark", "nri.request.size"),
-    *("nri.request.timeout_ms", "nri.changed", "nri.owners", "nri.pod.id"),
+    *("nri.request.timeout_ms", "nri.changed", "nri.requested", "nri.owners", "nri.pod.id"),
     *("nri.plugin.name", "nri.plugin.index", "nri.gap.reason", "nri.gap.lost"),
     *("nri.session.id", "nri.session.role", "nri.session.end_reason"),
     *("nri.session.end_observed", "nri.life.start_observed", "nri.life.end_observed"),
@@ -54,6 +54,7 @@ OWN_WORDS = (
     *(code.name for code in Code),
     *(f"{method.service}/{name}" for name, method in METHODS.items()),
     *invocation.METHODS,
+    *KINDS,
 )
 """Texts that this format itself writes; the leak scan ignores them."""
 
@@ -113,9 +114,11 @@ class _Traces:
         deadline = deadline_ms(event.timeout_ns)
         if deadline is not None:
             attributes["nri.request.timeout_ms"] = deadline
+        changed, requested = requests_of(event)
         attributes |= {
             "nri.event.mark": event.mark,
-            "nri.changed": event.changed,
+            "nri.changed": changed,
+            "nri.requested": requested,
             "nri.owners": event.owners,
         }
         self.lines.put(

@@ -115,7 +115,7 @@ def _link(other: TraceContext) -> Plain:
 
 
 def attributes(values: dict[str, Value]) -> list[Plain]:
-    """Return attributes as a list of ``KeyValue``."""
+    """Return attributes as a list of OTLP KeyValue objects."""
     return [
         {"key": key, "value": _any_value(value)}
         for key, value in values.items()
@@ -176,7 +176,7 @@ class Lines:
 
 
 def resource_text(values: dict[str, Value]) -> str:
-    """Return a ``Resource`` as JSON."""
+    """Return an OTLP Resource with these attributes as JSON."""
     return json_line({"attributes": attributes(values)})
 
 

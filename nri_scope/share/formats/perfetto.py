@@ -22,7 +22,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_text import HIGHEST
 
-from .exported_part import Excerpt
+from .exported_part import KINDS, Excerpt, requests_of
 from .lifetimes import SETTLE_EVENTS
 from .perfetto_packets import PacketKind, Packets, Value, track_id
 
@@ -49,8 +49,9 @@ OWN_WORDS = (
     *("containers without a pod", "events", "requests", "plugin connections", "session "),
     *("connected", "connection", "runtime", "nri_version", "nri_version_inferred", "end_reason"),
     *("event", "subject", "reason", "lost", "plugin", "role", "session", "status"),
-    *("status_message", "took_us", "size", "method", "mark", "changed", "owners"),
-    *("container_id", "pod_id", "deadline_ms"),
+    *("status_message", "took_us", "size", "method", "mark", "changed", "requested"),
+    *("owners", "container_id", "pod_id", "deadline_ms"),
+    *KINDS,
 )
 """Texts that this format itself writes; the leak scan ignores them."""
 
@@ -316,6 +317,7 @@ class _Trace:
 
 
 def _values(event: Event) -> dict[str, Value]:
+    changed, requested = requests_of(event)
     values: dict[str, Value] = {
         "event": event.id,
         "plugin": event.plugin,
@@ -326,7 +328,8 @@ def _values(event: Event) -> dict[str, Value]:
         "size": event.size,
         "method": event.method,
         "mark": event.mark,
-        "changed": event.changed,
+        "changed": changed,
+        "requested": requested,
         "owners": event.owners,
         "container_id": event.container_id,
         "pod_id": event.pod_id,

@@ -9,11 +9,10 @@ value once identified as a secret is replaced wherever it occurs in the same pod
 and then change it. This package never knows files or tables.
 """
 
-from .known_values import Original
-from .name_kinds import NameKind
-from .redactor import Redactor
-from .rules import Rules
-from .tally import Count, Tally
-from .user_key import derive, local_key
-
-__all__ = ["Count", "NameKind", "Original", "Redactor", "Rules", "Tally", "derive", "local_key"]
+from .known_values import Original as Original
+from .name_kinds import NameKind as NameKind
+from .redactor import Redactor as Redactor
+from .rules import Rules as Rules
+from .tally import Tally as Tally
+from .user_key import derive as derive
+from .user_key import local_key as local_key

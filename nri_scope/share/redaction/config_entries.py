@@ -56,7 +56,7 @@ class Entries:
             pos = self._line(pos)
 
     def _line(self, pos: int) -> int:
-        """Read the line, or the rest of a line, at ``at``; return the position to continue from."""
+        """Read the rest of the line from ``pos``; return the position to continue from."""
         text = self._text
         newline = text.find("\n", pos)
         end = len(text) if newline < 0 else newline
@@ -176,7 +176,7 @@ class Entries:
     # -- values -----------------------------------------------------------------------------
 
     def _value(self, number: int, pos: int, end: int, indent: int) -> int:
-        """Read an entry's value, which begins at ``at``; return the position to continue from."""
+        """Read an entry's value, which begins at ``pos``; return the position to continue from."""
         text = self._text
         entry = self.list[number]
         if pos >= end or text[pos:end].isspace():
@@ -196,8 +196,8 @@ class Entries:
         if mark in "\"'" and self._quoted(entry, pos, end, indent, mark):
             return end + 1
         if mark in "{[":
-            found = self._braces(pos, end, number)
-            if found.is_closed and (closed := _CLOSED.match(text, found.end)) is not None:
+            braces = self._braces(pos, end, number)
+            if braces.is_closed and (closed := _CLOSED.match(text, braces.end)) is not None:
                 return closed.end()
         stop = pos + len(text[pos:end].rstrip().rstrip(","))
         entry.start, entry.end = pos, max(stop, pos + 1)
@@ -247,14 +247,14 @@ class Entries:
     def _braces(self, pos: int, end: int, above: int) -> Braces:
         """Read the entries in braces; if unclosed, only the entries in this line."""
         base = len(self.list)
-        found = read_braces(self._text, pos, end, above, base)
-        if not (found.is_closed or self._is_unclosed):
-            found = read_braces(self._text, pos, len(self._text), above, base)
-            if not found.is_closed:
+        braces = read_braces(self._text, pos, end, above, base)
+        if not (braces.is_closed or self._is_unclosed):
+            braces = read_braces(self._text, pos, len(self._text), above, base)
+            if not braces.is_closed:
                 self._is_unclosed = True
-                found = read_braces(self._text, pos, end, above, base)
-        self.list += found.entries
-        return found
+                braces = read_braces(self._text, pos, end, above, base)
+        self.list += braces.entries
+        return braces
 
     def _continued(self, pos: int, end: int) -> int:
         """Append a line without a key to the value above, or make it the value of the key above."""

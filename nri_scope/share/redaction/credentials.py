@@ -74,7 +74,7 @@ def redact_credential(
 
 
 def replace_keyed(engine: Engine, key: str, value: str, place: str) -> str:
-    """Return the token for a credential; the scheme of an ``Authorization`` is kept."""
+    """Return the token for a credential; the scheme of an "Authorization" is kept."""
     begin = end_of_scheme(key, value)
     if begin:
         return value[:begin] + replace_authorization(
@@ -84,7 +84,7 @@ def replace_keyed(engine: Engine, key: str, value: str, place: str) -> str:
 
 
 def end_of_scheme(key: str, text: str, begin: int = 0) -> int:
-    """Return where the credentials begin after the scheme of an ``Authorization``, or 0."""
+    """Return where the credentials begin after the scheme of an "Authorization", or 0."""
     scheme = SCHEME.match(text, begin) if key[-13:].lower() == "authorization" else None
     return scheme.end() if scheme is not None and scheme.end() < len(text) else 0
 
@@ -115,8 +115,8 @@ def replace_encoded(engine: Engine, value: str, place: str) -> str:
 
 def redact_login(engine: Engine, text: str, place: str, between: str) -> str | None:
     """Redact ``user:password`` (``between`` is ``:``); return None for any other form."""
-    user, found, password = text.partition(between)
-    if not found or not password or password.isdigit() or not engine.is_on("credential-keys"):
+    user, separator, password = text.partition(between)
+    if not separator or not password or password.isdigit() or not engine.is_on("credential-keys"):
         return None
     if between == ":" and ("/" in user or password.startswith("//")):
         return None
@@ -135,7 +135,7 @@ def replace_credential(
 
 
 def strength_of(value: str) -> Strength:
-    """Return PLAIN for a credential such as ``4096`` or ``enabled``, which has other uses, too."""
+    """Return PLAIN for a credential such as "4096" or "enabled", which has other uses, too."""
     bare = value.strip()
     if is_plain(bare) or _SHELL_VARIABLE.fullmatch(bare) is not None:
         return Strength.PLAIN

@@ -251,7 +251,7 @@ class Engine:
         for scope in None, self._tokens.scope:
             cached = self._text_cache.get((text, is_key, user_rules, scope))
             if cached is not None and self._is_valid(cached):
-                for rule in cached.found:
+                for rule in cached.replacements:
                     self.count(rule, place)
                 return cached.text
         skipped = known.owners.skipped
@@ -334,10 +334,10 @@ class Engine:
             parts.keep(cache_key, cached)
         else:
             if self.is_counting:
-                self.tally.repeat(cached.found)
+                self.tally.repeat(cached.replacements)
             if self._part_log is not None:
                 # This part is inside another part that is being redacted.
-                self._part_log += cached.found
+                self._part_log += cached.replacements
                 self._decoded.append(cached.searched)
         return cast("_Redacted", cached.text)
 

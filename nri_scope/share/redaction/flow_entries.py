@@ -50,12 +50,12 @@ class Braces:
 
 
 def read_braces(text: str, pos: int, limit: int, above: int, base: int) -> Braces:
-    """Read from the brace at ``at``, up to ``limit`` at most.
+    """Read from the brace at ``pos``, up to ``limit`` at most.
 
     ``above`` is the entry whose value begins there; ``base`` is the number of the first new entry.
     """
-    found = Braces(limit)
-    entries = found.entries
+    braces = Braces(limit)
+    entries = braces.entries
     brackets: list[_Bracket] = []
 
     def add(start: int, end: int, style: str) -> int:
@@ -81,14 +81,14 @@ def read_braces(text: str, pos: int, limit: int, above: int, base: int) -> Brace
             brackets.pop()
             pos += 1
             if not brackets:
-                found.end, found.is_closed = pos, True
-                return found
+                braces.end, braces.is_closed = pos, True
+                return braces
         elif mark == ",":
             brackets[-1].has_key = False
             pos += 1
         else:
             pos = _read_scalar(text, pos, limit, brackets[-1], add)
-    return found
+    return braces
 
 
 def _read_scalar(

@@ -91,7 +91,7 @@ SHOWN_LABELS = re.compile(
 
 
 def is_plain(value: str) -> bool:
-    """Return whether a value identifies nothing, such as a number, a size or ``true``."""
+    """Return whether a value identifies nothing, such as a number, a size or "true"."""
     return (
         not value
         or value.lower() in _PLAIN_WORDS

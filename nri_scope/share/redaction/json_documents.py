@@ -254,7 +254,7 @@ def note_names(engine: Engine, status: dict[str, Plain]) -> None:
     """Note the names in a container's verbose status, or in a request of NRI 0.1, that stay
     visible.
     """
-    for spec in (*map(status.get, ("runtimeSpec", "config", "spec")), status):
+    for spec in (*map(status.get, ("runtimeSpec", "bundleSpec", "config", "spec")), status):
         if not isinstance(spec, dict):
             continue
         for member in "annotations", "labels":

@@ -124,13 +124,13 @@ def certainty_of(key: str) -> Certainty:
         or parts[-1] in _ATTRIBUTES
     ):
         return Certainty.NONE
-    found = max(map(_certainty_of_part, parts))
-    if found is Certainty.NONE and any(
+    certainty = max(map(_certainty_of_part, parts))
+    if certainty is Certainty.NONE and any(
         pair in _PAIRS or (pair[1] in {"key", "keys"} and pair[0] in _KEY_PREFIXES)
         for pair in pairwise(parts)
     ):
         return Certainty.LIKELY
-    return found
+    return certainty
 
 
 def _certainty_of_part(part: str) -> Certainty:
@@ -197,7 +197,7 @@ def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
 
 
 def certainty_in_list(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """Return the certainty for maps in the list that is a key's value, such as ``passwords``."""
+    """Return the certainty for maps in the list that is a key's value, such as "passwords"."""
     return max(above, Certainty.SURE) if certainty_at(key, above) is Certainty.SURE else above
 
 
@@ -216,7 +216,7 @@ def names_short_number(key: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def names_amount(key: str) -> bool:
-    """Return whether numbers with such a key are amounts or limits: ``max_tokens``."""
+    """Return whether numbers with such a key are amounts or limits, such as "max_tokens"."""
     parts = _bare_parts(key)
     return bool(parts) and (parts[-1] in _GROUPS or parts[0] in _AMOUNT_WORDS)
 

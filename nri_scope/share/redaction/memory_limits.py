@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 _Question = TypeVar("_Question", bound=Hashable)
 _Given = TypeVar("_Given")
-_Found = TypeVar("_Found")
+_Replacement = TypeVar("_Replacement")
 
 
 UNBOUNDED = 1 << 62
@@ -40,11 +40,11 @@ class Memory:
 
 
 @dataclass(slots=True)
-class CachedResult(Generic[_Given, _Found]):
+class CachedResult(Generic[_Given, _Replacement]):
     """The redacted form of a text, and the state of known values for which it is valid."""
 
     text: _Given
-    found: tuple[_Found, ...]
+    replacements: tuple[_Replacement, ...]
     searched: str
     """The text, its redacted form, and all texts decoded from it."""
     known: int
@@ -53,24 +53,24 @@ class CachedResult(Generic[_Given, _Found]):
     """`ValueOwners.late` of the pod for which the result is valid; None: valid for all pods."""
 
 
-class ResultCache(Generic[_Question, _Given, _Found]):
+class ResultCache(Generic[_Question, _Given, _Replacement]):
     """A cache of the newest results, limited by size."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Create a cache of about ``most`` bytes."""
+        """Create a cache of about ``max_bytes``."""
         self._most = max_bytes
-        self._answers: OrderedDict[_Question, tuple[CachedResult[_Given, _Found], int]] = (
+        self._answers: OrderedDict[_Question, tuple[CachedResult[_Given, _Replacement], int]] = (
             OrderedDict()
         )
         self.size = 0
         """Approximate size in bytes."""
 
-    def get(self, key: _Question) -> CachedResult[_Given, _Found] | None:
+    def get(self, key: _Question) -> CachedResult[_Given, _Replacement] | None:
         """Return the result for a key, or None if it is not cached."""
         entry = self._answers.get(key)
         return entry[0] if entry is not None else None
 
-    def keep(self, key: _Question, result: CachedResult[_Given, _Found]) -> None:
+    def keep(self, key: _Question, result: CachedResult[_Given, _Replacement]) -> None:
         """Add a result, and drop the oldest results if necessary."""
         # The key, the result, and the searched text, which contains both.
         size = 500 + 2 * len(result.searched)

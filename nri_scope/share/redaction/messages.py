@@ -45,7 +45,7 @@ def _name_function(kind: NameKind) -> TextFunction:
 
 
 def _with_removal(function: TextFunction) -> TextFunction:
-    """Extend ``treat`` to keys that are marked for removal with a leading dash."""
+    """Extend ``function`` to keys that are marked for removal with a leading dash."""
 
     def extended(engine: Engine, text: str, place: str) -> str:
         for _ in range(_MAX_ROUNDS):

@@ -85,7 +85,7 @@ class Redactor:
         """
         self.rules = rules
         self._engine = Engine(rules, key, _FINDERS, _KEY_FINDERS, memory, linked)
-        self._is_unlinked = unlinked
+        self.is_unlinked = unlinked
         # By digest of a message: `KnownValues.progress` after learning from it.
         self._learned: dict[bytes, tuple[int, int, int]] = {}
         # The scope of the last message.
@@ -120,7 +120,7 @@ class Redactor:
         engine = self._engine
         whose = f"{method}\0{service}\0".encode("utf-8", "replace")
         message_digest = hashlib.sha256(whose + reply + b"\0" + request).digest()
-        if self._learned.get(message_digest) == engine.known.progress and not self._is_unlinked:
+        if self._learned.get(message_digest) == engine.known.progress and not self.is_unlinked:
             # A repeated message adds nothing, unless something else was learned meanwhile.
             engine.work.spend(AGAIN + (len(request) + len(reply)) // 32)
             return
@@ -156,7 +156,7 @@ class Redactor:
         Handles NRI requests and recorded requests to the CRI. A message that is malformed or of an
         unknown method is replaced by a token as a whole, since its content is unknown.
         """
-        if self._is_unlinked:
+        if self.is_unlinked:
             self._engine.unlink()
         self._engine.work.decode(message)
         scopes = self._engine.scopes
@@ -208,7 +208,7 @@ class Redactor:
             # message, such as the first of two values of one field.
             return message.SerializeToString(deterministic=True)
 
-        if self._is_unlinked or not engine.is_unbounded or not messages.is_about_one(message):
+        if self.is_unlinked or not engine.is_unbounded or not messages.is_about_one(message):
             return redact()
         # Events repeat messages: treat the whole message as one part.
         content = message.SerializeToString(deterministic=True)

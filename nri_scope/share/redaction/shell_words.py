@@ -109,7 +109,7 @@ class _Documents:
         self._expected.append((command, command.words[-1].text, redirect == "<<-"))
 
     def begin(self, pos: int) -> None:
-        """Find the expected documents, which begin at ``at``."""
+        """Find the expected documents, which begin at ``pos``."""
         for command, delimiter, is_indented in self._expected:
             end = self._end(delimiter, pos, is_indented=is_indented)
             if end is None:
@@ -121,20 +121,20 @@ class _Documents:
         self._expected = []
 
     def _end(self, delimiter: str, pos: int, *, is_indented: bool) -> int | None:
-        """Return the start of the first line after ``at`` that is the delimiter."""
+        """Return the start of the first line at or after ``pos`` that is the delimiter."""
         if self._lines is None:
             self._lines = {}
             begin = 0
             for line in self._text.split("\n"):
                 self._lines.setdefault(line.rstrip("\r"), []).append(begin)
                 begin += len(line) + 1
-        found = [
+        positions = [
             starts[number]
             for tabs in (range(9) if is_indented else range(1))
             if (starts := self._lines.get("\t" * tabs + delimiter))
             and (number := bisect_left(starts, pos)) < len(starts)
         ]
-        return min(found, default=None)
+        return min(positions, default=None)
 
 
 def word(text: str, start: int, unclosed: dict[str, bool] | None = None) -> Word:

@@ -82,7 +82,7 @@ class Tokens:
     """Generator of tokens: one per original and scope, different for different originals."""
 
     def __init__(self, key: bytes, max_tokens: int = 200_000) -> None:
-        """Create a cache of about ``most`` tokens; others are computed again."""
+        """Create a cache of about ``max_tokens``; others are computed again."""
         self._key = key
         self._most = max_tokens
         self._cache: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(max_tokens)

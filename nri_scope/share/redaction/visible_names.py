@@ -16,7 +16,7 @@ class VisibleNames:
     """A set of names, oldest first."""
 
     def __init__(self, max_characters: int | None = None) -> None:
-        """Keep ``most`` characters, dropping the older half of the names; None: keep all."""
+        """Keep ``max_characters``, dropping the older half of the names; None: keep all."""
         self._most = max_characters
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
@@ -41,8 +41,8 @@ class VisibleNames:
         for first in range(_STEP):
             # Of the index keys required for this alignment, use the key with the fewest names.
             fewest: array[int] | None = None
-            for at in range(first, last + 1, _STEP):
-                numbers = self._by_gram.get(value[at : at + _GRAM])
+            for start in range(first, last + 1, _STEP):
+                numbers = self._by_gram.get(value[start : start + _GRAM])
                 if numbers is None:
                     break
                 if fewest is None or len(numbers) < len(fewest):

@@ -32,7 +32,7 @@ class WorkLimit:
     """A budget of units of work."""
 
     def __init__(self, units: int | None) -> None:
-        """Start with ``left`` units; None for no limit."""
+        """Start with ``units``; None for no limit."""
         self.is_limited = units is not None
         self._left = units or 0
 

@@ -8,23 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from textual.app import App
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.filter import Filter
 from nri_scope.text.escape import safe
 
-from ..actions import Keymap
-from ..frame import Frame
 from ..source import Source
-from ..store.context import Context
-from ..store.store import Store
 from ..textual_workarounds import begin
-from ..views import Views
-from .choose import Chooser
-from .mark import Marker
+from .command import Command
+from .mark import Chooser, Marker
 from .save import as_yaml, chosen_numbers, chosen_words
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./@%+=:,-]*")
@@ -33,18 +25,10 @@ CLIPBOARD_MAX = 48 << 10
 
 
 @dataclass
-class Copier:
+class Copier(Command):
     """Commands that copy to the terminal's clipboard."""
 
-    app: App[Any]
-    frame: Frame
-    views: Views
-    store: Store
-    keymap: Keymap
-    context: Context
     marker: Marker
-    path: Path
-    """The recording."""
     chooser: Chooser
     source: Source | None
     """What the recording was made from, if it is temporary."""

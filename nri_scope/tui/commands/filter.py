@@ -8,28 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any
-
-from textual.app import App
 
 from nri_scope.errors import FilterError, NriScopeError
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording import lookup
-from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event, pod_of_event
 
-from ..actions import Keymap
-from ..frame import Frame
-from ..store.context import Context
-from ..store.store import Store
 from ..store.view import View
 from ..text.filter_text import VIEWS, narrowed
 from ..textual_workarounds import begin
-from ..views import Views
 from ..widgets.board import Board
 from ..widgets.filter_bar import FilterBar
 from ..widgets.messages import LinesAvailable, begin_reading
+from .command import Command
 
 _Find = Callable[[Recording, int], Pod | Container | None]
 
@@ -42,16 +34,9 @@ _BATCH = 1_000
 
 
 @dataclass
-class Narrower:
+class Narrower(Command):
     """Commands that change the context, and update the views."""
 
-    app: App[Any]
-    frame: Frame
-    views: Views
-    store: Store
-    keymap: Keymap
-    context: Context
-    marks: Marks
     bar: FilterBar
     _turn: int = 0
     """Number of the current request; results of earlier requests are ignored."""
@@ -85,7 +70,7 @@ class Narrower:
     def only_marked(self) -> None:
         """Toggle between only marked events and all events."""
         if not self.context.only_marked and not len(self.marks):
-            self._report_problem(f"no event is marked; {self.keymap.first('mark')} marks one")
+            self.report_problem(f"no event is marked; {self.keymap.first('mark')} marks one")
             return
         self.context.only_marked = not self.context.only_marked
         self.show()
@@ -121,11 +106,11 @@ class Narrower:
             case Board(selected=Container() as container):
                 self.narrow(container)
             case Board(selected=Pod()):
-                self._report_problem(
+                self.report_problem(
                     f"this is a pod; {self.keymap.first('narrow_pod')} narrows to it"
                 )
             case Board():
-                self._report_problem("there is no container here")
+                self.report_problem("there is no container here")
             case _:
                 self._narrow_to_subject_of_event(container_of_event)
 
@@ -137,9 +122,9 @@ class Narrower:
             case Board(selected=Container(pod=Pod() as pod)):
                 self.narrow(pod)
             case Board(selected=Container()):
-                self._report_problem("the pod of this container is unknown")
+                self.report_problem("the pod of this container is unknown")
             case Board():
-                self._report_problem("there is no pod here")
+                self.report_problem("there is no pod here")
             case _:
                 self._narrow_to_subject_of_event(pod_of_event)
 
@@ -204,7 +189,7 @@ class Narrower:
     def _narrow_to_subject_of_event(self, find: _Find) -> None:
         number = self.views.current.selected_event_id
         if number is None:
-            self._report_problem("this row is not an event and has no pod or container")
+            self.report_problem("this row is not an event and has no pod or container")
             return
         work = partial(self._narrow_to, number, find)
         begin_reading(self.app, work, NARROW_GROUP)
@@ -216,12 +201,9 @@ class Narrower:
             self.narrow(found)
         elif pod is not None:
             key = self.keymap.first("narrow_pod")
-            self._report_problem(f"this event concerns the whole pod; {key} narrows to it")
+            self.report_problem(f"this event concerns the whole pod; {key} narrows to it")
         else:
-            self._report_problem("this event has no pod or container")
-
-    def _report_problem(self, words: str) -> None:
-        self.frame.say(words, problem=True)
+            self.report_problem("this event has no pod or container")
 
     async def _go_to_same(self, event: Event, forwards: bool) -> None:
         numbers = await self.store.run(

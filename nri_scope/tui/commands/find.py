@@ -7,22 +7,17 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
-
-from textual.app import App
+from typing import NamedTuple
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.specs import label
 from nri_scope.text.escape import safe
 
-from ..actions import Keymap
-from ..frame import Frame
-from ..store.store import Store
 from ..store.view import View
 from ..textual_workarounds import begin
-from ..views import EVENTS, Views
+from ..views import EVENTS
 from ..widgets.board import Board
+from .command import Command
 
 GROUP = "search"
 _MAX_COLUMNS = 40
@@ -42,15 +37,9 @@ class _Search(NamedTuple):
 
 
 @dataclass
-class Finder:
+class Finder(Command):
     """Commands of the keys ``/``, ``n`` and ``N``."""
 
-    app: App[Any]
-    frame: Frame
-    views: Views
-    store: Store
-    keymap: Keymap
-    marks: Marks
     text: str = ""
     """The search text; "" for none."""
     _last: str = ""

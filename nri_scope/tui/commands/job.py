@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
-from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
@@ -20,12 +19,11 @@ from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import columns, safe
 
-from ..actions import Keymap
-from ..frame import Frame
 from ..store.reader_thread import CancelFlag
 from ..text.styled_line import Style, line
 from ..textual_workarounds import begin
 from ..widgets.screens import ReadingScreen
+from .command import Command
 
 _PROGRESS_S = 0.1
 """Seconds between progress messages."""
@@ -38,14 +36,9 @@ T = TypeVar("T")
 
 
 @dataclass
-class Jobs:
+class Jobs(Command):
     """Runner of jobs, one at a time."""
 
-    app: App[Any]
-    frame: Frame
-    keymap: Keymap
-    path: Path
-    """The recording."""
     made: list[Path]
     """Created files; appended by the work that writes them."""
     _worker: Worker[None] | None = None

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from textual.app import App
 
 from nri_scope.errors import UsageError
 from nri_scope.filter.moments import Moment, event_or_moment
@@ -20,11 +17,10 @@ from nri_scope.recording.subject_queries import container_of_event, pod_of_event
 from nri_scope.text.escape import safe
 
 from ..containers.outline import NO_POD, Node
-from ..frame import Frame
 from ..store.markers import Key
-from ..store.store import Store
-from ..views import EVENTS, Views
+from ..views import EVENTS
 from ..widgets.messages import begin_reading
+from .command import Command
 
 GROUP = "jump"
 _BATCH = 1_000
@@ -35,13 +31,8 @@ _NAMES = {"problem": "failed or slow event", "changed": "event with a change"}
 
 
 @dataclass
-class Jumper:
+class Jumper(Command):
     """Commands that go to an event in the list of events, from every view."""
-
-    app: App[Any]
-    frame: Frame
-    views: Views
-    store: Store
 
     def go(self, column: str, *, forwards: bool) -> None:
         """Go to the next or previous event with a value in ``column``: problem or changed.
@@ -78,7 +69,7 @@ class Jumper:
         if isinstance(timeline, TimelineBoard):
             if isinstance(place, Moment):
                 if not timeline.go_to(place.at_ns):
-                    self._report_problem(f"{text} is outside the timeline; {self._range_words}")
+                    self.report_problem(f"{text} is outside the timeline; {self._range_words}")
                 return
             found = await self.store.run(partial(_lane_of, number=place))
             if found is not None and timeline.go_to(found[0], place, found[1]):
@@ -86,16 +77,16 @@ class Jumper:
         first, newest = await self.store.run(event_range)
         if isinstance(place, int) and not first <= place <= newest:
             there = f"events {first} to {newest}" if newest else "no events"
-            self._report_problem(f"there is no event {place}; the recording has {there}")
+            self.report_problem(f"there is no event {place}; the recording has {there}")
             return
         number = await self.store.run(partial(_number_of, place=place))
         view = self.views.events.view
         shown = view.event_from(number) if number is not None else None
         if number is None:
-            self._report_problem(f"there is no event at {text} or later; {self._range_words}")
+            self.report_problem(f"there is no event at {text} or later; {self._range_words}")
         elif shown is None:
             more = "" if view.complete else " so far"
-            self._report_problem(f"this list has no event from event {number} on{more}")
+            self.report_problem(f"this list has no event from event {number} on{more}")
         else:
             self.views.show_event(shown)
             if shown != number:
@@ -104,9 +95,6 @@ class Jumper:
     @property
     def _range_words(self) -> str:
         return span_words(self.store.facts.span)
-
-    def _report_problem(self, words: str) -> None:
-        self.frame.say(words, problem=True)
 
     async def _go(self, column: str, number: int, forwards: bool) -> None:
         while True:

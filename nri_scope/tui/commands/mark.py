@@ -7,27 +7,22 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-from textual.app import App
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.events import MAX_MARKS, Container, Event, Mark, Pod
 from nri_scope.recording.display import many
-from nri_scope.recording.marks.user_marks import LOST, Marks
+from nri_scope.recording.marks.user_marks import LOST
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.escape import safe
 
-from ..actions import Keymap
-from ..frame import Frame
-from ..store.store import Store
 from ..textual_workarounds import begin
-from ..views import Views
 from ..widgets.filter_bar import Choice
 from ..widgets.messages import begin_reading
+from .command import Command
 
 GROUP = "marks"
 _MAX_COLUMNS = 40
@@ -38,16 +33,9 @@ _MarkFunction = Callable[[int, Event | None, str | None], object]
 
 
 @dataclass
-class Marker:
+class Marker(Command):
     """Commands that mark and compare events."""
 
-    app: App[Any]
-    frame: Frame
-    views: Views
-    store: Store
-    keymap: Keymap
-    marks: Marks
-    path: Path
     changed: Callable[[], None]
     """Callback after a change of marks or comments."""
     ask: Callable[[str, Mapping[str, Choice]], None]
@@ -315,3 +303,53 @@ def _events_without_container(pair: list[Event]) -> str:
         return f"event {which} {has}"
     have = "concern pods" if all(event.pod_id for event in bare) else "have no container"
     return f"events {which} {have}"
+
+
+Chosen = Callable[[bool], object]
+"""Called with whether the marked events are meant."""
+
+
+@dataclass
+class Chooser(Command):
+    """Chooses the events of a command. Asks only if events are marked, but not the same ones."""
+
+    marker: Marker
+    ask: Callable[[str, Mapping[str, Choice]], None]
+
+    async def marked_or_shown(self, chosen: Chosen) -> None:
+        """Choose the marked events or all shown ones, which are the default if some are hidden."""
+        count = await self.marker.count()
+        if not count or self._are_all_shown():
+            chosen(bool(count))
+            return
+        view = self.views.events.view
+        shown = f"{view.events:,} shown{'' if view.complete else ' so far'}"
+        words = f"{many(count, 'marked event')}, or {shown}?"
+        self._ask(words, "shown", chosen, marked_first=not self.context.is_narrowed)
+
+    async def marked_or_selected(self, chosen: Chosen) -> None:
+        """Choose the marked events or the selected one."""
+        count, selected = await self.marker.count(), self.views.current.selected_event_id
+        if not count or selected is None:
+            chosen(bool(count))
+            return
+        if self.marker.numbers() == [selected] or self._are_all_shown():
+            chosen(True)
+            return
+        words = f"{many(count, 'marked event')}, or the selected event {selected}?"
+        self._ask(words, "selected", chosen)
+
+    def _ask(self, words: str, other: str, chosen: Chosen, *, marked_first: bool = True) -> None:
+        choices = [
+            ("m", Choice("marked", partial(chosen, True))),
+            ("s", Choice(other, partial(chosen, False))),
+        ]
+        self.ask(words, dict(choices if marked_first else reversed(choices)))
+
+    def _are_all_shown(self) -> bool:
+        """Return whether exactly the marked events are shown."""
+        view, numbers = self.views.events.view, self.marker.numbers()
+        if not view.complete or view.events > len(numbers):
+            return False
+        shown = view.numbers_between(0, view.length)
+        return list(shown) == sorted({view.number_of(number) for number in numbers})

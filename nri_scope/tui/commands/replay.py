@@ -13,21 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 
 from nri_scope.recording.display import many
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 
-from ..frame import Frame
-from ..store.context import Context
-from ..views import Views
-from .choose import Chooser
+from .command import Command
 from .copy import pasteable
 from .job import Jobs, Progress
-from .mark import Marker
+from .mark import Chooser, Marker
 from .save import ShownEvents, shown_events
 
 if TYPE_CHECKING:
@@ -38,17 +35,12 @@ _MAX_EXAMINED = 1_000
 
 
 @dataclass
-class Replayer:
+class Replayer(Command):
     """Command that runs ``nri-scope replay`` on a temporary recording, in place of the screen."""
 
-    app: App[Any]
-    frame: Frame
-    views: Views
     marker: Marker
     jobs: Jobs
-
     chooser: Chooser
-    context: Context
     open_input: Callable[[str], None]
     """Open the input of the plugin's command line, with a note."""
     _marked: bool = False

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from textual.app import App
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Pod
@@ -27,17 +25,15 @@ from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import shell_safe, to_yaml
 
-from ..frame import Frame
 from ..store.context import Context
-from ..store.grouped_events import RowEvents
+from ..store.event_numbers import RowEvents
 from ..store.view import View
 from ..text.styled_line import Span, Style, StyledLine, line
-from ..views import Views
 from ..widgets.filter_bar import Field
 from ..widgets.screens import ReadingScreen
-from .choose import Chooser
+from .command import Command
 from .job import Jobs, Progress
-from .mark import Marker
+from .mark import Chooser, Marker
 
 if TYPE_CHECKING:
     from nri_scope.share.bundle import Bundle
@@ -159,16 +155,12 @@ async def _count(view: View) -> int:
 
 
 @dataclass
-class Saver:
+class Saver(Command):
     """Commands that create new files."""
 
-    app: App[Any]
-    frame: Frame
-    views: Views
     marker: Marker
     jobs: Jobs
     chooser: Chooser
-    context: Context
     fill: Callable[[str, Sequence[Field], Callable[[Sequence[str]], object]], None]
     """`FilterBar.fill`."""
 
@@ -245,17 +237,14 @@ class Saver:
 
         def work(recording: Recording, progress: Progress) -> Extracted:
             from nri_scope.share.bundle import redactor_for
-            from nri_scope.share.extract import extraction
-            from nri_scope.share.redacted_copy import redact
+            from nri_scope.share.redacted_copy import copy_recording
             from nri_scope.share.redaction import Rules
 
-            write = extraction.extract
-            if file.is_redacted:
-                write = partial(redact, redactor=redactor_for(recording, Rules.DEFAULT))
-            made = write(
+            made = copy_recording(
                 recording,
                 path,
-                selection=shown.selection(),
+                redactor_for(recording, Rules.DEFAULT) if file.is_redacted else None,
+                shown.selection(),
                 marks=marks,
                 note=file.note,
                 on_progress=progress,

@@ -95,8 +95,6 @@ class Life(NamedTuple):
     """Number of its events without answers of the CRI; a pod's include those of its containers."""
     problems: int = 0
     """Number of events with a status other than ok."""
-    changed: int = 0
-    """Number of events that show a change."""
     listed: int = 0
     """Key of the object by which Synchronize listed it; 0 if not listed."""
     left_out_ns: int = 0
@@ -137,7 +135,7 @@ class Life(NamedTuple):
 
 
 _UNKNOWN = Life()
-_COUNTS = ("events", "problems", "changed")
+_COUNTS = ("events", "problems")
 """Fields that are counts of events."""
 
 
@@ -150,8 +148,8 @@ class Lives:
         """`Life.left_out_ns` of all lives."""
         self._columns = {name: array("I" if name in _COUNTS else "q") for name in Life._fields[:-1]}
         """Values of each other field, in the order of keys."""
-        self._counted = tuple(self._columns[name] for name in Life._fields[5:11])
-        """The columns of the fields from ``first_ns`` to ``changed``."""
+        self._counted = tuple(self._columns[name] for name in Life._fields[5:10])
+        """The columns of the fields from ``first_ns`` to ``problems``."""
         self._reached = {
             stage: self._columns[f"{stage.name.lower()}_ns"] for stage in Stage if stage
         }
@@ -189,7 +187,7 @@ class Lives:
         return Life._make((*row, self.left_out_ns))
 
     def span(self, key: int) -> tuple[int, int]:
-        """Return ``first_ns`` and ``end_ns`` of a life; zeros if the key is unknown."""
+        """Return `Life.first_ns` and `Life.end_ns` of a life; zeros if the key is unknown."""
         slot = self._find(key)
         if slot is None:
             return 0, 0
@@ -211,7 +209,6 @@ class Lives:
         stage: Stage | None,
         *,
         ok: bool,
-        changed: bool,
         is_answer: bool,
     ) -> None:
         """Count an event; as in `stats`, answers of the CRI are not counted.
@@ -221,7 +218,7 @@ class Lives:
         slot = self._find(key)
         if slot is None:
             return
-        first_ns, last_ns, last_event, events, problems, changes = self._counted
+        first_ns, last_ns, last_event, events, problems = self._counted
         if not last_event[slot]:
             first_ns[slot] = first_ns[slot] or at_ns
         last_event[slot] = event
@@ -232,8 +229,6 @@ class Lives:
         events[slot] += 1
         if not ok:
             problems[slot] += 1
-        if changed:
-            changes[slot] += 1
         if stage and not self._reached[stage][slot]:
             self._reached[stage][slot] = at_ns
 
@@ -314,43 +309,33 @@ class Census:
         self.first_ns = 0
         """Time of the first event; 0 if there is none."""
         self.last_ns = 0
-        self._scan = EventScan()
+        self.scan = EventScan()
         self._stages: dict[int, tuple[Stage | None, bool]] = {}
         """Stages by the keys of event names."""
         self._blocks: list[tuple[int, int, int]] = []
         """First number, earliest and latest time of each block of events."""
         self._in_block = 0
 
-    @property
-    def newest(self) -> int:
-        """Number of the newest event read."""
-        return self._scan.newest
-
-    @property
-    def outdated(self) -> bool:
-        """Whether the next step begins anew (`EventScan.outdated`)."""
-        return self._scan.outdated
-
     def step(self, recording: Recording) -> bool:
         """Read more events; return False if none is left. Raises RecordingError."""
-        if self.outdated:
+        if self.scan.outdated:
             self.beginnings += 1
             self._begin()
-        if not self.newest:
+        if not self.scan.newest:
             left_out = (gap.to_ns for gap in recording.gaps() if gap.is_left_out)
             self.pods.left_out_ns = self.containers.left_out_ns = max(left_out, default=0)
-        pods, containers, of_pods = self._scan.subjects(
+        pods, containers, of_pods = self.scan.subjects(
             recording, self.pods.newest, self.containers.newest
         )
         self.pods.extend(pods)
         self.containers.extend(containers)
         self.pod_of.extend(pod if pod in self.pods else NO_POD for pod in of_pods)
-        for pod, container, object_key, at_ns in self._scan.new_states(recording):
+        for pod, container, object_key, at_ns in self.scan.new_states(recording):
             if container is not None:
                 self.containers.set_listed(container, object_key, at_ns)
             elif pod is not None:
                 self.pods.set_listed(pod, object_key, at_ns)
-        events = self._scan.subject_events(recording, STEP)
+        events = self.scan.subject_events(recording, STEP)
         for name in {event[2] for event in events} - self._stages.keys():
             self._stages[name] = stage_of(recording, name_of(recording, name))
         for event in events:
@@ -358,7 +343,7 @@ class Census:
         return len(events) == STEP
 
     def _add(self, event: SubjectEvent) -> None:
-        number, at_ns, name, pod, container, ok, changed, is_answer = event
+        number, at_ns, name, pod, container, ok, is_answer = event
         self.first_ns = min(self.first_ns, at_ns) if self.first_ns else at_ns
         self.last_ns = max(self.last_ns, at_ns)
         if not self._in_block:
@@ -371,12 +356,10 @@ class Census:
         stage, of_container = self._stages[name]
         if pod is not None:
             of_pod = None if of_container else stage
-            self.pods.count(pod, number, at_ns, of_pod, ok=ok, changed=changed, is_answer=is_answer)
+            self.pods.count(pod, number, at_ns, of_pod, ok=ok, is_answer=is_answer)
         if container is not None:
             reached = stage if of_container else None
-            self.containers.count(
-                container, number, at_ns, reached, ok=ok, changed=changed, is_answer=is_answer
-            )
+            self.containers.count(container, number, at_ns, reached, ok=ok, is_answer=is_answer)
 
     # -- queries --------------------------------------------------------------------------
 
@@ -384,10 +367,10 @@ class Census:
         """Return a range that contains all events of an interval, and possibly others."""
         first = last = 0
         blocks = self._blocks
-        for at, (number, earliest, latest) in enumerate(blocks):
+        for index, (number, earliest, latest) in enumerate(blocks):
             if earliest <= to_ns and latest >= from_ns:
                 first = first or number
-                last = blocks[at + 1][0] - 1 if at + 1 < len(blocks) else self.newest
+                last = blocks[index + 1][0] - 1 if index + 1 < len(blocks) else self.scan.newest
         return EventSpan(first, last) if first else EventSpan(1, 0)
 
 

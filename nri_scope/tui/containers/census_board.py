@@ -164,26 +164,24 @@ class CensusBoard(Board):
         more, first = True, anew
         while more:
             more = await self.store.run(census.step)
-            if census.outdated or census.beginnings != beginnings:
+            if census.scan.outdated or census.beginnings != beginnings:
                 await self.update()
                 return
             if where is None:
                 await self.grown(anew=first)
                 first = False
-            self.show_progress(self.progress_text(census.newest) if more else "")
-        while await self.store.run(lambda recording: chosen.step(recording, census.newest)):
-            self.show_progress(f"filtering: {100 * chosen.newest // max(1, census.newest)} %")
+            self.show_progress(self.progress_text(census.scan.newest) if more else "")
+        while await self.store.run(lambda recording: chosen.step(recording, census.scan.newest)):
+            self.show_progress(f"filtering: {100 * chosen.newest // max(1, census.scan.newest)} %")
             if (self.context.shown(), self.context.about) != (where, about):
                 await self.update()
                 return
         await self.read(anew=anew, found=chosen.newest != examined)
 
-    def explain_empty(self, text: str = "") -> None:
-        """Set the text shown if there are no lines: ``text``, or else the usual reason."""
+    def explain_empty(self) -> None:
+        """Set the text shown if there are no lines."""
         words = "no pods or containers yet: they appear with their first event"
-        if text:
-            words = text
-        elif self.context.shown() is not None:
+        if self.context.shown() is not None:
             reason = "the filter matched no" if self.context.where_text else "no marked"
             words = f"{reason} event of a pod or container"
         elif not self.store.facts.growing:

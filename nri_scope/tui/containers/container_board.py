@@ -78,7 +78,7 @@ class ContainerBoard(SortableBoard, CensusBoard):
         elif self.sorted_by is None:
             if not self.chosen.grow(self.census, self.outline):
                 await self._build()
-        elif self._ordered_until != self.census.newest:
+        elif self._ordered_until != self.census.scan.newest:
             wait_s = self._next_sort_s - monotonic()
             if wait_s <= 0:
                 await self._build()
@@ -95,7 +95,7 @@ class ContainerBoard(SortableBoard, CensusBoard):
     async def _build(self) -> None:
         chosen, census, old, now_ns = self.chosen, self.census, self.outline, self.now_ns
         field, ascending = order = self.sorted_by, self.ascending
-        newest, began = census.newest, monotonic()
+        newest, began = census.scan.newest, monotonic()
 
         def build(recording: Recording) -> Outline:
             if field is None:

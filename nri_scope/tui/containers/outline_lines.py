@@ -10,13 +10,12 @@ from operator import itemgetter
 from typing import Any
 
 from nri_scope.events import Container, Event, Pod, Status
+from nri_scope.recording.attribution_file import owners_by_key, owners_of
 from nri_scope.recording.display import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import (
     containers_by_key,
     keys_by_name,
-    owners_by_container,
-    owners_of,
     pods_by_key,
     state_in,
 )
@@ -46,7 +45,7 @@ class Subject:
     container: Container | None = None
     event: Event | None = None
     owners: tuple[str, ...] = ()
-    """The plugins that changed the container, ``NN-name``, in call order."""
+    """The owners of changes of the container, or of the pod's containers, by index."""
     listed_state: str = ""
     """The container's state according to Synchronize; "" if unknown."""
 
@@ -69,6 +68,9 @@ class Subject:
 
     def state(self, life: Life) -> str:
         """Return the state as one word, with ``?`` if it was the state before events left out."""
+        if not (life.listed or life.events or self.pod is not None):
+            # Only requests name it.
+            return "not seen"
         listed_state = self.listed_state if life.stage is Stage.LISTED else ""
         state = listed_state or STATES[life.stage]
         return f"{state}?" if life.is_unknown and state not in _PAST else state
@@ -84,12 +86,13 @@ def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[No
     for node in nodes:
         match node.level:
             case Level.POD:
-                found[node] = Subject(pod=pods.get(node.pod))
+                pod = pods.get(node.pod)
+                found[node] = Subject(pod=pod, owners=_owners(recording, pod))
             case Level.CONTAINER:
                 container = containers.get(node.container)
                 found[node] = Subject(
                     container=container,
-                    owners=owners_of(recording, node.container),
+                    owners=_owners(recording, container),
                     listed_state=_listed_state(recording, census.containers[node.container]),
                 )
             case Level.EVENT:
@@ -109,6 +112,10 @@ class NamedSubjects:
         if node.event:
             return False
         return node.container in self.containers if node.container else node.pod in self.pods
+
+
+def _owners(recording: Recording, about: Pod | Container | None) -> tuple[str, ...]:
+    return () if about is None else owners_of(recording, about)
 
 
 def _listed_state(recording: Recording, life: Life) -> str:
@@ -148,15 +155,19 @@ def node_order(
         by_name = keys_by_name(recording)
         return NodeOrder(*(keys if ascending else keys[::-1] for keys in by_name))
     pods, containers = census.pods, census.containers
-    owners, states = dict[int, tuple[str, ...]](), dict[int, str]()
+    owners_of_pods, owners = dict[int, tuple[str, ...]](), dict[int, tuple[str, ...]]()
+    states = dict[int, str]()
     if field == _CHANGED_BY:
-        owners = owners_by_container(recording)
+        owners_of_pods, owners = (owners_by_key(recording, one) for one in ("pod", "container"))
     elif field == _STATE:
         listed = (life for life in containers if life.listed and life.stage is Stage.LISTED)
         states = {
             life.listed: _listed_state(recording, life) for life in islice(listed, _LISTED_MAX)
         }
-    of_pods = (_sort_value(field, life, now_ns, "", ()) for life in pods)
+    of_pods = (
+        _sort_value(field, life, now_ns, "", owners_of_pods.get(key, ()))
+        for key, life in zip(pods.keys, pods, strict=True)
+    )
     of_containers = (
         _sort_value(field, life, now_ns, states.get(life.listed, ""), owners.get(key, ()))
         for key, life in zip(containers.keys, containers, strict=True)
@@ -170,7 +181,7 @@ def node_order(
 def _sort_value(
     field: int, life: Life, now_ns: int, listed_state: str, owners: tuple[str, ...]
 ) -> Any:
-    """Return a comparable value of a field; None if it is unknown, or there is no change."""
+    """Return a comparable value of a field; None if it is unknown, or no change is known."""
     match field:
         case 1:
             return _STATE_ORDER.index(listed_state or STATES[life.stage])
@@ -180,7 +191,7 @@ def _sort_value(
             return life.events
         case 4:
             return life.problems
-    return (owners, life.changed) if owners or life.changed else None
+    return owners or None
 
 
 def _by_value(keys: Sequence[int], values: Iterable[Any], *, ascending: bool) -> list[int]:
@@ -222,7 +233,7 @@ def node_line(
             Span(_age(life, now_ns)),
             Span(f"{life.events:,}"),
             Span(f"{life.problems:,}", Style.BAD if life.problems else Style.PLAIN),
-            Span(_changed(life, subject), Style.NOTE),
+            Span(f"Δ {', '.join(subject.owners)}" if subject.owners else "", Style.NOTE),
         )
     )
 
@@ -235,8 +246,6 @@ def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> StyledL
     parts = [Span(subject.full_name, Style.STRONG)]
     if phases := life_words(life, now_ns):
         parts.append(Span(f"  {phases}"))
-    if life.changed:
-        parts.append(Span(f"  changed in {life.changed:,} of its events", Style.NOTE))
     return tuple(parts)
 
 
@@ -262,9 +271,3 @@ def _age(life: Life, now_ns: int) -> str:
         return ""
     age = duration(life.age_ns(now_ns))
     return age if life.began_ns and not life.is_unknown else f">{age}"
-
-
-def _changed(life: Life, subject: Subject) -> str:
-    if subject.owners:
-        return f"Δ {', '.join(subject.owners)}"
-    return f"Δ {life.changed:,}" if life.changed else ""

@@ -15,6 +15,8 @@ from nri_scope.recording.display import (
     deadline,
     duration,
     mark_words,
+    of_target,
+    outcome_sign,
     runtime,
     size,
     subject,
@@ -56,10 +58,7 @@ def of_event(
         f"  {event.method}" * (event.method != event.event),
         by,
     )
-    if comment:
-        yield fact("comment", (comment, Style.NOTE))
-    for title in findings:
-        yield fact("finding", (title, Style.WARN))
+    yield from _remarks(comment, findings)
     yield fact("number", f"{event.id}, the {_ordinal(event.seq)} of session {event.session}")
     yield fact("time", _moment(event.at_ns))
     yield from _reply(event)
@@ -92,10 +91,7 @@ def of_operation(
     event = row.event
     assert event is not None
     yield fact("operation", (event.event, Style.STRONG))
-    if comment:
-        yield fact("comment", (comment, Style.NOTE))
-    for title in findings:
-        yield fact("finding", (title, Style.WARN))
+    yield from _remarks(comment, findings)
     first, last = row.events[0], row.events[-1]
     yield fact("events", f"{first.id} to {last.id}, {len(row.events)} in all")
     chain = f"  in the chain for {duration(event.took_ns)}" if event.took_ns else ""
@@ -117,6 +113,13 @@ def of_operation(
         yield fact(f"#{one.id}", text, state, took, (f"  {name}" if name else "", Style.DIM))
     yield ()
     yield from _neighbours(recording, first, last)
+
+
+def _remarks(comment: str, findings: Sequence[str]) -> Iterator[StyledLine]:
+    if comment:
+        yield fact("comment", (comment, Style.NOTE))
+    for title in findings:
+        yield fact("finding", (title, Style.WARN))
 
 
 def of_subject(recording: Recording, about: Pod | Container) -> Iterator[StyledLine]:
@@ -229,13 +232,21 @@ def _pod(namespace: str, name: str, pod_id: str, uid: str) -> Iterator[StyledLin
 
 
 def _changed(event: Event) -> Iterator[StyledLine]:
-    """Yield the changes shown by the event itself; the differ finds more."""
+    """Yield the changes and other requests that the event shows, with their outcomes."""
+    title = ""
     for at, path in enumerate(event.changed[:_LISTED]):
-        yield fact("" if at else "changed", (label(path), Style.WARN))
+        known = at < len(event.outcomes)
+        words = "asked for" if outcome_sign(event, at) else "changed"
+        outcome = f"  {event.outcomes[at] if known else 'outcome not analysed yet'}"
+        of = of_target(event.targets[at]) if known else ""
+        by = f"  by {event.owners[at]}" if known else ""
+        key = "" if words == title else words
+        yield fact(key, (label(path), Style.WARN), of, by, (outcome, Style.DIM))
+        title = words
     if len(event.changed) > _LISTED:
         yield fact("", f"… {len(event.changed) - _LISTED:,} more")
-    if event.owners:
-        yield fact("changed by", ", ".join(event.owners[:_LISTED]))
+    if event.owners and not event.outcomes:
+        yield fact("by", ", ".join(event.owners[:_LISTED]))
 
 
 def _neighbours(recording: Recording, first: Event, last: Event) -> Iterator[StyledLine]:

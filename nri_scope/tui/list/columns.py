@@ -15,7 +15,7 @@ from nri_scope.recording import display
 from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
 
-from ..store.rows import COLUMNS, Column, Row, RowKind, path_in_short
+from ..store.rows import COLUMNS, Column, Row, RowKind, first_change, more_changes
 from ..text.filter_text import check
 from ..text.styled_line import GAP, fitted
 
@@ -182,12 +182,13 @@ def _forms(row: Row, placed: PlacedColumn) -> Iterator[str]:
 
 
 def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
-    first, count = path_in_short(event.changed[0]), len(event.changed)
+    first, more = first_change(event), more_changes(event)
     if width < _ROOM_FOR_CHANGES:
         # The same form in all rows, so that numbers can be compared vertically.
-        yield f"Δ{count} {first}" if width >= ROOM_FOR_WORDS else f"Δ{count}"
+        sign = display.outcome_sign(event) or "Δ"
+        count = f"{sign}{event.changes or len(event.changed)}"
+        yield f"{count} {first.removeprefix(f'{sign} ')}" if width >= ROOM_FOR_WORDS else count
         return
-    more = f", {count - 1:,} more" if count > 1 else ""
     yield whole
     yield f"{first}{more}"
     yield f"{safe(first, width - columns(more))}{more}"

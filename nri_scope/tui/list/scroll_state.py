@@ -77,7 +77,7 @@ class ScrollState:
 
     @property
     def words(self) -> str:
-        """Status text: ``following``, ``scrolled, +12 new``, ``paused``."""
+        """Status text: "following", "scrolled, +12 new" or "paused"."""
         new = self.new_count
         return f"{self.state}, +{new:,} new" if new else str(self.state)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show the chain of plugins, with counts and times of their calls.
+"""Show the chain of plugins and their sessions, with counts and times of calls.
 
-In: sessions and counts from the store. Out: lines, and messages about the selection. It never
+In: sessions, gaps and counts from the store. Out: lines, and messages about the selection. It never
 reads the recording outside the store's threads.
 """

@@ -1,21 +1,224 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places in the chain of plugins: connections, plugins between them, and other owners."""
+"""The places in the chain of plugins: connections, plugins between them, and other owners.
+
+Calls and times of each connection are counted in one pass over all events, in steps.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from heapq import nlargest
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
-from nri_scope.events import PASSIVE_ROLES, Role, Session
-from nri_scope.recording.stats import ResponseTimes
-
-from .call_counts import CallCounts, SessionCounts
+from nri_scope.differ.attribution.owner import CRI_REQUEST
+from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role, Session
+from nri_scope.filter import Filter
+from nri_scope.recording.event_scan import Call, EventScan
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.stats import SLOWEST, ResponseTimes, Slowest
+from nri_scope.recording.timeline import sessions_overlap
 
 if TYPE_CHECKING:
-    from nri_scope.differ.latency import TimeIn
+    # Imported late, because importing the differ takes long.
+    from nri_scope.differ.attribution.rounds import Round, Rounds
+    from nri_scope.differ.latency import Latency, TimeIn
+
+    from ..store.store import Store
+
+
+STEP = 4_000
+"""Number of events per step of counting, which takes about 6 ms."""
+_ROUND_STEP = 2_000
+"""Number of events per step of assembling rounds, which takes about 30 ms."""
+
+
+@dataclass(slots=True)
+class SessionCounts:
+    """Counts of one session."""
+
+    calls: int = 0
+    problems: int = 0
+    """Number of calls with a status other than ok."""
+    first_event: int = 0
+    deadline_ns: int = 0
+    """Shortest deadline of the requests; 0 if there was none."""
+    over_half: int = 0
+    """Number of replies that took more than half of their deadline."""
+    changes: Counter[str] = field(default_factory=Counter)
+    """Number of events that show a change, by plugin; 0 if all are other requests."""
+    times: array[int] = field(default_factory=lambda: array("I"))
+    """Times in ns, with 4 bytes each; if one exceeds 4 s, with 8 bytes."""
+    slowest: Slowest = field(default_factory=Slowest)
+
+    def add(self, call: Call) -> None:
+        """Count a call."""
+        number, _, took_ns, deadline_ns, ok, owners, changed_by, own = call
+        self.calls += 1
+        self.problems += not ok
+        for owner in owners:
+            if not owner.startswith(CRI_REQUEST):
+                self.changes[owner] += owner in changed_by
+        if own or not took_ns:
+            # A call by the plugin, whose time is the runtime's; or one that was not measured.
+            return
+        try:
+            self.times.append(took_ns)
+        except OverflowError:
+            self.times = array("q", self.times)
+            self.times.append(took_ns)
+        if took_ns > self.slowest.least_ns:
+            self.slowest.add(took_ns, number)
+        if deadline_ns > 0:
+            if deadline_ns < self.deadline_ns or not self.deadline_ns:
+                self.deadline_ns = deadline_ns
+            self.over_half += 2 * took_ns > deadline_ns
+
+
+class TimeSample(NamedTuple):
+    """All times of a place in the chain, in ns."""
+
+    times: tuple[array[int], ...]
+    slowest: list[tuple[int, int]]
+    """The longest times and their events, the longest first."""
+
+
+class CallCounts:
+    """Counts of the events read so far. Steps run in a thread.
+
+    Takes 4 to 8 bytes of memory per event.
+
+    ``where``, ``about``: count only events that pass a filter, or concern a pod or container.
+    With a filter, which may split rounds, times are only those of connections.
+    """
+
+    def __init__(self, where: Filter | None = None, about: Pod | Container | None = None) -> None:
+        self.where = where
+        self.about = about
+        self.sessions: tuple[Session, ...] = ()
+        self.counts: dict[int, SessionCounts] = {}
+        """Counts by session number, for sessions with events."""
+        self.scan = EventScan()
+        self.in_rounds = 0
+        """Number of the newest event included in rounds; 0 if no chain was observed."""
+        self._latency: Latency | None = None
+        self._rounds: Rounds | None = None
+
+    def step(self, recording: Recording) -> bool:
+        """Read more events; return False if none is left. Raises RecordingError."""
+        return self.count_step(recording) or (
+            self._has_chain() and self._assemble_rounds(recording)
+        )
+
+    def count_step(self, recording: Recording) -> bool:
+        """Like `step`, but without times of rounds, which is much faster."""
+        self.sessions = tuple(recording.sessions())
+        calls, more = self.scan.calls(recording, STEP, self.where, self.about)
+        for call in calls:
+            counts = self.counts.get(call.session)
+            if counts is None:
+                counts = self.counts[call.session] = SessionCounts(first_event=call.number)
+            counts.add(call)
+        return more
+
+    def finish(self) -> None:
+        """Include the newest round: no more events follow."""
+        last = self._rounds.flush() if self._rounds is not None else None
+        if last is not None and self._latency is not None:
+            self._add_round(last, self._latency)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether some events are not counted."""
+        return self.where is not None or self.about is not None
+
+    def times(self) -> tuple[TimeIn, ...]:
+        """Return the times in plugins and between connections, like `differ.latency.latency`.
+
+        The newest round is included when the next one has begun, or after `finish`.
+        """
+        return self._latency.result() if self._latency is not None else ()
+
+    def sample(self, plugin: str, ends: tuple[str, str]) -> TimeSample:
+        """Return the times of a plugin or connection, or between two connections (``ends``).
+
+        A plugin's times are those in the chain, as in `times`, if its chain was observed.
+        """
+        after, before = ends
+        key = (after, before, "") if after else ("", "", plugin)
+        found = self._latency.times(*key) if self._latency is not None else None
+        if found is not None:
+            return TimeSample((found.took,), found.slowest.result())
+        if after:
+            return TimeSample((), [])
+        sessions = [session.id for session in self.sessions if session.plugin == plugin]
+        counts = [self.counts[number] for number in sessions if number in self.counts]
+        slowest = (each for one in counts for each in one.slowest.result())
+        return TimeSample(
+            tuple(one.times for one in counts), nlargest(SLOWEST, slowest, key=itemgetter(0))
+        )
+
+    def _has_chain(self) -> bool:
+        if self.where is not None:
+            return False
+        # Most recordings have a single passive connection, which shows no plugin's time.
+        chain = [session for session in self.sessions if session.is_connection]
+        has_plugin = any(session.role not in PASSIVE_ROLES for session in chain)
+        return has_plugin or sessions_overlap(chain)
+
+    def _assemble_rounds(self, recording: Recording) -> bool:
+        from nri_scope.differ.attribution.rounds import Rounds
+        from nri_scope.differ.latency import Latency
+
+        if self._rounds is None or self._latency is None:
+            self._rounds, self._latency = Rounds.of(self.sessions), Latency()
+        self._rounds.sessions = {session.id: session for session in self.sessions}
+        for count, event in enumerate(recording.events(after_id=self.in_rounds), 1):
+            completed = self._rounds.feed(event)
+            if completed is not None:
+                self._add_round(completed, self._latency)
+            self.in_rounds = event.id
+            if count == _ROUND_STEP:
+                return True
+        return False
+
+    def _add_round(self, one: Round, latency: Latency) -> None:
+        if self.about is None or _is_about(one.first, self.about):
+            latency.feed(one)
+
+
+def _is_about(event: Event, what: Pod | Container) -> bool:
+    if isinstance(what, Container):
+        if what.id:
+            return event.container_id == what.id
+        return event.container == what.name and (what.pod is None or _is_about(event, what.pod))
+    if what.id:
+        return event.pod_id == what.id
+    return (event.namespace, event.pod) == (what.namespace, what.name)
+
+
+_TALLIES: WeakKeyDictionary[Store, list[CallCounts]] = WeakKeyDictionary()
+"""For each recording, the counts of all events and of the last restriction, shared by the views of
+plugins and sessions."""
+
+
+def call_counts_of(
+    store: Store, where: Filter | None = None, about: Pod | Container | None = None
+) -> CallCounts:
+    """Return the counts of a recording; new ones if the oldest events have been removed."""
+    known = _TALLIES.get(store, [])
+    for tally in known:
+        if (tally.where, tally.about) == (where, about) and not tally.scan.outdated:
+            return tally
+    made = CallCounts(where, about)
+    others = [one for one in known if one.is_narrowed != made.is_narrowed and not one.scan.outdated]
+    _TALLIES[store] = [*others, made]
+    return made
 
 
 class ChainPlaceKind(StrEnum):
@@ -88,7 +291,8 @@ def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
             )
             found.append(((plugin, 0, ""), place))
     chain = (place for _, place in sorted(found, key=lambda entry: entry[0]))
-    return tuple(place for place in chain if not tally.is_narrowed or place.calls or place.changes)
+    counted = (place for place in chain if place.calls or place.kind is ChainPlaceKind.OWNER)
+    return tuple(counted if tally.is_narrowed else chain)
 
 
 def _changes_by_owner(tally: CallCounts) -> Counter[str]:

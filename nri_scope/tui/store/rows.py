@@ -253,12 +253,28 @@ def gone_row(event_id: int) -> Row:
 
 
 def changed_in_short(event: Event) -> str:
-    """Summarise an event's changes: ``env FOO, 3 more by 30-x``; "" if it shows none."""
+    """Summarise an event's changes: ``env FOO, 3 more by 30-x``; "" if it has no requests.
+
+    Requests that no evidence shows as changes begin with a sign: ``? env FOO``. Those for another
+    container name it.
+    """
     if not event.changed:
         return ""
-    first, *others = event.changed
-    more = f", {len(others):,} more" if others else ""
-    return f"{path_in_short(first)}{more}{_by(event.owners)}"
+    owners = event.owners_of(slice(event.changes or None))
+    return f"{first_change(event)}{more_changes(event)}{_by(owners)}"
+
+
+def first_change(event: Event) -> str:
+    """Return the first of an event's changes, or of its requests with a sign."""
+    target = event.targets[0].rpartition("/")[2] if event.targets else ""
+    of = f" of {_cut(target, 64)}" if target else ""
+    return f"{display.outcome_sign(event)} {path_in_short(event.changed[0])}{of}".lstrip()
+
+
+def more_changes(event: Event) -> str:
+    """Return the number of an event's other changes, or of other requests, as a suffix."""
+    count = event.changes or len(event.changed)
+    return f", {count - 1:,} more" if count > 1 else ""
 
 
 def path_in_short(path: str) -> str:
@@ -303,7 +319,7 @@ def _style(event: Event) -> RowStyle:
         return RowStyle.ODD
     if event.problem == Problem.SLOW:
         return RowStyle.SLOW
-    return RowStyle.CHANGED if event.changed else RowStyle.PLAIN
+    return RowStyle.CHANGED if event.changes else RowStyle.PLAIN
 
 
 def _status(event: Event) -> str:

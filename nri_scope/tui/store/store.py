@@ -32,11 +32,9 @@ from nri_scope.recording.event_pages import (
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.foreground import ATTRIBUTED
 
-from .analysis import Analysis
-from .discovery import EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
-from .grouped_events import GroupedEvents, RowEvents
+from .discovery import Analysis, EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
+from .event_numbers import GroupedEvents, NumberList, NumberRanges, Operations, RowEvents
 from .markers import ConnectionMarker, DamageMarker
-from .operations import Operations
 from .reader_thread import ReaderThread
 from .rows import (
     Row,
@@ -48,7 +46,7 @@ from .rows import (
     marker_text,
     operation_row,
 )
-from .view import NumberList, NumberRanges, View, ViewEntry
+from .view import View, ViewEntry
 
 if TYPE_CHECKING:
     # Imported late, because importing the differ takes long.

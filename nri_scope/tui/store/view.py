@@ -3,204 +3,18 @@
 
 Views are in memory and do no I/O, so that positions, keys and lengths are available while drawing.
 They change only on the drawing thread, by `Store.refresh` or the progress of a filter.
-
-Event numbers ascend and have few holes, so all events of a recording are stored as a few ranges.
-The matches of a filter are stored as an array, with eight bytes each.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 from nri_scope.events import Container, Pod
 from nri_scope.filter import Filter
 
-from .grouped_events import GroupedEvents, RowEvents
+from .event_numbers import NumberList, NumberRanges, Operations, RowEvents
 from .markers import ConnectionMarker, DamageMarker, GapMarker, Key, RowMarker
-
-
-class NumberList:
-    """Ascending numbers, stored individually."""
-
-    def __init__(self, numbers: Iterable[int] = ()) -> None:
-        self.array = array("q", numbers)
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def at(self, position: int) -> int:
-        """Return the number at a position. Raises IndexError."""
-        if position < 0:
-            raise IndexError(position)
-        return self.array[position]
-
-    def slice(self, start: int, stop: int) -> Sequence[int]:
-        """Return the numbers at ``start`` to ``stop`` (exclusive); fewer if the list ends."""
-        return self.array[start:stop]
-
-    def rank(self, number: int) -> int:
-        """Return the number of smaller numbers."""
-        return bisect_left(self.array, number)
-
-    def trim(self, oldest: int) -> bool:
-        """Drop numbers below ``oldest``; return whether there were any."""
-        gone = self.rank(oldest)
-        del self.array[:gone]
-        return gone > 0
-
-    def cut(self, newest: int) -> None:
-        """Drop the numbers above ``newest``."""
-        del self.array[self.rank(newest + 1) :]
-
-    def has(self, number: int) -> bool:
-        """Return whether the number is there."""
-        at = self.rank(number)
-        return at < len(self.array) and self.array[at] == number
-
-    def add(self, number: int) -> bool:
-        """Add a number, unless it is there; return whether others have moved."""
-        at = self.rank(number)
-        if self.has(number):
-            return False
-        self.array.insert(at, number)
-        return at + 1 < len(self.array)
-
-    def extend(self, numbers: array[int]) -> bool:
-        """Add ascending numbers, except existing ones; return whether others have moved."""
-        known = bisect_right(numbers, self.array[-1]) if self.array else 0
-        moved = [self.add(number) for number in numbers[:known]]
-        self.array.extend(numbers[known:])
-        return any(moved)
-
-
-class NumberRanges:
-    """Ascending numbers, stored as ranges without holes.
-
-    The last range may be assumed: event numbers not examined yet are taken to have no holes.
-    """
-
-    def __init__(self, oldest: int = 1) -> None:
-        """Create empty ranges. ``oldest``: lower bound of all numbers."""
-        self._firsts = array("q")
-        self._starts = array("q")
-        """Position of each first number, counting trimmed numbers, too."""
-        self._count = 0
-        """Count of known numbers, including trimmed ones."""
-        self.trimmed = 0
-        """Count of trimmed numbers that have a position."""
-        self._assumed = 0
-        """Count of numbers assumed to follow ``last``."""
-        self.last = oldest - 1
-        """The largest known number."""
-
-    def __len__(self) -> int:
-        return self._count - self.trimmed + self._assumed
-
-    def at(self, position: int) -> int:
-        """Return the number at a position. Raises IndexError."""
-        if not 0 <= position < len(self):
-            raise IndexError(position)
-        place = position + self.trimmed
-        if place >= self._count:
-            return self.last + 1 + place - self._count
-        run = bisect_right(self._starts, place) - 1
-        return self._firsts[run] + place - self._starts[run]
-
-    def slice(self, start: int, stop: int) -> Sequence[int]:
-        """Return the numbers at ``start`` to ``stop`` (exclusive); fewer if the ranges end."""
-        return [self.at(position) for position in range(max(0, start), min(stop, len(self)))]
-
-    def rank(self, number: int) -> int:
-        """Return the number of smaller numbers."""
-        if number > self.last:
-            return self._count - self.trimmed + min(number - self.last - 1, self._assumed)
-        run = bisect_right(self._firsts, number) - 1
-        if run < 0:
-            return 0
-        end = self._starts[run + 1] if run + 1 < len(self._starts) else self._count
-        place = min(self._starts[run] + number - self._firsts[run], end)
-        return max(0, place - self.trimmed)
-
-    def trim(self, oldest: int) -> bool:
-        """Drop numbers below ``oldest``; return whether there were any."""
-        gone = self.rank(oldest)
-        if oldest > self.last:
-            newest = self.last + self._assumed
-            del self._firsts[:], self._starts[:]
-            self._count = self.trimmed = 0
-            self.last = oldest - 1
-            self.assume(newest)
-        elif gone:
-            self.trimmed += gone
-            first = bisect_right(self._starts, self.trimmed) - 1
-            del self._firsts[:first], self._starts[:first]
-        return gone > 0
-
-    def assume(self, newest: int) -> None:
-        """Assume all numbers up to ``newest``, until they are known."""
-        self._assumed = max(0, newest - self.last)
-
-    def extend(self, first: int, last: int) -> bool:
-        """Add the numbers from ``first`` to ``last``, the next ones after the known numbers.
-
-        Returns whether assumed numbers have moved.
-        """
-        adjacent = first == self.last + 1
-        moved = self._assumed > 0 and not adjacent
-        newest = self.last + self._assumed
-        if not (adjacent and self._firsts):
-            self._firsts.append(first)
-            self._starts.append(self._count)
-        self._count += last - first + 1
-        self.last = last
-        self.assume(newest)
-        return moved
-
-    def settle(self) -> bool:
-        """Drop the assumed numbers; return whether there were any."""
-        moved = self._assumed > 0
-        self._assumed = 0
-        return moved
-
-
-class Numbers(Protocol):
-    """Ascending event numbers by position."""
-
-    def __len__(self) -> int: ...
-
-    def at(self, position: int) -> int:
-        """Return the number at a position. Raises IndexError."""
-        ...
-
-    def slice(self, start: int, stop: int) -> Sequence[int]:
-        """Return the numbers at ``start`` to ``stop`` (exclusive); fewer if there are fewer."""
-        ...
-
-    def rank(self, number: int) -> int:
-        """Return the number of smaller numbers."""
-        ...
-
-
-class Groups(Protocol):
-    """The operations that events belong to."""
-
-    grouped: GroupedEvents
-    """The events that are not the first of their operation."""
-
-    @property
-    def event_count(self) -> int:
-        """Number of events of all operations."""
-        ...
-
-    def take_touched(self) -> range:
-        """Return a range of numbers with all operations to which events were added since the last
-        call.
-        """
-        ...
-
 
 ViewEntry = int | RowMarker
 """Content of a row: the number of an event, or of an operation's first event, or a marker."""
@@ -211,12 +25,12 @@ class View:
 
     def __init__(
         self,
-        numbers: Numbers,
+        numbers: NumberList | NumberRanges | Operations,
         *,
         where: Filter | None = None,
         about: Pod | Container | None = None,
         looked_at: int = 0,
-        groups: Groups | None = None,
+        groups: Operations | None = None,
     ) -> None:
         """Create the view. ``looked_at``: event up to which ``numbers`` is complete. ``groups``:
         each number stands for an operation.

@@ -99,7 +99,7 @@ class PointKind(IntEnum):
     STOPPED = 3
     REMOVED = 4
     CHANGED = 5
-    """An event that shows a change, as found by the filter `changed:~.`."""
+    """An event that changed its container, as evidence shows."""
     SLOW = 6
     FAILED = 7
     """An event with this `Problem`."""

@@ -6,10 +6,11 @@ from __future__ import annotations
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, partialmethod
 from typing import ClassVar
 
+from textual import events
 from textual.binding import BindingType
 
 from nri_scope.filter.moments import range_text
@@ -20,6 +21,7 @@ from ..containers.census_board import CensusBoard
 from ..containers.outline import Node
 from ..containers.outline_lines import life_of, read
 from ..text.styled_line import Style, StyledLine, line
+from ..widgets.board import GUTTER, BoardLines
 from ..widgets.messages import AddToFilter, OpenEvent, StatusText
 from .lane_drawing import (
     LanePoint,
@@ -29,7 +31,6 @@ from .lane_drawing import (
     lanes_within,
     unobserved,
 )
-from .lane_lines import TimelineLines
 from .lanes import (
     LanePoints,
     Lanes,
@@ -44,6 +45,30 @@ from .lanes import (
     ruled,
 )
 from .time_window import TimeWindow
+
+
+class TimelineLines(BoardLines, inherit_bindings=False):
+    """Lines of the lanes, which report the clicked column."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.TIMELINE, of_lines=True)
+
+    on_column: Callable[[int], None] = lambda _: None
+    on_end: Callable[[int], None] = lambda _: None
+    """Called to move the cursor to the first time (0) or the last one (-1)."""
+
+    def action_home(self) -> None:
+        """Go to the first time."""
+        self.on_end(0)
+
+    def action_end(self) -> None:
+        """Go to the last time."""
+        self.on_end(-1)
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to the clicked line and time."""
+        super().on_click(event)
+        self.on_column(event.x - GUTTER)
+
 
 _CACHED_LANES = 4_096
 """Maximum number of lanes whose events are cached."""
@@ -106,7 +131,7 @@ class TimelineBoard(CensusBoard):
         census, chosen = self.census, self.chosen
         gaps = await self.store.run(lambda recording: recording.gaps())
         self._unobserved = unobserved(self.store.sessions, gaps)
-        state = (census.newest, len(census.pods), len(census.containers), len(gaps))
+        state = (census.scan.newest, len(census.pods), len(census.containers), len(gaps))
         if not anew and state == self._state and self.now_ns == self._now_ns:
             return
         if not anew and time.monotonic() < self._next_build_s:

@@ -209,13 +209,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         """Go to the last line."""
         self._move(self._rows)
 
-    def action_first_line(self) -> None:
-        """Go to the first line."""
-        self.action_home()
-
-    def action_last_line(self) -> None:
-        """Go to the last line."""
-        self.action_end()
+    action_first_line, action_last_line = action_home, action_end
 
     def action_shift_left(self) -> None:
         """Scroll to the left."""

@@ -9,13 +9,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.evidence import container_status
+from nri_scope.differ.attribution.evidence import Status, container_status
+from nri_scope.recording.cri_answers import NOT_FOUND
+from nri_scope.specs import Spec, patch_of
 
 
 def test_a_reply_has_the_runtimes_spec() -> None:
     assert container_status(b'{"pid": 3, "runtimeSpec": {"linux": {"x": 1.5}}}').spec == {
         "linux": {"x": 1.5}
     }
+
+
+def test_a_reply_has_what_the_containers_files_say() -> None:
+    spec: Spec = {"hostname": "x", "linux": {"resources": {"cpu": {"shares": 2}}}}
+    config: Spec = {"hostname": "y", "process": {"args": ["a"]}}
+    limits: Spec = {"/linux/resources/pids/limit": -1, "/linux/resources/cpu/cpus": "0-1"}
+    reply = {"runtimeSpec": spec, "bundleSpec": patch_of(spec, config)}
+    status = container_status(json.dumps({**reply, "cgroup": {**limits, "/other": 1}}).encode())
+    assert status == Status(spec, "", config, limits)
+    assert container_status(b'{"runtimeSpec": {"a": 1}, "bundleSpec": {}}').bundle_spec == {"a": 1}
+    assert container_status(NOT_FOUND.encode()) == Status(None, not_found=True)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"bundleSpec": 1},
+        {"bundleSpec": {"a": None}, "runtimeSpec": 3},
+        {"cgroup": [1]},
+        {"cgroup": {"": 1}},
+        {"notFound": 1},
+    ],
+)
+def test_unusable_members_say_nothing(member: Spec) -> None:
+    assert container_status(json.dumps(member).encode()) == Status(None)
 
 
 @pytest.mark.parametrize(

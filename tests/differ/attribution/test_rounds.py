@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.attribution.attributed_changes import Evidence, RoundDiff
+from nri_scope.differ.attribution.attributed_changes import Evidence, OutcomeKind, RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.events import Gap, Role
 
@@ -236,14 +236,12 @@ class TestFailures:
         chain.send("40-y", "CreateContainer", create(FOO="1"), reply_setting("FOO", "2"))
         (one,) = chain.end()
         assert '"40-y" and "20-x" both tried to set' in one.failure
-        assert owners([one]) == [("/process/env/FOO", "20-x")]
-        (unapplied,) = one.asked
-        assert (str(unapplied.owner), unapplied.path, unapplied.value) == (
-            "40-y",
-            "/process/env/FOO",
-            "2",
-        )
-        assert unapplied.reason == one.failure
+        assert [(str(step.owner), step.change.path, step.change.after) for step in one.steps] == [
+            ("20-x", "/process/env/FOO", "1"),
+            ("40-y", "/process/env/FOO", "2"),
+        ]
+        assert {step.outcome[:2] for step in one.steps} == {(OutcomeKind.REFUSED, one.failure)}
+        assert not one.changes
 
 
 class TestUpdates:
@@ -279,10 +277,14 @@ class TestUpdates:
         reply.failed.add(container_id="broken-id")
         chain.send("30-x", "UpdateContainers", update, reply)
         *_, one = chain.end()
-        assert owners([one]) == [("/linux/resources/cpu/shares", "30-x")]
-        (unapplied,) = one.asked
-        assert unapplied.container == "broken-id"
-        assert unapplied.reason == "the runtime reported that the update failed"
+        assert owners([one]) == [("/linux/resources/cpu/shares", "30-x")] * 2
+        assert [(step.container, step.outcome[:2]) for step in one.steps] == [
+            ("app-id", (OutcomeKind.REQUESTED, "")),
+            (
+                "broken-id",
+                (OutcomeKind.REFUSED, "the runtime reported that the update failed"),
+            ),
+        ]
 
 
 class TestSynchronizeAgain:
@@ -323,7 +325,7 @@ class TestLaterEvents:
                 chain.send(plugin, method, request)
         *_, one = chain.end()
         assert owners([one]) == [("/process/env/FOO", "one of 00–99, or the runtime")]
-        assert "no request for it was seen" in one.steps[0].note
+        assert "no recorded message asked for it" in one.steps[0].note
 
     def test_show_no_change_with_only_an_id(self) -> None:
         chain = traffic(p00_a=Role.PROBE)

@@ -8,8 +8,14 @@ from dataclasses import replace
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.applied_spec import judge_all
-from nri_scope.differ.attribution.attributed_changes import ChangeStep, Claim, Evidence
+from nri_scope.differ.attribution.applied_spec import judge
+from nri_scope.differ.attribution.attributed_changes import (
+    REQUESTED,
+    ChangeStep,
+    Claim,
+    Evidence,
+    OutcomeKind,
+)
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import (
     REQUEST,
@@ -21,7 +27,7 @@ from nri_scope.differ.attribution.owner import (
     plugin,
 )
 from nri_scope.specs import ChangeKind, Json, Spec, apply, changes
-from tests.differ.render.samples import APP, CHOICE, ENV, RANGE, step
+from tests.differ.render.samples import APP, CHOICE, ENV, RANGE, answer, step
 from tests.specs.generated import SPECS
 
 OWNERS = (
@@ -65,12 +71,22 @@ def history_of_turns(base: Spec, *turns: tuple[Owner, Spec]) -> History:
     return History(APP, "shop/web/app", base, RUNTIME, before, steps, created_event=14)
 
 
-def with_cri_spec(one: History, real: Spec, event: int = 90) -> History:
-    """Return a copy of the history with `real` as the spec reported over CRI."""
-    steps = list(one.steps)
-    for at, judged in judge_all(steps, real, one.spec).items():
-        steps[at] = judged
-    return replace(one, steps=steps, real=real, real_event=event)
+def requested(found: History) -> History:
+    """Return a copy of the history in which nothing shows an outcome."""
+    steps = [replace(one, outcome=REQUESTED) for one in found.steps]
+    return replace(found, steps=steps)
+
+
+def with_cri_spec(found: History, real: Spec, event: int = 90) -> History:
+    """Return a copy of the history whose outcomes are those by a spec reported over CRI."""
+    copied = requested(found)
+    copied.real, copied.real_event = real, event
+    judge(copied, real, answer(event))
+    return copied
+
+
+def _with_effect(found: History) -> Spec:
+    return apply(found.base, [one.change for one in found.counted])
 
 
 @st.composite
@@ -87,6 +103,10 @@ def _any(draw: st.DrawFn) -> History:
         )
         for one in found.steps
     ]
+    if draw(st.booleans()):
+        outcome = st.sampled_from(OutcomeKind).map(lambda kind: REQUESTED._replace(kind=kind))
+        found.steps = [replace(one, outcome=draw(outcome)) for one in found.steps]
+        found = replace(found, spec=_with_effect(found))
     if draw(st.booleans()):
         return with_cri_spec(
             found, draw(st.just(found.spec) | SPECS), draw(st.sampled_from([14, 15, 90]))
@@ -108,6 +128,7 @@ __all__ = [
     "Json",
     "history",
     "history_of_turns",
+    "requested",
     "step",
     "with_cri_spec",
 ]

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from hypothesis import given
 
-from nri_scope.differ.attribution.attributed_changes import Evidence, PluginRequest
+from nri_scope.differ.attribution.attributed_changes import OutcomeKind, dropped
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import document, lines, past
 from nri_scope.recording.records import json_in_parts
 from nri_scope.specs import Json
-from tests.differ.render.samples import APP, CPU, ENV
+from tests.differ.render.samples import CPU, ENV, step
 
 from .histories import FEW, HISTORIES, history_of_turns
 
@@ -22,12 +23,17 @@ def parsed_document(found: History) -> dict[str, Json]:
     return read
 
 
+def requests_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = record["requests"]
+    return found
+
+
 def test_lines_and_changes_have_all_fields() -> None:
     found = history_of_turns(
         {"process": {"env": ["FOO=bar", "A=1"]}}, (ENV, {"process": {"env": ["FOO=baz"]}})
     )
     found.remarks.append("so it is")
-    found.asked.append(PluginRequest(APP, CPU, "/x", None, "no such field", Evidence.TAP, 1))
+    found.add([step("/x", None, 1, "added", CPU, outcome=dropped("no such field"))])
     record = parsed_document(found)
     at = "2023-11-14T22:13:20.000000Z"
     assert record["lines"] == [
@@ -55,15 +61,25 @@ def test_lines_and_changes_have_all_fields() -> None:
     ]
     assert record["remarks"] == ["so it is"]
     assert record["schema_version"] == 1
-    assert [one["reason"] for one in record["asked"]] == ["no such field"]  # type: ignore[union-attr,index,call-overload]
+    (asked,) = requests_of(record)
+    assert asked["outcome"] == {
+        "kind": "dropped",
+        "reason": "no such field",
+        "evidence": "rule",
+        "event": None,
+        "at": None,
+        "actual": None,
+    }
 
 
 @FEW
 @given(HISTORIES)
 def test_output_is_json_and_lists_are_never_null(found: History) -> None:
     record = parsed_document(found)
-    for name in ("lines", "changes", "asked", "remarks"):
+    for name in ("lines", "changes", "requests", "remarks"):
         assert isinstance(record[name], list)
+    kinds = {one["outcome"]["kind"] for one in requests_of(record)}
+    assert not kinds & {OutcomeKind.SEEN, OutcomeKind.IN_EFFECT}
 
 
 def test_a_path_has_only_its_own_lines_and_changes() -> None:

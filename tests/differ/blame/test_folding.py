@@ -37,9 +37,9 @@ def test_every_view_has_all_changed_lines(found: History) -> None:
 def test_folded_lines_are_counted(found: History) -> None:
     all_lines = lines(found)
     rows = view(all_lines, "usual")
-    shown = sum(1 for row in rows if isinstance(row, OwnedLine) and row.there and not row.heading)
+    shown = sum(1 for row in rows if isinstance(row, OwnedLine) and row.exists and not row.heading)
     folded = sum(row.hidden for row in rows if isinstance(row, Fold))
-    assert shown + folded == sum(1 for line in all_lines if line.there and not line.heading)
+    assert shown + folded == sum(1 for line in all_lines if line.exists and not line.heading)
 
 
 def test_a_changed_line_is_shown_with_its_parents() -> None:

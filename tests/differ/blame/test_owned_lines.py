@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from nri_scope.differ.attribution.attributed_changes import Applied, ChangeStep, Claim, Evidence
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, Claim, Evidence, OutcomeKind
 from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.later_changes import ANY_OWNER
@@ -19,7 +19,7 @@ from nri_scope.specs.lists import KEYED
 from tests.differ.render.samples import CPU, ENV
 from tests.specs.spec_lines import walk
 
-from .histories import FEW, HISTORIES, history, history_of_turns, step, with_cri_spec
+from .histories import FEW, HISTORIES, history, history_of_turns, requested, step, with_cri_spec
 
 OTHER = plugin("40-other")
 
@@ -36,7 +36,7 @@ def at(found: History, path: str) -> OwnedLine:
 @given(HISTORIES)
 def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
     spec = final_spec(found)
-    owned = {line.path for line in lines(found) if line.there and line.owner is not None}
+    owned = {line.path for line in lines(found) if line.exists and line.owner is not None}
     for line in walk(spec):
         is_leaf = line.form == "scalar" or not line.value
         # Members of an atomic value belong to that value's line.
@@ -53,9 +53,9 @@ def test_lines_have_the_values_of_the_spec(found: History) -> None:
     spec = final_spec(found)
     for line in lines(found):
         value = value_at(spec, line.path)
-        if line.there and not line.heading:
+        if line.exists and not line.heading:
             assert value is not ABSENT and same(value, line.value)
-        assert line.there == (value is not ABSENT)
+        assert line.exists == (value is not ABSENT)
 
 
 @FEW
@@ -76,8 +76,10 @@ def test_lines_without_a_step_have_no_change_mark(found: History) -> None:
     for line in lines(found):
         if line.mark in "+-~":
             assert line.step is not None and line.step.owner == line.owner
+        if line.mark == "?":
+            assert line.step is not None and line.step.outcome.kind is OutcomeKind.REQUESTED
         if line.mark == "!":
-            assert found.real is not None
+            assert line.step is not None and not line.step.is_change
 
 
 def test_a_changed_line_shows_its_previous_value() -> None:
@@ -101,7 +103,7 @@ def test_a_removed_line_is_placed_among_its_siblings() -> None:
     shown_lines = [(line.mark, line.written) for line in lines(found) if not line.heading]
     assert shown_lines == [(" ", "A=1"), (" ", "B=2"), ("-", "FOO=bar"), (" ", "x")]
     gone = at(found, "/process/env/FOO")
-    assert not gone.there and gone.owner == ENV
+    assert not gone.exists and gone.owner == ENV
 
 
 def test_a_removed_subtree_is_placed_at_its_former_position() -> None:
@@ -110,7 +112,7 @@ def test_a_removed_subtree_is_placed_at_its_former_position() -> None:
         (ENV, {"mounts": []}),
     )
     parent, gone = at(found, "/linux/devices"), at(found, "/linux/devices/~1dev~1x")
-    assert parent.heading and not parent.there and parent.owner is None
+    assert parent.heading and not parent.exists and parent.owner is None
     assert gone.value == {"path": "/dev/x", "type": "c"} and gone.member and gone.mark == "-"
 
 
@@ -187,54 +189,81 @@ def test_values_only_the_cri_reports_belong_to_no_plugin() -> None:
     assert at(found, "/linux/resources/memory/limit").owner == RUNTIME
 
 
-def test_a_request_missing_from_the_real_spec_is_not_applied() -> None:
+def test_a_request_missing_from_the_real_spec_is_no_line() -> None:
     found = with_cri_spec(_requested_changes(), LIMITS)
-    line = at(found, "/annotations/a")
-    assert (line.mark, line.there, line.owner) == ("!", False, ENV)
-    assert line.remarks == ("not applied",)
-
-
-def test_a_value_applied_differently_belongs_to_the_requester_and_shows_the_request() -> None:
-    line = at(
-        with_cri_spec(_requested_changes(), {**LIMITS, "annotations": {"a": "2"}}), "/annotations/a"
+    assert "/annotations/a" not in by_path(found)
+    (asked,) = found.without_effect
+    assert (asked.change.path, asked.owner, asked.outcome.kind) == (
+        "/annotations/a",
+        ENV,
+        OutcomeKind.DROPPED,
     )
-    assert line.step is not None and line.step.applied is Applied.DIFFERENTLY
-    assert (line.owner, line.value) == (ENV, "2")
-    assert line.remarks == ("applied differently: '1' was requested",)
 
 
-@pytest.mark.parametrize(("real", "outcome"), [(2, "applied differently"), (7, "not applied")])
-def test_an_unexpected_value_that_any_plugin_may_update_has_no_single_owner(
-    real: int, outcome: str
-) -> None:
-    def shares(value: int) -> Spec:
-        return {"linux": {"resources": {"cpu": {"shares": value}}}}
-
-    found = history_of_turns(shares(7), (ENV, shares(10)))
-    line = at(with_cri_spec(found, shares(real)), "/linux/resources/cpu/shares")
-    assert (line.owner, line.evidence, line.mark) == (ANY_OWNER, (Evidence.CRI,), "!")
-    assert line.remarks == (f"30-env-injector requested 10: {outcome}",)
+def test_another_value_belongs_to_whoever_was_not_observed_and_names_the_request() -> None:
+    found = with_cri_spec(_requested_changes(), {**LIMITS, "annotations": {"a": "2"}})
+    assert [one.outcome.kind for one in found.of("/annotations/a")] == [
+        OutcomeKind.SUPERSEDED,
+        OutcomeKind.IN_EFFECT,
+    ]
+    line = at(found, "/annotations/a")
+    assert (line.owner, line.value, line.evidence) == (RUNTIME, "2", (Evidence.CRI,))
+    assert line.remarks == ("'1' was asked for by 30-env-injector",)
 
 
-def test_an_unapplied_change_leaves_the_previous_owner() -> None:
+def _shares(value: int) -> Spec:
+    return {"linux": {"resources": {"cpu": {"shares": value}}}}
+
+
+def test_an_unexpected_value_that_any_plugin_may_update_has_no_single_owner() -> None:
+    found = history_of_turns(_shares(7), (ENV, _shares(10)))
+    line = at(with_cri_spec(found, _shares(2)), "/linux/resources/cpu/shares")
+    assert (line.owner, line.evidence, line.mark) == (ANY_OWNER, (Evidence.CRI,), "~")
+    assert line.remarks == ("10 was asked for by 30-env-injector",)
+
+
+def test_a_dropped_change_leaves_the_first_state() -> None:
+    found = with_cri_spec(history_of_turns(_shares(7), (ENV, _shares(10))), _shares(7))
+    line = at(found, "/linux/resources/cpu/shares")
+    assert (line.owner, line.value, line.mark, line.remarks) == (RUNTIME, 7, " ", ())
+
+
+def test_a_dropped_change_leaves_the_previous_owner_whose_value_is_in_effect() -> None:
     found = history_of_turns(
         {}, (ENV, {"annotations": {"a": "1"}}), (CPU, {"annotations": {"a": "2"}})
     )
-    line = at(with_cri_spec(found, {"annotations": {"a": "1"}}), "/annotations/a")
-    assert (line.owner, line.value, line.mark) == (ENV, "1", "!")
-    assert line.remarks == ("60-cpu-policy requested '2': not applied",)
-    assert CPU not in [
-        each.owner for each in lines(with_cri_spec(found, {"annotations": {"a": "1"}}))
+    found = with_cri_spec(found, {"annotations": {"a": "1"}})
+    assert [(one.owner, one.outcome.kind) for one in found.of("/annotations/a")] == [
+        (ENV, OutcomeKind.IN_EFFECT),
+        (CPU, OutcomeKind.DROPPED),
     ]
+    line = at(found, "/annotations/a")
+    assert (line.owner, line.value, line.mark, line.remarks) == (ENV, "1", "+", ())
+    assert CPU not in [each.owner for each in lines(found)]
 
 
-def test_an_unapplied_removal_names_its_requester() -> None:
+def test_a_dropped_removal_leaves_the_value() -> None:
     found = with_cri_spec(
         history_of_turns({"annotations": {"a": "1"}}, (ENV, {})), {"annotations": {"a": "1"}}
     )
     line = at(found, "/annotations/a")
-    assert (line.owner, line.mark) == (RUNTIME, "!")
-    assert line.remarks == ("30-env-injector requested removal: not applied",)
+    assert (line.owner, line.exists, line.mark) == (RUNTIME, True, " ")
+    assert [one.owner for one in found.without_effect] == [ENV]
+
+
+def test_another_value_after_a_removal_is_an_addition() -> None:
+    found = history_of_turns(
+        {"annotations": {"a": "x", "b": "1"}}, (ENV, {"annotations": {"b": "1"}})
+    )
+    line = at(with_cri_spec(found, {"annotations": {"a": "z", "b": "1"}}), "/annotations/a")
+    assert (line.owner, line.value, line.mark) == (RUNTIME, "z", "+")
+    assert line.remarks == ("removal was asked for by 30-env-injector",)
+
+
+def test_a_value_that_nothing_shows_is_marked_as_asked_for() -> None:
+    line = at(requested(_requested_changes()), "/annotations/a")
+    assert (line.owner, line.exists, line.mark) == (ENV, True, "?")
+    assert line.remarks == ("asked for; nothing shows whether it took effect",)
 
 
 def test_changes_after_the_cri_report_are_part_of_the_spec() -> None:

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.attributed_changes import Applied
+from nri_scope.differ.attribution.attributed_changes import OutcomeKind, dropped
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import REQUEST
 from nri_scope.differ.blame import past, past_body, resolve
 from nri_scope.errors import UsageError
 from nri_scope.specs import Spec
 from nri_scope.text.escape import safe
-from tests.differ.render.samples import CPU, ENV
+from tests.differ.render.samples import CPU, ENV, by_cri, step
 
 from .histories import FEW, HISTORIES, history_of_turns
 
@@ -50,22 +50,25 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-def test_each_value_is_listed_with_its_owner_and_time() -> None:
+def test_each_value_is_listed_with_its_owner_time_and_outcome() -> None:
     found = replace(FOUND, steps=list(FOUND.steps))
-    found.steps[2] = replace(found.steps[2], applied=Applied.YES)
+    found.steps[2] = replace(found.steps[2], outcome=by_cri(OutcomeKind.IN_EFFECT))
+    refused = step("/linux/resources/cpu/shares", 256, 9, owner=ENV, event=18)
+    found.add([replace(refused, outcome=dropped("not at night"))])
     assert printed(found, "/linux/resources/cpu/shares") == [
         "── 2023-11-14, times at UTC+00:00",
         "cpu.shares",
-        "                  runtime          │512",
-        "22:13:20.000  15  60-cpu-policy T ~│2048",
-        "22:13:20.000  16  CRI request   T ~│256  # applied",
+        "                  runtime            │512",
+        "22:13:20.000  15  60-cpu-policy   T ~│2048  # seen in event 14",
+        "22:13:20.000  16  CRI request     T ~│256  # in effect",
+        "22:13:20.000  18  30-env-injector T !│9  # dropped: not at night",
     ]
 
 
 def test_a_removed_value_ends_with_its_removal() -> None:
     assert printed(FOUND, "/process/env/FOO")[-2:] == [
-        "22:13:20.000  14  30-env-injector T ~│baz",
-        "22:13:20.000  17  30-env-injector T -│(removed)",
+        "22:13:20.000  14  30-env-injector T ~│baz  # seen",
+        "22:13:20.000  17  30-env-injector T -│(removed)  # seen in event 14",
     ]
 
 

@@ -11,7 +11,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.attributed_changes import Evidence, PluginRequest
+from nri_scope.differ.attribution.attributed_changes import (
+    EVICTION,
+    Evidence,
+    OutcomeKind,
+    Shows,
+    dropped,
+)
 from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN
@@ -21,15 +27,16 @@ from nri_scope.differ.blame import (
     head,
     legend,
     lines,
+    past,
     resolve,
     view,
 )
 from nri_scope.specs import Json, Spec, same
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import paint_line
-from tests.differ.render.samples import APP, CPU, ENV, RANGE
+from tests.differ.render.samples import CPU, ENV, RANGE, by_cri
 
-from .histories import FEW, HISTORIES, history, history_of_turns, step, with_cri_spec
+from .histories import FEW, HISTORIES, history, history_of_turns, requested, step, with_cri_spec
 
 WIDTHS = st.sampled_from([None, 40, 80, 120])
 
@@ -43,7 +50,7 @@ def text(found: History, kind: str = "usual", width: int | None = 80) -> list[st
 
 def yaml_of(found: History, width: int | None) -> Json:
     """Parse the text to the right of the gutter as YAML."""
-    there = [line for line in lines(found) if line.there]
+    there = [line for line in lines(found) if line.exists]
     written, _ = body(there, width)
     read: Json = yaml.safe_load("\n".join(line.partition("│")[2] for line in written))
     return read
@@ -145,16 +152,15 @@ def test_failures_remarks_and_unapplied_requests_come_first() -> None:
     found = history_of_turns(BEFORE, (ENV, AFTER))
     found.failure = "plugins 30-env-injector and 60-cpu-policy both tried to set it"
     found.remarks.append("nobody saw what plugins before 50 did")
-    found.asked.append(
-        PluginRequest(APP, CPU, "/linux/resources/pids/limit", 5, "no such field", Evidence.TAP, 1)
-    )
-    found = with_cri_spec(found, AFTER)
+    path = "/linux/resources/pids/limit"
+    found.add([step(path, None, 5, "added", CPU, outcome=dropped("no such field"))])
+    found.real, found.real_event = AFTER, 90
     assert text(found, width=None)[1:6] == [
         "! creation failed: plugins 30-env-injector and 60-cpu-policy both tried to set it",
         "the spec that the runtime actually used, reported by event 90",
         "6 lines; changed: 30-env-injector 4",
         "note: nobody saw what plugins before 50 did",
-        "! requested but not applied: 60-cpu-policy asked for pids.limit = 5: no such field",
+        "! 60-cpu-policy asked for pids.limit = 5: dropped: no such field",
     ]
 
 
@@ -170,13 +176,6 @@ def test_a_value_removed_by_the_runtime_is_marked_removed() -> None:
         "runtime T -│    - PATH=/bin",
     ]
     assert "runtime  │# … 2 lines by the runtime" in text(found)
-
-
-def test_a_requested_removal_that_changed_the_value_is_a_change() -> None:
-    found = history_of_turns({"annotations": {"a": "x"}}, (ENV, {"annotations": {}}))
-    printed = text(with_cri_spec(found, {"annotations": {"a": "z"}}))
-    line = next(line for line in printed if "  a: " in line)
-    assert line == "30-env-injector T ~│  a: z  # applied differently: removal was requested"
 
 
 def test_only_owners_have_evidence() -> None:
@@ -198,16 +197,19 @@ def test_a_range_that_includes_the_runtime_is_explained() -> None:
     assert printed[1] == "1 line; changed: 99 or runtime 1"
 
 
-def test_a_path_lists_only_its_own_unapplied_requests() -> None:
+def test_a_path_has_its_own_requests_and_those_for_the_whole_container() -> None:
     found = history_of_turns(BEFORE, (ENV, AFTER))
     for path in ("/linux/resources/pids/limit", "/process/oomScoreAdj"):
-        found.asked.append(PluginRequest(APP, CPU, path, 5, "no such field", Evidence.TAP, 1))
-    path = resolve(found, "pids")
+        found.add([step(path, None, 5, "added", CPU, outcome=dropped("no such field"))])
+    found.add([step(EVICTION, None, "so it is", "added", CPU, outcome=dropped("never"))])
+    path = resolve(found, "limit")
+    assert path == "/linux/resources/pids/limit"
+    (mine,) = past(found, path)
+    assert [one.change.path for one in mine.steps] == [path]
     printed = [*head(found, None, None, asked_for(found, path))]
     assert printed[1:] == [
-        "! requested but not applied: 60-cpu-policy asked for pids.limit = 5: no such field"
+        '! 60-cpu-policy asked to evict the container ("so it is"): dropped: never'
     ]
-    assert [*head(found, None, None, asked_for(found, "/process/env"))] == printed[:1]
 
 
 @pytest.mark.parametrize("kind", ["usual", "changed", "full"])
@@ -223,17 +225,38 @@ def test_a_range_that_includes_the_runtime_says_so() -> None:
     assert any(line.startswith("01–29 or runtime T +│") for line in printed)
 
 
-def test_changes_confirmed_over_cri_are_marked_and_others_counted() -> None:
+def test_changes_confirmed_over_cri_are_marked_and_dropped_ones_listed() -> None:
     found = history_of_turns(
         {"mounts": []}, (ENV, {"mounts": [], "annotations": {"a": "x", "b": "1"}})
     )
-    printed = text(with_cri_spec(found, {"mounts": [], "annotations": {"a": "x"}}))
-    assert printed[2] == "2 lines; changed: 30-env-injector 1; requested but not applied: 1"
-    assert printed[3].startswith("+ added  ! requested but not applied  T: ")
-    assert printed[-2:] == [
-        "30-env-injector TC +│  a: x",
-        "30-env-injector T  !│  b: '1'  # not applied",
+    printed = text(with_cri_spec(found, {"mounts": [], "annotations": {"a": "x"}}), width=None)
+    assert printed[2:5] == [
+        "2 lines; changed: 30-env-injector 1",
+        '! 30-env-injector asked for annotations[b] = "1": dropped: no value is there in '
+        "the spec that was used (event 90)",
+        "+ added  T: plugin's reply  C: spec that was actually used",
     ]
+    assert printed[-1] == "30-env-injector TC +│  a: x"
+
+
+def test_requests_with_an_unknown_outcome_are_marked_and_counted() -> None:
+    found = requested(history_of_turns({}, (ENV, {"annotations": {"a": "x"}})))
+    printed = text(found, width=None)
+    assert printed[1:3] == [
+        "no plugin was seen to change the only line; asked for, outcome not known: 1",
+        "? asked for, outcome not known  T: plugin's reply",
+    ]
+    assert printed[-1] == (
+        "30-env-injector T ?│  a: x  # asked for; nothing shows whether it took effect"
+    )
+
+
+@pytest.mark.parametrize("shown_by", [Shows.CRI, Shows.CONFIG, Shows.CGROUP])
+def test_only_the_whole_spec_is_named_as_the_spec_that_was_used(shown_by: Shows) -> None:
+    path, outcome = "/linux/resources/cpu/shares", by_cri(OutcomeKind.IN_EFFECT)
+    one = step(path, None, 5, "added", outcome=outcome._replace(shown_by=shown_by))
+    printed = "\n".join(text(history({}, one)))
+    assert ("spec that was actually used" in printed) is (shown_by is not Shows.CGROUP)
 
 
 def test_remarks_below_a_line_have_a_line_each() -> None:
@@ -246,16 +269,13 @@ def test_remarks_below_a_line_have_a_line_each() -> None:
     ]
 
 
-def test_a_move_that_was_not_applied_says_so() -> None:
+def test_a_move_that_was_dropped_is_a_request() -> None:
     order: list[Json] = [{"destination": f"/{name}"} for name in "abc"]
     found = history_of_turns({"mounts": order}, (ENV, {"mounts": [order[2], *order[:2]]}))
     before: Spec = {"mounts": order}
-    for real, owner, end in (
-        (found.spec, "30-env-injector TC >│", "to 1st place"),
-        (before, "30-env-injector T >│", "to 1st place; not applied"),
-    ):
-        printed = [
-            line for line in text(with_cri_spec(found, real), width=None) if "moved from" in line
-        ]
-        assert len(printed) == 1 and printed[0].endswith(f"moved from 3rd {end}")
-        assert printed[0].startswith(owner)
+    for real, owner in ((found.spec, "30-env-injector TC >│"), (before, "")):
+        printed = text(with_cri_spec(found, real), width=None)
+        moved = [line for line in printed if "moved from" in line]
+        assert [line[: len(owner)] for line in moved] == [owner] * bool(owner)
+        asked = "! 30-env-injector asked to move mounts[/c] to 1st place: dropped: "
+        assert any(line.startswith(asked) for line in printed) is (not owner)

@@ -45,13 +45,13 @@ LATER = Owner(OwnerKind.ONE_OF, first="51", last="99", ties=("50",), or_runtime=
     ("created", "shown", "tail", "owner"),
     [
         (0, False, RUNTIME, "unknown"),
-        (0, True, RUNTIME, "runtime"),
+        (0, True, RUNTIME, "unknown"),
         (1, False, RUNTIME, "runtime"),
         (1, False, LATER, "one of 51–99, or the runtime"),
-        (1, True, LATER, "runtime"),
+        (1, True, LATER, "one of 51–99, or the runtime"),
     ],
 )
-def test_the_runtime_owns_a_value_missing_from_an_earlier_event(
+def test_an_annotation_may_be_missing_from_events_which_repeat_those_of_the_cri(
     created: int, shown: bool, tail: Owner, owner: str
 ) -> None:
     history = History("app-id", "shop/web/app", base_owner=UNKNOWN, created_event=created)

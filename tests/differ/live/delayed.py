@@ -147,8 +147,14 @@ class Delayed:
         life = [Event.PostCreateContainer, Event.StartContainer, Event.PostStartContainer]
         life += [Event.UpdateContainer, Event.StopContainer, Event.RemoveContainer]
         for event in life[: self._pick(st.integers(0, len(life)))]:
-            self.ask(event, name)
+            truth = self.ask(event, name)
             self._beside(name)
+            if event is not Event.UpdateContainer:
+                continue
+            truth.failed = truth.failed or self._rarely()
+            if not truth.failed:
+                self._created[name].linux.resources.cpu.shares.value = 512
+                self.ask(Event.PostUpdateContainer, name)
 
     def ask(self, event: Event, name: str) -> Truth:
         """Send an event through the chain."""
@@ -173,8 +179,6 @@ class Delayed:
         if event is Event.CreateContainer and not truth.failed:
             self._validate(turn, truth)
             self._created[name] = turn.request.container
-        if event is Event.UpdateContainer:
-            self._created[name].linux.resources.cpu.shares.value = 512
         self.now_ns += MS
         self._asking = False
         for probe in waiting:

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from nri_scope.cli.demo_playback import captured_call, session_start
 from nri_scope.differ import excerpt, recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live.channel import ReadPosition
 from nri_scope.differ.live.growing_recording import Follower, Seen
 from nri_scope.events import Event
+from nri_scope.recorder.complete_recording import call_of, start_of
 from nri_scope.recorder.inbox import Begin, End, Entry
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
@@ -102,7 +102,7 @@ def entries_of(recording: Recording) -> tuple[list[Timed], int]:
     timed: list[Timed] = []
     offset = 0
     for session in recording.sessions():
-        timed.append((session.started_ns, Begin(session.id, session_start(session))))
+        timed.append((session.started_ns, Begin(session.id, start_of(session))))
         if session.ended_ns is not None:
             timed.append((session.ended_ns, End(session.id, session.end_reason, session.ended_ns)))
     for event, request, reply in recording.exchanges():
@@ -112,4 +112,4 @@ def entries_of(recording: Recording) -> tuple[list[Timed], int]:
 
 
 def _captured(event: Event, request: bytes, reply: bytes) -> Entry:
-    return event.session, captured_call(event, request, reply)
+    return event.session, call_of(event, request, reply)

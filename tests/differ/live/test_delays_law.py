@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.render.wording import fresh
 from tests.amount import amount
 from tests.recording.traffic import MEMORY
 
@@ -26,7 +25,12 @@ def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> N
     node = Delayed(data.draw)
     node.live()
     found, afterwards = _live(node, data.draw)
-    assert [_stable_fields(one) for one in found] == [_stable_fields(one) for one in afterwards]
+    again = _after_failed_updates(afterwards)
+    live_fields, fields = (
+        [_stable_fields(one)[: -1 if one.event in again else None] for one in some]
+        for some in (found, afterwards)
+    )
+    assert live_fields == fields
     failed = {_key(truth) for truth in node.truths if truth.failed}
     for live, whole in zip(found, afterwards, strict=True):
         # The finished recording may show more failures, and only real ones.
@@ -36,8 +40,9 @@ def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> N
     assert created == {
         one.container: 1 for one in node.truths if one.event == "CreateContainer" and one.seen_by
     }
+    # A loss can split an update; if it failed, both parts have the request.
     changes = Counter(
-        (step.container, step.change.path) for one in found for step in fresh(one, one.steps)
+        (step.container, step.change.path) for one in found if not one.failure for step in one.steps
     )
     for number, truth in enumerate(node.truths):
         if truth.event != "CreateContainer" or not created[truth.container]:
@@ -46,11 +51,27 @@ def test_one_creation_is_one_round_whatever_the_delays(data: st.DataObject) -> N
         # An unobserved failure is not claimed.
         assert truth.failed or not told.failure
         if truth.failed:
-            assert told.failure or not _is_failure_observable(node, number)
+            # The end of a connection that missed the event may not be known yet.
+            said = told.failure or "the chain seems to have ended" in told.doubt
+            assert said or not _is_failure_observable(node, number)
             continue
         env = {path: count for (one, path), count in changes.items() if one == truth.container}
         assert {path for path in env if path.startswith("/process/env/")} <= truth.changed
         assert set(env.values()) <= {1}
+
+
+def _after_failed_updates(found: Iterable[RoundDiff]) -> set[int]:
+    """Return the updates of containers after a failed one.
+
+    Until its failure is known, a later request for the same value seems to change nothing.
+    """
+    failed: set[str] = set()
+    again: set[int] = set()
+    for one in found:
+        if one.name == "UpdateContainer":
+            again |= {one.event} if one.container in failed else set()
+            failed |= {one.container} if one.failure else set()
+    return again
 
 
 def _stable_fields(one: RoundDiff) -> tuple[object, ...]:

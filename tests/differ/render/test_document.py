@@ -4,14 +4,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
-from nri_scope.differ.attribution.attributed_changes import Applied, RoundDiff
+import pytest
+
+from nri_scope.differ.attribution.attributed_changes import OutcomeKind, RoundDiff
 from nri_scope.differ.json_records import MAX_DEPTH
 from nri_scope.differ.render import renderer
 from nri_scope.specs import Json
-from tests.differ.render.samples import CALM, CREATION, JUDGED, STEPS, name_of, step, with_step
+from tests.differ.render.samples import (
+    ANSWER,
+    CALM,
+    CREATION,
+    STEPS,
+    by_cri,
+    name_of,
+    step,
+    with_step,
+)
 
 _DOCUMENTED_KEYS = ("path", "op", "before", "after", "owner", "index", "evidence", "event", "at")
 
@@ -39,7 +49,9 @@ def test_a_file_is_one_object() -> None:
     assert loaded_document["schema_version"] == 1
     assert [event["id"] for event in loaded_document["events"]] == [17, 14]
     assert [event["changed"] for event in loaded_document["events"]] == [False, True]
-    assert len(loaded_document["changes"]) == len(STEPS)
+    assert [one["path"] for one in loaded_document["changes"]] == [
+        one.change.path for one in STEPS if one.is_change
+    ]
     change = loaded_document["changes"][1]
     assert {key: change[key] for key in _DOCUMENTED_KEYS} == {
         "path": "/process/env/FOO",
@@ -52,41 +64,83 @@ def test_a_file_is_one_object() -> None:
         "event": 14,
         "at": "2023-11-14T22:13:20.000000Z",
     }
-    assert [one["op"] for one in loaded_document["changes"][:5]] == [
+    assert [one["op"] for one in loaded_document["changes"][:4]] == [
         "add",
         "replace",
-        "add",
         "move",
         "remove",
     ]
-    assert document() == {"schema_version": 1, "changes": [], "events": [], "left_out": 0}
+    assert document() == {
+        "schema_version": 1,
+        "changes": [],
+        "requests": [],
+        "events": [],
+        "left_out": 0,
+    }
 
 
 def test_all_keys_are_always_present_and_lists_are_never_null() -> None:
     loaded_document = document(CALM, CREATION)
-    assert len({tuple(change) for change in loaded_document["changes"]}) == 1
+    steps = [*loaded_document["changes"], *loaded_document["requests"]]
+    assert len({tuple(one) for one in steps}) == 1
+    assert len({tuple(one["outcome"]) for one in steps}) == 1
     assert len({tuple(event) for event in loaded_document["events"]}) == 1
-    for key in ("seen_by", "missed_by", "chain", "asked", "spans", "remarks", "events"):
+    for key in ("seen_by", "missed_by", "chain", "spans", "remarks", "events"):
         assert all(isinstance(event[key], list) for event in loaded_document["events"])
 
 
-def test_a_later_outcome_is_added_to_the_earlier_change() -> None:
-    plain = replace(CREATION, steps=tuple(replace(one, applied=None) for one in STEPS))
-    loaded_document = document(plain, JUDGED)
-    assert len(loaded_document["changes"]) == len(STEPS)
-    outcomes = [change["applied"] for change in loaded_document["changes"]]
-    assert outcomes[1:3] == [str(Applied.YES), str(Applied.NO)]
-    assert loaded_document["changes"][5]["actual"] == 1024
+def test_requests_that_nothing_shows_as_changes_are_a_list_of_their_own() -> None:
+    requests = document(CREATION)["requests"]
+    assert [(one["path"], one["outcome"]["kind"]) for one in requests] == [
+        ("/mounts/~1data", "dropped"),
+        ("/linux/resources/cpu/shares", "superseded"),
+        ("/linux/resources/memory/limit", "requested"),
+        ("/linux/resources/cpu/mems", "dropped"),
+    ]
+    assert requests[1]["outcome"] == {
+        "kind": "superseded",
+        "reason": "another value is there",
+        "evidence": "cri",
+        "event": 20,
+        "at": "2023-11-14T22:13:20.000000Z",
+        "actual": 1024,
+    }
+    assert requests[2]["outcome"] == {
+        "kind": "requested",
+        "reason": "",
+        "evidence": None,
+        "event": None,
+        "at": None,
+        "actual": None,
+    }
+
+
+def test_a_file_has_each_request_once() -> None:
+    loaded_document = document(CREATION, ANSWER)
+    assert len(loaded_document["changes"]) + len(loaded_document["requests"]) == len(STEPS)
     assert [event["changed"] for event in loaded_document["events"]] == [True, False]
 
 
 def test_live_output_is_one_object_per_round() -> None:
-    first, second, third = live(CREATION, CALM, JUDGED)
+    first, second, third = live(CREATION, CALM, ANSWER)
     assert first["schema_version"] == 1
-    assert [change["again"] for change in first["changes"]] == [False] * len(STEPS)
-    assert second["changes"] == []
-    assert [change["again"] for change in third["changes"]] == [True] * 3
+    assert [len(first[key]) for key in ("changes", "requests")] == [6, 4]
+    assert not any(one["again"] for key in ("changes", "requests") for one in first[key])
+    assert second["changes"] == second["requests"] == []
+    again = [*third["changes"], *third["requests"]]
+    assert [one["outcome"]["kind"] for one in again] == ["in effect", "dropped", "superseded"]
+    assert all(one["again"] for one in again)
     assert [one["event"] for one in live(CREATION, CALM, quiet=True)] == ["CreateContainer"]
+
+
+@pytest.mark.parametrize("kind", OutcomeKind)
+def test_only_what_is_seen_or_in_effect_is_a_change(kind: OutcomeKind) -> None:
+    one = step("/linux/x", None, 1, "added", outcome=by_cri(kind))
+    loaded_document = document(with_step(one))
+    is_change = kind in (OutcomeKind.SEEN, OutcomeKind.IN_EFFECT)
+    assert len(loaded_document["changes"]) == is_change
+    assert len(loaded_document["requests"]) == (not is_change)
+    assert loaded_document["events"][0]["changed"] is is_change
 
 
 def test_quiet_omits_unchanged_events() -> None:
@@ -130,7 +184,7 @@ def test_lines_are_ascii() -> None:
 
 def test_changed_is_true_only_after_a_new_change() -> None:
     for output_format in ("text", "json", "markdown"):
-        for one, changed in ((CALM, False), (JUDGED, False), (CREATION, True)):
+        for one, changed in ((CALM, False), (ANSWER, False), (CREATION, True)):
             render = renderer(output_format)
             list(render.round(one, name_of))
             assert render.changed is changed

@@ -17,10 +17,10 @@ from nri_scope.differ.render import renderer
 from nri_scope.differ.render.markdown_escape import code, prose
 from nri_scope.text.escape import safe
 from tests.differ.render.samples import (
+    ANSWER,
     CALM,
     CREATION,
     FAILED,
-    JUDGED,
     SIDECAR,
     STEPS,
     name_of,
@@ -67,11 +67,13 @@ def test_containers_have_headings_and_events_have_tables() -> None:
     lines = markdown(CREATION, CALM, FAILED)
     assert lines.count("### `shop/web/app`") == 1
     assert "**CreateContainer** (event 14, 2023-11-14T22:13:20.000000Z)" in lines
-    assert '| `~` | `env FOO` | `"bar"` | `"baz"` | 30-env-injector, applied | tap |' in lines
+    assert '| `~` | `env FOO` | `"bar"` | `"baz"` | 30-env-injector | tap | in effect |' in lines
+    reason = "the earlier value is there in the spec that was used (event 20)"
+    assert f"- `mounts[/data]`: dropped: {reason}" in lines
     assert "On another container, `shop/web/sidecar`:" in lines
     assert "- **failed**: `30-env-injector returned an error: no\\x1b[2Jway`" in lines
     cells = texts("\n".join(lines))
-    assert len(cells) == 6 * (len(STEPS) + 2)
+    assert len(cells) == 7 * (len(STEPS) + 2)
 
 
 def test_events_without_a_change_are_collapsed_or_omitted() -> None:
@@ -83,7 +85,9 @@ def test_events_without_a_change_are_collapsed_or_omitted() -> None:
 
 def test_long_tables_are_collapsed() -> None:
     many = tuple(step(f"/process/env/V{n}", None, "x", "added") for n in range(21))
-    assert "<details><summary>21 changes</summary>" in markdown(replace(CREATION, steps=many))
+    assert "<details><summary>21 requests and changes</summary>" in markdown(
+        replace(CREATION, steps=many)
+    )
     assert "<details>" not in "\n".join(markdown(replace(CREATION, steps=many[:20])))
 
 
@@ -93,10 +97,11 @@ def test_live_markdown_is_written_round_by_round() -> None:
     assert lines.index("### `shop/web/app`") < next(n for n, x in enumerate(lines) if "Start" in x)
 
 
-def test_outcomes_of_earlier_changes_are_listed() -> None:
-    lines = markdown(JUDGED)
-    assert "- 1 of 3 earlier changes were applied" in lines
-    assert "- `mounts[/data]`: NOT APPLIED: the runtime's spec does not have it" in lines
+def test_live_markdown_repeats_a_request_when_its_outcome_is_known() -> None:
+    assert markdown(ANSWER)[-1] == "No change seen."
+    lines = markdown(ANSWER, live=True)
+    assert "Outcome of earlier requests:" in lines
+    assert len(texts("\n".join(lines))) == 7 * (len(ANSWER.settled) + 1)
 
 
 def test_an_unchanged_round_says_so() -> None:
@@ -143,7 +148,7 @@ def test_hostile_text_does_not_change_the_structure_of_a_round(
     text = "\n".join(markdown(diff))
     kinds = [token.type for token in tokens(text)]
     assert kinds.count("table_open") == 2
-    assert kinds.count("td_open") == 12
+    assert kinds.count("td_open") == 14
     assert kinds.count("heading_open") == 1
     assert not {"html_block", "fence", "code_block", "blockquote_open", "hr"} & set(kinds)
     assert not {"link", "image"} & {token.type.partition("_")[0] for token in inline(text)}

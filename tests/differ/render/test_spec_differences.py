@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from nri_scope.differ.render.spec_differences import spec_diff
+from nri_scope.differ.render.text import spec_diff
 from nri_scope.specs import Spec, changes
 
 ONE: Spec = {"process": {"env": ["FOO=bar", "A=1"], "args": ["sleep"]}}

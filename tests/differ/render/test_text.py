@@ -12,25 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.attributed_changes import (
-    Applied,
-    Evidence,
-    PluginRequest,
+    REQUESTED,
+    OutcomeKind,
     RoundDiff,
     Span,
+    dropped,
+    refused,
 )
 from nri_scope.differ.attribution.owner import Owner, OwnerKind, one_of
 from nri_scope.differ.render import renderer
 from nri_scope.text.escape import columns
 from nri_scope.text.styled_text import paint_line
 from tests.differ.render.samples import (
-    APP,
+    ANSWER,
     CALM,
     CREATION,
-    ENV,
     FAILED,
-    JUDGED,
     POD_EVENT,
+    SEEN,
     STEPS,
+    by_cri,
     name_of,
     step,
     with_step,
@@ -68,36 +69,41 @@ x.nriscope.db
   chain: 00-probe-a, 20-device (not observed), 30-env-injector, 60-cpu-policy
   ! not seen by 99-late
   ! nobody saw what plugins after 60 did
-  + devices[/dev/x]  c 1:3 mode=0666  by one of 01–29 (probes)
-  ~ env FOO  "bar" → "baz"  by 30-env-injector (tap), applied
-  + mounts[/data]  tmpfs on /data type tmpfs (rw,size=1m)  as the 8th
-      by 30-env-injector (tap)
-      ! NOT APPLIED: the runtime's spec does not have it
+  + devices[/dev/x]  c 1:3 mode=0666  by one of 01–29 (probes), seen
+  ~ env FOO  "bar" → "baz"  by 30-env-injector (tap), in effect
+  ! mounts[/data]  tmpfs on /data type tmpfs (rw,size=1m)
+      asked for by 30-env-injector (tap)
+      ! dropped: the earlier value is there in the spec that was used (event 20)
   > mounts[/dev]  moved from 4th to 2nd place
-      by one of 30-env-injector, 60-cpu-policy (tap)
-  - annotations[x.io/y]  was "v"  owner unknown (events)
+      by one of 30-env-injector, 60-cpu-policy (tap), seen
+  - annotations[x.io/y]  was "v"  owner unknown (events), seen
       note: it was gone in the next event
-  + cpu.shares  512  by 60-cpu-policy (tap)
-      ! APPLIED DIFFERENTLY: the runtime's spec has 1024
+  ^ cpu.shares  512  asked for by 60-cpu-policy (tap)
+      ! superseded: another value is there: 1024 in the spec that was used
+        (event 20)
       ! but validator says: by 30-env-injector
       ! but probes say: no value
-  ~ process.oomScoreAdj  0 → 5  by the runtime (cri)
-  ~ memory.limit  1 → 2  by a CRI request (request)
+  ~ process.oomScoreAdj  0 → 5  by the runtime (cri), seen
+  ? memory.limit  1 → 2  asked for by a CRI request (request), outcome not known
   on another container, shop/web/sidecar:
-    ~ cpu.cpus  "0-1" → "1"  by 60-cpu-policy (tap)
-  ! requested but not applied: 60-cpu-policy asked for cpu.mems = "0" on
-      shop/web/sidecar: it is gone
+    ~ cpu.cpus  "0-1" → "1"  by 60-cpu-policy (tap), seen
+    ! cpu.mems  "0"  asked for by 60-cpu-policy (tap)
+        ! dropped: it is gone
   ! SLOW: plugins at 01–29 (between 00-probe-a and 30-env-injector) took 1.40s,
-      over half of the deadline of 2.00s
+      70 % of the deadline of 2.00s
   time: 1.40s in 01–29, 52µs in 30-env-injector; deadline 2.00s per plugin
     17 22:13:20.000 StartContainer  shop/web/app  no change seen
 
-9 changes to 2 containers in 1 of 2 operations
+6 changes to 2 containers in 1 of 2 operations; 4 other requests: 1 with
+  unknown outcome, 2 dropped, 1 superseded
 one of 01–29: a plugin between two observed connections; which one is unknown
 one of 30-env-injector, 60-cpu-policy: one or more of these plugins; which is
   unknown
 if there is another plugin at 00 or 30, it may have made the change: plugins
   with equal indices have no defined order
+? asked for; nothing shows whether it took effect
+^ another value is there instead
+! asked for, but refused or dropped
 evidence: tap: the plugin's own reply; validator: the runtime's list of last
   owners; probes: two connections in the chain show different states; events: a
   later event shows the change; cri: the spec that the runtime actually used;
@@ -106,8 +112,8 @@ evidence: tap: the plugin's own reply; validator: the runtime's list of last
 
 def test_without_a_width_each_change_is_one_line() -> None:
     lines = text(CREATION, width=None)
-    assert '  ~ env FOO  "bar" → "baz"  by 30-env-injector (tap), applied' in lines
-    assert sum(line[2:4] in {"+ ", "- ", "~ ", "> "} for line in lines) == len(STEPS) - 1
+    assert '  ~ env FOO  "bar" → "baz"  by 30-env-injector (tap), in effect' in lines
+    assert sum(line[2:4] in {"+ ", "- ", "~ ", "> ", "? "} for line in lines) == 6
 
 
 def test_colours_change_no_text() -> None:
@@ -138,17 +144,29 @@ def test_a_failure_is_shown_in_an_unchanged_round() -> None:
     assert "  ! FAILED: 30-env-injector returned an error: no\\x1b[2Jway" in lines
 
 
-def test_outcomes_of_earlier_changes_are_summarized() -> None:
-    lines = text(JUDGED, quiet=True)
-    assert "    20 22:13:20.000 ContainerStatus, reported over CRI  shop/web/app" in lines
-    assert "  1 of 3 earlier changes were applied" in lines
-    assert not [line for line in lines if "FOO" in line]
-    assert "      ! NOT APPLIED: the runtime's spec does not have it" in lines
-    assert "      ! APPLIED DIFFERENTLY: the runtime's spec has 1024" in lines
-    assert lines[-2] != "3 changes to 1 container in 1 of 1 operation"
-    good = replace(JUDGED, steps=(STEPS[1],))
-    assert text(good)[-3].endswith("the earlier change was applied")
-    assert len(text(good, quiet=True)) == 3
+def test_a_file_shows_each_outcome_at_its_request_only() -> None:
+    assert text(ANSWER, quiet=True) == [
+        "x.nriscope.db",
+        "",
+        "no change seen in 1 operation; 1 without a change left out (--all shows it)",
+    ]
+
+
+def test_live_text_repeats_a_request_when_its_outcome_is_known() -> None:
+    lines = text(ANSWER, quiet=True, live=True)
+    at = lines.index("    20 22:13:20.000 ContainerStatus, reported over CRI  shop/web/app")
+    assert lines[at + 1 : at + 10] == [
+        "  outcome of earlier requests:",
+        '    ~ env FOO  "bar" → "baz"  by 30-env-injector (tap), in effect',
+        "    ! mounts[/data]  tmpfs on /data type tmpfs (rw,size=1m)",
+        "        asked for by 30-env-injector (tap)",
+        "        ! dropped: the earlier value is there in the spec that was used (event",
+        "          20)",
+        "    ^ cpu.shares  512  asked for by 60-cpu-policy (tap)",
+        "        ! superseded: another value is there: 1024 in the spec that was used",
+        "          (event 20)",
+    ]
+    assert "  ^ another value is there instead" in lines
 
 
 def test_the_legend_explains_a_range_once() -> None:
@@ -207,8 +225,8 @@ def test_only_more_than_half_of_the_deadline_is_slow() -> None:
     [
         (
             ("10-a",),
-            "10-a (between 00-probe-a and 30-env-injector) took 2.00s, over its deadline of "
-            "2.00s: the runtime did not wait for the reply",
+            "10-a (between 00-probe-a and 30-env-injector) took 2.00s, over the deadline of "
+            "2.00s for one plugin",
         ),
         (
             ("10-a", "20-b"),
@@ -230,34 +248,31 @@ def test_a_span_over_the_deadline_is_slow(plugins: tuple[str, ...], words: str) 
     assert [line for line in text(late, width=None) if "SLOW" in line] == [f"  ! SLOW: {words}"]
 
 
-def test_a_change_with_a_note_is_not_also_an_unapplied_request() -> None:
-    path, reason = "/cdiDevices/vendor.com~1gpu=0", "only the node's CDI files tell more"
-    change = replace(step(path, None, {"name": "vendor.com/gpu=0"}, "added"), note=reason)
-    requests = (
-        PluginRequest(APP, ENV, path, "vendor.com/gpu=0", reason, Evidence.TAP, 1),
-        PluginRequest(APP, ENV, "/linux/x", 1, reason, Evidence.TAP, 1),
-    )
-    found = text(replace(with_step(change), asked=requests), width=None)
-    assert [line for line in found if reason in line] == [
-        f"      note: {reason}",
-        f"  ! requested but not applied: 30-env-injector asked for linux.x = 1: {reason}",
-    ]
+def test_the_reason_of_a_failure_is_printed_once() -> None:
+    reason = "30-env-injector returned an error: no"
+    one = step("/linux/x", None, 1, "added", outcome=refused(reason))
+    found = text(replace(with_step(one), failure=reason), width=None)
+    assert [line for line in found if reason in line] == [f"  ! FAILED: {reason}"]
+    assert "  ! linux.x  1  asked for by 30-env-injector (tap), refused" in found
 
 
-def test_an_unapplied_removal_is_shown_as_a_removal() -> None:
-    request = PluginRequest(
-        APP, ENV, "/process/env/PATH", "-PATH", "it never reaches the runtime", Evidence.TAP, 1
-    )
-    found = text(replace(CALM, asked=(request,)), width=None)
-    assert (
-        "  ! requested but not applied: 30-env-injector asked to remove env PATH: "
-        "it never reaches the runtime"
-    ) in found
+def test_a_request_with_a_known_limit_of_the_evidence_says_so() -> None:
+    one = step("/linux/x", None, 1, "added", outcome=REQUESTED._replace(reason="nothing tells"))
+    assert "      ! not known whether it took effect: nothing tells" in text(with_step(one))
+    plain = text(with_step(replace(one, outcome=REQUESTED)))
+    assert "  ? linux.x  1  asked for by 30-env-injector (tap), outcome not known" in plain
+
+
+def test_a_dropped_removal_is_shown_as_a_removal() -> None:
+    removal = step("/process/env/PATH", None, None, "removed", outcome=dropped("nothing of it"))
+    found = text(with_step(removal), width=None)
+    assert "  ! env PATH  removal  asked for by 30-env-injector (tap)" in found
+    assert "      ! dropped: nothing of it" in found
 
 
 def test_the_cri_is_not_listed_as_an_observer() -> None:
-    reported = replace(JUDGED, seen_by=("cri",))
-    assert not [line for line in text(reported) if "seen by" in line]
+    reported = replace(ANSWER, seen_by=("cri",))
+    assert not [line for line in text(reported, live=True) if "seen by" in line]
 
 
 def test_the_date_is_printed_once_per_day() -> None:
@@ -266,12 +281,22 @@ def test_the_date_is_printed_once_per_day() -> None:
     ]
 
 
-@pytest.mark.parametrize("applied", [None, *Applied])
-def test_every_outcome_is_shown_for_every_kind_of_change(applied: Applied | None) -> None:
+@pytest.mark.parametrize("kind", OutcomeKind)
+def test_every_outcome_is_shown_for_every_kind_of_change(kind: OutcomeKind) -> None:
+    is_change = kind in (OutcomeKind.SEEN, OutcomeKind.IN_EFFECT)
     for one in STEPS:
-        joined = "\n".join(text(with_step(replace(one, applied=applied))))
-        words = "" if applied is None else str(applied)
-        assert words.lower() in joined.lower()
+        plain, reasoned = (
+            text(with_step(replace(one, outcome=outcome)), width=None)
+            for outcome in (SEEN._replace(kind=kind), by_cri(kind, "a reason"))
+        )
+        for lines, unknown in (
+            (plain, "outcome not known"),
+            (reasoned, "not known whether it took effect: a reason"),
+        ):
+            said = "\n".join(lines[4 : lines.index("", 4)])
+            assert (unknown if kind is OutcomeKind.REQUESTED else str(kind)) in said
+            assert ("asked for" in said) is not is_change
+            assert ("a reason" in said) is (lines is reasoned and not is_change)
 
 
 @given(st.text(), st.text(), st.text(), st.integers(60, 100))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nri_scope.events import Mark
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
-from nri_scope.recording.marks.store import marks_of, merged
+from nri_scope.recording.marks.sidecar import marks_of, merged
 from nri_scope.recording.marks.table import put
 from nri_scope.recording.reader import Recording
 from tests.recording.marks.recordings import a_copy, a_mark

@@ -20,8 +20,7 @@ from nri_scope.events import MAX_MARKS
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.marks.sidecar import SCHEMA_VERSION
-from nri_scope.recording.marks.store import marks_of
+from nri_scope.recording.marks.sidecar import SCHEMA_VERSION, marks_of
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.store.store import Store

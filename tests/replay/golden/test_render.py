@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.replay.golden import Golden, Key, MismatchKind, as_data, lines
-from nri_scope.replay.golden.mismatch import MAX_SEARCHES, Mismatch
+from nri_scope.replay.golden.compare import MAX_SEARCHES, Mismatch
 from nri_scope.replay.golden.render import MAX_LINES, MAX_SHOWN, MAX_WIDTH
 from nri_scope.replay.replies import Reply
 from nri_scope.text.escape import safe

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from nri_scope.specs import Json
+from nri_scope.specs import Json, value_at
 from tests.cri.driver import Resources
 
 from .containerd import Containerd
@@ -15,6 +17,8 @@ from .driver import Container, Driver
 
 SHARES = 512
 """CPU shares in CRI updates; the pod's number is added."""
+_UNLIMITED = 1 << 62
+"""Smallest value of a memory limit in a cgroup that stands for none."""
 
 Spec = dict[str, Json]
 
@@ -29,7 +33,7 @@ class Life:
     shares: int | None
     """CPU shares in the CRI update; None without an update."""
     real: list[Spec] = field(default_factory=list)
-    """Specs reported by the runtime over time."""
+    """Specs reported by the runtime over time, without a memory limit that the cgroup lacks."""
 
 
 class Crowd:
@@ -95,4 +99,13 @@ class Crowd:
     async def _look(self, life: Life) -> None:
         details = await self._containerd.cri.container_status(life.id)
         assert details.runtime_spec is not None
-        life.real.append(dict(details.runtime_spec))
+        spec = copy.deepcopy(dict(details.runtime_spec))
+        # containerd stores an update of a container that is about to start, and does not apply it.
+        group = f"/sys/fs/cgroup/memory{value_at(spec, '/linux/cgroupsPath')}"
+        limit = Path(group, "memory.limit_in_bytes")
+        if limit.exists() and int(limit.read_text()) >= _UNLIMITED:
+            memory = value_at(spec, "/linux/resources/memory")
+            assert isinstance(memory, dict)
+            memory.pop("limit", None)
+            memory.pop("swap", None)
+        life.real.append(spec)

@@ -90,6 +90,10 @@ class Record:
             asyncio.ensure_future(self._read(process.stderr, self.words.append)),
         ]
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def connected(self) -> None:
         """Wait until containerd has added it to the chain once more since the last call.
 

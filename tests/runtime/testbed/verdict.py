@@ -120,7 +120,8 @@ class Verdict:
         seen: dict[str, set[str]] = {}
         for one in reported:
             path, owner = one["path"], Range.of(one["owner_detail"])
-            if not _is_between(owner, stretch):
+            derived = path == SWAP and owner.who == OwnerKind.RUNTIME and _is_swap(one, changed)
+            if not (derived or _is_between(owner, stretch)):
                 yield f"not between {_names(stretch)}: {_words(one)}"
             member = next((each for each in changed if _is_at(path, each)), None)
             if member is None:
@@ -254,11 +255,11 @@ class Verdict:
         problems = []
         for one in reported:
             life = self._lives.get(one["container_id"])
-            if one["applied"] is None or life is None or one["op"] == "move":
+            if one["outcome"]["kind"] != "in effect" or life is None or one["op"] == "move":
                 continue
             real = [value_at(each, one["path"]) for each in life.real]
             if problem := self._wrong_outcome(one, real):
-                problems.append(f"{problem}: {_words(one)} {one['applied']} {one['actual']!r}")
+                problems.append(f"{problem}: {_words(one)} {one['outcome']}")
         return problems
 
     def _wrong_outcome(self, one: JsonObject, real: list[Json | Absent]) -> str:
@@ -266,19 +267,9 @@ class Verdict:
         path, container = one["path"], one["container_id"]
         # Resources may change again between two statuses.
         may_change_again = path.startswith(RESOURCES)
-        if one["applied"] == "applied":
-            if any(_is_made(path, wanted, each) for each in real):
-                return ""
-            return (
-                ""
-                if may_change_again and self._authors(container, path, one["after"])
-                else f"{real}"
-            )
-        if all(_is_made(path, wanted, each) for each in real):
-            return f"{real}"
-        actual = one["before"] if one["applied"] == "not applied" else one["actual"]
-        there = [_plain(each) for each in real]
-        if actual in there or (may_change_again and self._authors(container, path, actual)):
+        if any(_is_made(path, wanted, each) for each in real):
+            return ""
+        if may_change_again and self._authors(container, path, one["after"]):
             return ""
         return f"{real}"
 

@@ -18,7 +18,7 @@ from nri_scope.recording.bundle.manifest import (
     Manifest,
     to_bytes,
 )
-from nri_scope.share.bundle.zip_writer import pack
+from nri_scope.share.bundle.bundle_export import pack
 
 SAMPLE = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 TEXT = b"# A recording\n"

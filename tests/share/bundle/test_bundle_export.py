@@ -25,7 +25,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
 from nri_scope.filter import parse
 from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING
-from nri_scope.recording.bundle.unpack import read_manifest, unpack
+from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import Exported, export, redactor_for
 from nri_scope.share.extract import Extracted, Selection, extract
@@ -258,17 +258,6 @@ class TestNoFileAfterAnError:
         with pytest.raises(KeyboardInterrupt):
             pack(tmp_path / "x.zip", on_progress=interrupt)
         assert not any(tmp_path.iterdir())
-
-    def test_inspection_rejects_the_draft(self, tmp_path: Path) -> None:
-        inspected: list[Path] = []
-
-        def inspect(path: Path) -> None:
-            inspected.append(unpack(path, path.parent))
-            raise UsageError("no")
-
-        with pytest.raises(UsageError, match=r"^no$"):
-            pack(tmp_path / "x.zip", inspect=inspect)
-        assert inspected and not any(tmp_path.iterdir())
 
 
 def _large(path: Path) -> Path:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.share.bundle.leak_search import MANY, Needles
+from nri_scope.share.bundle.leak_scan import MANY, Needles
 from nri_scope.share.redaction import Original
 
 
@@ -89,7 +89,7 @@ def test_few_and_many_values_give_the_same_result(
         content += some[which % len(some)] + content
     with pytest.MonkeyPatch.context() as patch:
         few = needles.find(content)
-        patch.setattr("nri_scope.share.bundle.leak_search.MANY", 0)
+        patch.setattr("nri_scope.share.bundle.leak_scan.MANY", 0)
         many = Needles(map(an_original, values)).find(content)
     assert (few is None) == (many is None)
     if many is not None:
@@ -107,7 +107,7 @@ def test_each_of_many_long_values_is_found() -> None:
 @given(st.lists(st.text("ab", min_size=6, max_size=12), min_size=1, max_size=20), st.text("ab"))
 def test_values_with_common_prefixes_are_found(values: list[str], text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nri_scope.share.bundle.leak_search.MANY", 0)
+        patch.setattr("nri_scope.share.bundle.leak_scan.MANY", 0)
         needles = Needles(map(an_original, values))
         found = needles.find(text.encode())
     assert (found is not None) == any(value in text for value in values)

@@ -12,7 +12,7 @@ import pytest
 
 from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
-from nri_scope.share.bundle.import_recording import import_bundle
+from nri_scope.share.import_recording import import_bundle
 from tests.share.bundle.bundles import SAMPLE, a_bundle
 
 

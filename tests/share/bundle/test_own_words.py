@@ -22,10 +22,11 @@ from nri_scope.report.html import html
 from nri_scope.report.markdown import markdown
 from nri_scope.share.bundle.leak_scan import _REASONS, Scan, _contents, _texts
 from nri_scope.share.extract import extract
-from nri_scope.share.extract.wire_names import NRI_NAMES
+from nri_scope.share.extract.message_changes import NRI_NAMES
 from nri_scope.share.formats import FORMATS
-from nri_scope.share.redacted_copy import convert, redact
+from nri_scope.share.redacted_copy import convert, copy_recording
 from nri_scope.share.redaction import Original, Redactor, Rules
+from nri_scope.survey.foreground import analysed
 from tests.recording.traffic import a_container, a_pod, a_start, an_item, record
 
 KEY = bytes(32)
@@ -80,7 +81,7 @@ def test_a_secret_in_the_file_name_is_a_leak(name: str, tmp_path: Path) -> None:
         with pytest.raises(RedactionLeak, match="the file's name; choose another name"):
             convert(recording, FORMATS[name], tmp_path / "x", redactor=redactor, target=target)
         with pytest.raises(RedactionLeak, match="the file's name; choose another name"):
-            redact(recording, target, Redactor(Rules.DEFAULT, KEY))
+            copy_recording(recording, target, Redactor(Rules.DEFAULT, KEY))
     assert not target.exists()
 
 
@@ -88,7 +89,7 @@ def test_a_redacted_recording_may_contain_fixed_words(tmp_path: Path) -> None:
     secrets = ["SQLite format 3", "CREATE TABLE", "StartContainer", "environment", "personal"]
     path = a_recording(tmp_path / "r.db", secrets)
     with Recording.open(path) as recording:
-        rebuilt = redact(recording, tmp_path / "x.db", Redactor(Rules.DEFAULT, KEY))
+        rebuilt = copy_recording(recording, tmp_path / "x.db", Redactor(Rules.DEFAULT, KEY))
     assert rebuilt.path == tmp_path / "x.db" and rebuilt.path.exists()
 
 
@@ -179,7 +180,7 @@ def test_each_word_of_an_output_is_listed_or_recorded(path: Path, tmp_path: Path
         written: dict[str, bytes] = {}
         for name in ("jsonl", "otlp-json"):
             draft = tmp_path / name
-            convert(recording, FORMATS[name], draft, target=draft)
+            convert(recording, FORMATS[name], draft, target=draft, analysed=analysed)
             written[name] = draft.read_bytes()
         facts = collect(recording, None)
         written["report"] = unescape(f"{markdown(facts)}{''.join(html(facts))}").encode()

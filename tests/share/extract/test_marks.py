@@ -17,7 +17,7 @@ from nri_scope.recording.marks.table import put
 from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import Selection, extract
-from nri_scope.share.redacted_copy import redact
+from nri_scope.share.redacted_copy import copy_recording
 from nri_scope.share.redaction import Redactor, Rules
 from tests.recording.marks.recordings import a_copy, a_mark, inside
 
@@ -76,7 +76,7 @@ def test_marks_passed_by_the_caller_replace_the_recorded_ones(path: Path, tmp_pa
 def test_comments_inside_and_in_the_sidecar_are_redacted(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "made.nriscope.db"
     with Recording.open(path) as recording:
-        redact(recording, copy, redactor := _redactor())
+        copy_recording(recording, copy, redactor := _redactor())
     comments = [mark.comment for mark in inside(copy)]
     assert comments[1] == "here" and comments[3] == "end"
     assert re.fullmatch(r"uses \S+", comments[0]) and _SECRET not in comments[0]
@@ -102,7 +102,7 @@ def test_a_secret_left_in_a_comment_is_a_leak(
         Recording.open(path) as recording,
         pytest.raises(RedactionLeak, match=r"mark.comment, row 5"),
     ):
-        redact(recording, tmp_path / "made.nriscope.db", _redactor())
+        copy_recording(recording, tmp_path / "made.nriscope.db", _redactor())
 
 
 def test_a_bundle_contains_marks_and_counts_redacted_comments(path: Path, tmp_path: Path) -> None:

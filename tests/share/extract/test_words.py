@@ -17,7 +17,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.detail import summary
-from nri_scope.tui.sessions.session_board import gap_words
+from nri_scope.tui.plugins.session_board import gap_words
 from nri_scope.tui.store.discovery import facts_of
 from nri_scope.tui.store.markers import GapMarker, Key
 from nri_scope.tui.store.rows import marker_text

@@ -16,6 +16,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.formats import FORMATS
+from nri_scope.survey.foreground import analysed
 from tests.recording.traffic import NOW, a_container, a_pod, a_start, an_item, lifecycle
 
 SAMPLES = sorted((Path(__file__).parents[3] / "recordings").glob("*.nriscope.db"))
@@ -34,11 +35,13 @@ TRACE_CONTEXT = (
 SPEC = json.dumps({"runtimeSpec": {"ociVersion": "1.1.0"}}).encode()
 
 
-def exported(path: Path, name: str, numbers: Iterable[int] | None = None) -> bytes:
+def exported(
+    path: Path, name: str, numbers: Iterable[int] | None = None, *, outcomes: bool = True
+) -> bytes:
     """Return a recording in a format."""
     stream = io.BytesIO()
     with Recording.open(path) as recording:
-        FORMATS[name].write(recording, numbers, stream)
+        FORMATS[name].write(recording, numbers, stream, analysed if outcomes else None)
     return stream.getvalue()
 
 

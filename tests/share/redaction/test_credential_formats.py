@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.builtin import DEFAULT_RULES
-from nri_scope.share.redaction.rule_set import FormatRule, RuleSet, public_rules
+from nri_scope.share.redaction.credential_formats import FormatRule, RuleSet, public_rules
 from tests.amount import amount
 
 KEY = bytes(range(32))
@@ -220,6 +220,6 @@ def test_the_command_line_does_not_import_the_rules() -> None:
         "import sys; from nri_scope.cli.main import main\n"
         "try: main(['--version'])\n"
         "except SystemExit: pass\n"
-        "assert 'nri_scope.share.redaction.rule_set' not in sys.modules"
+        "assert 'nri_scope.share.redaction.credential_formats' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
-from nri_scope.share.bundle.leak_search import Needles
+from nri_scope.share.bundle.leak_scan import Needles
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.key_names import Certainty, certainty_at, may_name_credential
 from nri_scope.share.redaction.word_lists import words

@@ -8,7 +8,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.share.redaction import sorted_strings
+from nri_scope.share.redaction import longest_prefix
 from nri_scope.share.redaction.longest_prefix import PrefixIndex, PrefixSet
 
 _STRINGS = st.text("ab", min_size=1, max_size=9)
@@ -24,7 +24,7 @@ _STRINGS = st.text("ab", min_size=1, max_size=9)
 def test_the_longest_prefix_is_found(
     steps: list[tuple[bool, str]], texts: list[str], often: bool, begin: int, most: int
 ) -> None:
-    with patch.object(sorted_strings, "MAX_BLOCK", most):
+    with patch.object(longest_prefix, "MAX_BLOCK", most):
         _check_steps(steps, texts, often, begin)
 
 

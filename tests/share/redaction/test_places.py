@@ -11,8 +11,10 @@ import yaml
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
-from nri_scope.share.bundle.leak_search import Needles
+from nri_scope.recording.cri_answers import status_request
+from nri_scope.share.bundle.leak_scan import Needles
 from nri_scope.share.redaction import Redactor, Rules
+from nri_scope.specs import Spec, patch_of, patched
 
 KEY = bytes(range(32))
 
@@ -156,6 +158,28 @@ def test_the_whole_value_of_a_credential_key_is_replaced(value: str) -> None:
         str(container(env=[f"API_TOKEN={value}"], annotations={"a/password": value})),
     ):
         assert not [part for part in parts if part in shown]
+
+
+def test_a_config_json_is_redacted_as_the_runtimes_spec() -> None:
+    spec: Spec = {"process": {"env": ["A_TOKEN=x1y2z3", "PATH=/bin"]}, "hostname": "h1"}
+    config: Spec = {
+        "process": {"env": ["A_TOKEN=x1y2z3", "DB_PASSWORD=it is"], "args": ["--token=a1b2"]},
+        "annotations": {"a/password": "x1y2z3", "note": "plain"},
+        "hostname": "h1",
+    }
+    redactor = Redactor(Rules.DEFAULT, KEY)
+
+    def redacted(status: dict[str, Spec]) -> dict[str, Spec]:
+        answer: dict[str, Spec] = json.loads(
+            redactor.reply(CONTAINER_STATUS, json.dumps(status).encode(), service=CRI_SERVICE)
+        )
+        return answer
+
+    redactor.request(CONTAINER_STATUS, status_request("c" * 64), service=CRI_SERVICE)
+    both = redacted({"runtimeSpec": spec, "bundleSpec": patch_of(spec, config)})
+    shown = patched(both["runtimeSpec"], both["bundleSpec"])
+    assert shown == redacted({"runtimeSpec": config})["runtimeSpec"]
+    assert "x1y2z3" not in str(both) and "it is" not in str(both) and "plain" in str(both)
 
 
 @pytest.mark.parametrize("option", ["password=it's x1y2", 'password="x1 y2z3', "a=b,pass=x 'y2z3"])

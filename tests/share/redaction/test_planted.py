@@ -76,7 +76,10 @@ def _reply(value: str) -> bytes:
 
 def _status(value: str) -> bytes:
     spec = {"process": {"env": [f"DB_PASSWORD={value}"], "args": ["x", f"--token={value}"]}}
-    return json.dumps({"runtimeSpec": spec, "config": {"envs": spec}}).encode()
+    status = {"runtimeSpec": spec, "config": {"envs": spec}, "bundleSpec": spec}
+    return json.dumps(
+        status | {"cgroup": {"/linux/resources/cpu/cpus": f"password={value}"}}
+    ).encode()
 
 
 def exchanges(request: api.CreateContainerRequest, value: str) -> list[CapturedCall]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.share.bundle.leak_search import Needles
+from nri_scope.share.bundle.leak_scan import Needles
 from nri_scope.share.redaction import Original, Redactor, Rules
 from nri_scope.share.redaction.value_encodings import forms, within_base64
 

@@ -161,6 +161,9 @@ async def test_names_the_plugins_that_changed_a_container(tmp_path: Path) -> Non
     path = of_capture("containerd-2.4-beta", tmp_path / "r.nriscope.db")
     async with showing(path, ContainerBoard, size=(160, 50)) as shown:
         app = next(line for line in shown.screen if "▸ app" in line)
+        assert "Δ" not in app
+    async with showing(path, ContainerBoard, size=(160, 50), surveyed=True) as shown:
+        app = next(line for line in shown.screen if "▸ app" in line)
         assert "Δ 20-device-injector, 30-env-injector, 60-cpu-policy" in app
 
 
@@ -302,8 +305,10 @@ async def test_filtered_tree_is_sorted(path: Path) -> None:
         assert len(pods) > 1 and pods == sorted(pods, reverse=True)
 
 
-async def test_containers_are_sorted_by_the_plugins_that_changed_them(path: Path) -> None:
-    async with showing(path, ContainerBoard, size=(160, 24)) as shown:
+async def test_containers_are_sorted_by_the_plugins_that_changed_them(
+    path: Path,
+) -> None:
+    async with showing(path, ContainerBoard, size=(160, 24), surveyed=True) as shown:
         await shown.press("<", "~")
         at = shown.screen[0].index("▼Changed by")
         pods: list[list[str]] = []

@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail import summary
-from nri_scope.tui.plugins.call_counts import CallCounts
+from nri_scope.tui.plugins.chain_places import CallCounts
 from tests.replay.recordings import PASSWORD, of_taps
 
 

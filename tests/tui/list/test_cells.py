@@ -19,6 +19,7 @@ _CHANGED = an_event(
     1,
     plugin="60-cpu-policy",
     changed=("/linux/resources/cpu/cpus", "/a", "/b", "/c"),
+    outcomes=("seen", "seen", "seen", "seen"),
     owners=("60-cpu-policy",),
     timeout_ns=60 * SECOND,
 )
@@ -74,7 +75,8 @@ def test_narrow_columns_only_count_changes(width: int, text: str) -> None:
 
 
 def test_number_of_changes_is_never_cut() -> None:
-    event = replace(_CHANGED, changed=("/annotations/example.com~1a-long-name", "/a", "/b"))
+    paths = ("/annotations/example.com~1a-long-name", "/a", "/b")
+    event = replace(_CHANGED, changed=paths, outcomes=("seen",) * 3)
     placed = next(each for each in place(157) if each.column.name == "changed")
     text = cell(event_row(event, at(0)), replace(placed, width=28))
     assert text == "annotations[example…, 2 more"

@@ -13,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from nri_scope.events import Gap
 from nri_scope.filter import parse
 from nri_scope.tui.list.scroll_state import FollowState, ScrollState
+from nri_scope.tui.store.event_numbers import NumberList
 from nri_scope.tui.store.markers import GapMarker, Key, RowMarker
-from nri_scope.tui.store.view import NumberList, View
+from nri_scope.tui.store.view import View
 from tests.amount import amount
 
 HEIGHT = 5

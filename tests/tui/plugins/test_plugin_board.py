@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.differ.latency import latency
 from nri_scope.recording.reader import Recording
-from nri_scope.tui.plugins.call_counts import CallCounts
+from nri_scope.tui.plugins.chain_places import CallCounts
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import SetFilter
@@ -30,7 +30,7 @@ def cells(screen: list[str], name: str) -> list[str]:
 
 
 async def test_shows_the_chain_in_call_order(path: Path) -> None:
-    async with showing(path, PluginBoard) as shown:
+    async with showing(path, PluginBoard, surveyed=True) as shown:
         names = [line[2:].split()[0] for line in shown.screen[1:-2] if line.strip()]
         assert [name for name in names if name != "↕"] == [
             "00-probe-a",
@@ -44,7 +44,7 @@ async def test_shows_the_chain_in_call_order(path: Path) -> None:
             "6", "50µs", "50µs", "50µs", "1m00s", "<1", "%", "0", "4",
         ]  # fmt: skip
         # Its calls were not observed; its changes are known from the validators' requests.
-        assert cells(shown.screen, "20-device-injector") == ["?", "?", "3"]
+        assert cells(shown.screen, "20-device-injector") == ["?", "?", "2"]
         assert "passive connection of nri-scope" in shown.screen[-2]
 
 

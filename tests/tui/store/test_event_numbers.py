@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.tui.store.view import NumberList, NumberRanges, Numbers
+from nri_scope.tui.store.event_numbers import NumberList, NumberRanges
 
 _ASCENDING = st.lists(st.integers(1, 60), unique=True, max_size=30).map(sorted)
 
@@ -21,7 +21,7 @@ def ranges_of(numbers: list[int], oldest: int = 1) -> NumberRanges:
     return ranges
 
 
-def assert_numbers(numbers: Numbers, expected: list[int]) -> None:
+def assert_numbers(numbers: NumberList | NumberRanges, expected: list[int]) -> None:
     assert len(numbers) == len(expected)
     assert [numbers.at(position) for position in range(len(expected))] == expected
     assert list(numbers.slice(2, 7)) == expected[2:7]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from nri_scope.differ.operations import Grouped
 from nri_scope.tui.list.scroll_state import ScrollState
+from nri_scope.tui.store.event_numbers import NumberRanges, Operations
 from nri_scope.tui.store.markers import Key
-from nri_scope.tui.store.operations import Operations
-from nri_scope.tui.store.view import NumberRanges, View
+from nri_scope.tui.store.view import View
 
 _SIZES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=12)
 """Number of events of each operation, and of the missing numbers after it."""

@@ -70,7 +70,9 @@ def test_deadline_is_abbreviated(timeout_ns: int, shown: str) -> None:
     ("event", "style", "status"),
     [
         (an_event(1), RowStyle.PLAIN, "ok"),
-        (an_event(1, changed=("/process/env/FOO",)), RowStyle.CHANGED, "ok"),
+        (an_event(1, changed=("/a",), outcomes=("seen",)), RowStyle.CHANGED, "ok"),
+        (an_event(1, changed=("/a",), outcomes=("dropped",)), RowStyle.PLAIN, "ok"),
+        (an_event(1, changed=("/a",)), RowStyle.PLAIN, "ok"),
         (an_event(1, problem="slow"), RowStyle.SLOW, "↑slow"),
         (an_event(1, problem="slow", took_ns=2, timeout_ns=3), RowStyle.SLOW, "slow"),
         (an_event(1, problem="failed"), RowStyle.ERROR, "↓failed"),
@@ -113,15 +115,55 @@ def test_changed_path_is_abbreviated(path: str, words: str) -> None:
         ((), ("10-a",), ""),
         (("/process/env/FOO",), (), "env FOO"),
         (("/process/env/FOO",), ("30-x",), "env FOO by 30-x"),
-        (("/process/env/FOO", "/a", "/b", "/c"), ("30-x",), "env FOO, 3 more by 30-x"),
-        (("/a",), ("10-a", "20-b"), "a by 10-a, 20-b"),
-        (("/a",), ("10-a", "20-b", "30-c"), "a by 10-a, 20-b and 1 more"),
+        (("/process/env/FOO", "/a", "/b", "/c"), ("30-x",) * 4, "env FOO, 3 more by 30-x"),
+        (("/a", "/a"), ("10-a", "20-b"), "a, 1 more by 10-a, 20-b"),
+        (("/a", "/b", "/c"), ("10-a", "20-b", "30-c"), "a, 2 more by 10-a, 20-b and 1 more"),
     ],
 )
 def test_changes_are_summarised(
     changed: tuple[str, ...], owners: tuple[str, ...], words: str
 ) -> None:
-    assert changed_in_short(an_event(1, changed=changed, owners=owners)) == words
+    seen = ("seen",) * len(changed)
+    event = an_event(1, changed=changed, owners=owners, outcomes=seen)
+    assert changed_in_short(event) == words
+
+
+def test_owners_of_other_requests_are_not_those_of_the_changes() -> None:
+    event = an_event(
+        1,
+        changed=("/a", "/a"),
+        owners=("10-a", "20-b"),
+        outcomes=("seen", "dropped"),
+        targets=("", ""),
+    )
+    assert changed_in_short(event) == "a by 10-a"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words"),
+    [
+        ((), "? env FOO by 30-x"),
+        (("requested",), "? env FOO by 30-x"),
+        (("dropped",), "! env FOO by 30-x"),
+        (("refused",), "! env FOO by 30-x"),
+        (("superseded",), "^ env FOO by 30-x"),
+        (("in effect",), "env FOO by 30-x"),
+    ],
+)
+def test_requests_that_are_no_changes_have_a_sign(outcomes: tuple[str, ...], words: str) -> None:
+    event = an_event(1, changed=("/process/env/FOO",), owners=("30-x",), outcomes=outcomes)
+    assert changed_in_short(event) == words
+
+
+def test_changes_of_another_container_name_it() -> None:
+    event = an_event(
+        1,
+        changed=("/a", "/b", "/c"),
+        owners=("30-x",),
+        outcomes=("seen", "seen", "refused"),
+        targets=("shop/web/app", "", ""),
+    )
+    assert changed_in_short(event) == "a of app, 1 more by 30-x"
 
 
 def test_text_of_gaps_and_sessions() -> None:

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import CapturedCall, Event, Gap, Role
+from nri_scope.events import CapturedCall, Event, Gap, OutcomeKind, Role
 from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording import display
-from nri_scope.recording.attribution_file import AttributionFile
+from nri_scope.recording.attribution_file import AttributionFile, Request
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.timeline import Began, Ended
@@ -556,8 +556,8 @@ async def test_attributed_values_of_some_events_change_a_filtered_view(
 ) -> None:
     file = AttributionFile(tmp_path / "a.db")
     attached = tmp_path / "a.db"
-    file.add(3, {"20-x": ["/process/args"]})
-    file.add(20, {"20-x": ["/process/args"]})
+    file.add(3, [Request("20-x", "/process/args", OutcomeKind.SEEN)])
+    file.add(20, [Request("20-x", "/process/args", OutcomeKind.SEEN)])
     file.commit(20)
     async with opened(path) as store:
         await store.attach(attached)
@@ -565,9 +565,9 @@ async def test_attributed_values_of_some_events_change_a_filtered_view(
         assert view.numbers_between(0, view.length)[:2] == array("q", [3, 20])
         recorded = [*view.numbers_between(0, view.length)[2:]]
         # An event before them is not examined again.
-        file.add(5, {"20-x": ["/process/args"]})
-        file.add(20, {}, "slow")
-        file.add(30, {"20-x": ["/process/args"]})
+        file.add(5, [Request("20-x", "/process/args", OutcomeKind.SEEN)])
+        file.add(20, [], "slow")
+        file.add(30, [Request("20-x", "/process/args", OutcomeKind.SEEN)])
         file.commit(30)
         store.outdate(19)
         assert await store.refresh()

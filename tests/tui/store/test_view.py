@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nri_scope.events import Gap
 from nri_scope.filter import parse
+from nri_scope.tui.store.event_numbers import NumberList
 from nri_scope.tui.store.markers import (
     DamageMarker,
     GapMarker,
@@ -18,7 +19,7 @@ from nri_scope.tui.store.markers import (
     SessionBegan,
     SessionEnded,
 )
-from nri_scope.tui.store.view import NumberList, View
+from nri_scope.tui.store.view import View
 from tests.recording.made import a_session
 
 _ASCENDING = st.lists(st.integers(1, 40), unique=True, max_size=20).map(sorted)

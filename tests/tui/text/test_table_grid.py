@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from nri_scope.text.escape import columns, safe
 from nri_scope.tui.containers import outline_lines as treelines
-from nri_scope.tui.plugins import plugin_board
-from nri_scope.tui.sessions import session_board
+from nri_scope.tui.plugins import plugin_board, session_board
 from nri_scope.tui.text.styled_line import Span, TableField, TableGrid, cut, text_of
 from tests.tui.hostile import NAMES
 

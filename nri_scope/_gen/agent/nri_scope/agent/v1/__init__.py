@@ -161,7 +161,7 @@ class Event(betterproto2.Message):
         22, betterproto2.TYPE_STRING, repeated=True
     )
     """
-    Paths of the OCI spec that plugins changed, and these plugins, as far as the event shows them.
+    Paths of the OCI spec that plugins asked to change, and these plugins, as far as the event shows.
     """
 
     owners: "list[str]" = betterproto2.field(

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands of keys use: the parts of the screen, and the recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from textual.app import App
+
+from nri_scope.recording.marks.user_marks import Marks
+
+from ..actions import Keymap
+from ..frame import Frame
+from ..store.context import Context
+from ..store.store import Store
+from ..views import Views
+
+
+@dataclass
+class Command:
+    """Commands of a few keys. They use the app only for background work and screens."""
+
+    app: App[Any]
+    frame: Frame
+    views: Views
+    store: Store
+    keymap: Keymap
+    context: Context
+    marks: Marks
+    path: Path
+    """The recording."""
+
+    def report_problem(self, words: str) -> None:
+        """Say why a command does nothing."""
+        self.frame.say(words, problem=True)

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Query the CRI for containers' specs, a few at a time, with retries and timeouts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from nri_scope.errors import ConnectError, ConnectionClosed, NriScopeError, RpcError
+from nri_scope.recording.cri_answers import NOT_FOUND
+
+if TYPE_CHECKING:
+    from nri_scope.cri.status import RuntimeVersion
+
+CALLS_MAX = 4
+"""Maximum number of concurrent calls: the runtime has other work."""
+WAITING_MAX = 2_000
+"""Maximum number of queued containers; further containers are only counted."""
+CALLS_PER_SECOND = 50
+"""Maximum rate of calls. A verbose ContainerStatus takes some milliseconds of the runtime's time.
+"""
+CALL_SECONDS = 10.0
+"""Timeout of one call, in seconds."""
+SETTLE_SECONDS = 0.2
+"""Delay between an event of a container and the query: a container is usually created and started
+in that time, so one query is enough."""
+RETRY_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Delays before the retries for a container that is unknown to the runtime (yet)."""
+UNREACHABLE_RETRY_SECONDS = 2.0
+"""Delay before a retry if the runtime is unreachable."""
+_CODE_NOT_FOUND = 5
+
+
+class CriBegan(NamedTuple):
+    """The CRI is available."""
+
+    name: str
+    version: str
+    wall_ns: int
+
+
+class CriEnded(NamedTuple):
+    """The CRI is no longer available."""
+
+    reason: str
+    wall_ns: int
+
+
+class Answer(NamedTuple):
+    """The CRI's answer about a container."""
+
+    container: str
+    wall_ns: int
+    """Time of the query, in ns since the epoch."""
+    mono_ns: int
+    took_ns: int
+    """Time until the answer and the container's files were read."""
+    text: str
+    """The JSON under ``info``; `NOT_FOUND` if the runtime does not know the container."""
+
+
+class Client(Protocol):
+    """The part of `CriClient` that the poller uses."""
+
+    async def version(self, *, timeout: float = ...) -> RuntimeVersion: ...
+    async def container_info(self, container_id: str, *, timeout: float = ...) -> str: ...
+
+
+@dataclass(slots=True)
+class _Query:
+    again: bool = False
+    """Whether the container changed during the query, which must be repeated."""
+    gone: bool = False
+    attempt: int = 0
+
+
+class CriPoller:
+    """Queue of containers to query, each at most once. For one event loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        tell: Callable[[CriBegan | Answer | CriEnded], None],
+        *,
+        settle: float = SETTLE_SECONDS,
+        pauses: tuple[float, ...] = RETRY_SECONDS,
+        away_pause: float = UNREACHABLE_RETRY_SECONDS,
+        interval: float = 1 / CALLS_PER_SECOND,
+        away: bool = False,
+    ) -> None:
+        """``away``: whether the CRI is not known to be available yet."""
+        self.answered = 0
+        self.unanswered = 0
+        """Number of queries given up: refused, out of time, or beyond the queue."""
+        self._client = client
+        self._tell = tell
+        self._settle = settle
+        self._pauses = pauses
+        self._away_pause = away_pause
+        self._interval = interval
+        self._next_call = 0.0
+        self._queries: dict[str, _Query] = {}
+        self._due: asyncio.Queue[str] = asyncio.Queue()
+        self._away = away
+        self._is_end_told = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def want(self, container: str) -> None:
+        """Queue a container; repeat a query that is in progress."""
+        known = self._queries.get(container)
+        if known is not None:
+            known.again = True
+        elif len(self._queries) >= WAITING_MAX:
+            self.unanswered += 1
+        else:
+            self._queries[container] = _Query()
+            self._idle.clear()
+            self._later(container, self._settle)
+
+    def forget(self, container: str) -> None:
+        """Mark a container as removed: an unknown container is then no failure."""
+        known = self._queries.get(container)
+        if known is not None:
+            known.gone = True
+
+    async def run(self) -> None:
+        """Run queries until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CALLS_MAX):
+                group.create_task(self._work())
+
+    async def finish(self, seconds: float) -> None:
+        """Wait up to `seconds` for the queue to empty, unless the runtime is unreachable.
+
+        The rest is counted as unanswered.
+        """
+        if not self._away:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), seconds)
+        self.unanswered += len(self._queries)
+        self._queries.clear()
+
+    async def _work(self) -> None:
+        while True:
+            container = await self._due.get()
+            query = self._queries.get(container)
+            if query is not None:
+                await self._wait_for_turn()
+                query.again = False
+                await self._ask(container, query)
+
+    async def _wait_for_turn(self) -> None:
+        now = asyncio.get_running_loop().time()
+        at = max(now, self._next_call)
+        self._next_call = at + self._interval
+        if at > now:
+            await asyncio.sleep(at - now)
+
+    async def _ask(self, container: str, query: _Query) -> None:
+        wall_ns, mono_ns = time_ns(), monotonic_ns()
+        try:
+            if self._away:
+                runtime = await self._client.version(timeout=CALL_SECONDS)
+                if self._away:
+                    self._away = self._is_end_told = False
+                    self._tell(CriBegan(runtime.name, runtime.version, time_ns()))
+            text = await self._client.container_info(container, timeout=CALL_SECONDS)
+        except (ConnectError, ConnectionClosed) as error:
+            self._away = True
+            if not self._is_end_told:
+                self._is_end_told = True
+                self._tell(CriEnded(str(error), time_ns()))
+            self._later(container, self._away_pause)
+        except NriScopeError as error:
+            unknown = isinstance(error, RpcError) and error.code == _CODE_NOT_FOUND
+            if unknown and query.gone:
+                # Its removal is in the recording.
+                self._done(container)
+            elif not unknown:
+                self._done(container, unanswered=1)
+            elif query.attempt < len(self._pauses):
+                query.attempt += 1
+                self._later(container, self._pauses[query.attempt - 1])
+            else:
+                self._answer(query, Answer(container, wall_ns, mono_ns, _since(mono_ns), NOT_FOUND))
+        else:
+            if text:
+                self._answer(query, Answer(container, wall_ns, mono_ns, _since(mono_ns), text))
+            else:
+                self._done(container, unanswered=1)
+
+    def _answer(self, query: _Query, answer: Answer) -> None:
+        self.answered += 1
+        self._tell(answer)
+        if query.again:
+            query.attempt = 0
+            self._later(answer.container, self._settle)
+        else:
+            self._done(answer.container)
+
+    def _later(self, container: str, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._due.put_nowait, container)
+
+    def _done(self, container: str, *, unanswered: int = 0) -> None:
+        """End the query for a container."""
+        self.unanswered += unanswered
+        self._queries.pop(container, None)
+        if not self._queries:
+            self._idle.set()
+
+
+def _since(mono_ns: int) -> int:
+    return monotonic_ns() - mono_ns
