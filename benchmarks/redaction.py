@@ -27,8 +27,8 @@ from benchmarks.labelled import Case
 from benchmarks.traffic import CAPTURES, captured, is_repeated, repeated
 from nri_scope.events import CapturedCall
 from nri_scope.nri.methods import METHODS
+from nri_scope.share.redacted_entries import RECORDER_LIMITS, SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.capture import RECORDER_LIMITS, SourceRedaction
 
 _KEY = bytes(range(32))
 _CREDENTIALS = (

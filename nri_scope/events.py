@@ -288,12 +288,16 @@ class Gap:
     """An interval that was not observed, or only partly."""
 
     id: int
+    """0 until it is stored, as in `Note` and `Printed`."""
     session: int | None
     from_ns: int
     to_ns: int
     reason: str
     lost: int | None
     """Number of events lost; None if unknown."""
+    dropped: int = 0
+    """Number of the session's events, received and then lost, which a recorder is still to count;
+    0 in a recording."""
 
     @property
     def is_left_out(self) -> bool:
@@ -337,7 +341,8 @@ class Note:
     text: str
 
 
-class Printed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Printed:
     """A line of output of a plugin launched by a tap."""
 
     id: int
@@ -368,7 +373,8 @@ MarkKey = tuple[int, int]
 name do not match."""
 
 
-class Mark(NamedTuple):
+@dataclass(frozen=True, order=True, slots=True)
+class Mark:
     """A user's mark on an event, or the removal of one."""
 
     event: int

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from nri_scope.entries import Item
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import RING_REMOVED, Gap
 from nri_scope.filter import TimeSpan
@@ -16,7 +17,6 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.sqlite_text import HIGHEST
-from nri_scope.recording.timeline import Item
 
 _TIME = "(-?[0-9]{1,19})"
 _PART = re.compile(

@@ -38,10 +38,10 @@ from .cursor import (
     newest_position,
     time_of_event,
 )
-from .event_messages import BATCH_BYTES, ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording, NodeRecordings
 from .overruns import with_overruns
 from .redactors import NodeRedactors
+from .responses import BATCH_BYTES, ResponseMaker, TimedResponse
 from .selected_parts import EventQuery, SelectedParts, of_one_file, without_ring
 
 _Row = tuple[int, int, int]
@@ -419,7 +419,7 @@ class EventReader:
         """Return the gap for a recording of the cursor that is not there."""
         position = self._positions.pop(name)
         reason = LEFT_OUT if self._recordings.is_left_out(name) else REMOVED
-        return self._make.other(name, _gap_until_now(position, reason))
+        return self._make.gap(name, _gap_until_now(position, reason))
 
     def _guarded(
         self, file: NodeRecording, timed: Iterator[TimedResponse], damage: str = ""
@@ -435,11 +435,11 @@ class EventReader:
     def _unread(self, file: NodeRecording, problem: str) -> TimedResponse:
         position = self._positions.get(file.name) or Position()
         if not file.is_there():
-            return self._make.other(file.name, _gap_until_now(position, REMOVED))
+            return self._make.gap(file.name, _gap_until_now(position, REMOVED))
         self._unreadable[file.name] = file
         at_ns = position.at_ns or file.changed_ns
         gap = Gap(0, None, at_ns, at_ns, f"{UNREADABLE}: {problem}", None)
-        return self._make.other(file.name, gap)
+        return self._make.gap(file.name, gap)
 
 
 def _gap_until_now(position: Position, reason: str) -> Gap:

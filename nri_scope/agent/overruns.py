@@ -15,7 +15,7 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 
 from .cursor import Position, newest_removed, time_of_event
-from .event_messages import ResponseMaker, TimedResponse
+from .responses import ResponseMaker, TimedResponse
 
 OVERRUN = "older events were removed from the recording before they could be sent"
 """Reason of a gap in a stream whose receiver is slower than the recorder's ring."""
@@ -68,4 +68,4 @@ def _overrun(
     from_ns = reached.at_ns or min(began, default=to_ns)
     lost = None if is_filtered else last - reached.event
     gap = Gap(0, None, min(from_ns, to_ns), to_ns, OVERRUN, lost)
-    yield make.other(name, gap, passed=last)
+    yield make.gap(name, gap, passed=last)

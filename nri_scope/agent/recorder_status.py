@@ -20,10 +20,11 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_gaps import gaps_between
+from nri_scope.share.agent_messages import session_message
+from nri_scope.share.redacted_entries import redacted_session
 from nri_scope.share.redaction import NameKind, Redactor
 
 from .cursor import time_of_event
-from .event_messages import redacted_session, session_message
 from .node_recordings import FolderError, NodeRecording, NodeRecordings, UnchangedContents
 
 _PLUGINS_MAX = 100

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nri_scope.errors import RecordingError
+from nri_scope.recording.entries import IncludedRows
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract.first_pass import learn_events
-from nri_scope.share.extract.sources import IncludedRows
 from nri_scope.share.redaction import Redactor, Tally
 from nri_scope.share.redaction.memory_limits import Memory
 

@@ -10,6 +10,7 @@ from functools import partial
 from time import time_ns
 from typing import NamedTuple
 
+from nri_scope.entries import Item
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import Event, Gap
 from nri_scope.filter import Filter, TimeSpan
@@ -17,16 +18,15 @@ from nri_scope.filter.moments import interval
 from nri_scope.recording.event_times import time_span
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.row_pages import is_among
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
-from nri_scope.recording.timeline import Item
 from nri_scope.share.extract import NothingSelectedError, Selection, extract
-from nri_scope.share.extract.event_numbers import is_among
 
 from .call_limits import Copies
 from .cursor import Cursor, Position, is_of_ring
-from .event_messages import ResponseMaker, TimedResponse
 from .node_recordings import NodeRecording
 from .redactors import NodeRedactors, SharedRedactor, UnredactableError
+from .responses import ResponseMaker, TimedResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class SelectedParts:
                     recording,
                     path,
                     selection,
-                    change=None if known is None else known.redactor,
+                    redactor=None if known is None else known.redactor,
                     marks=(),
                     learned=0 if known is None else known.learned,
                     on_progress=self._go_on if known is None else known.give_way,

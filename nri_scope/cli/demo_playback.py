@@ -7,16 +7,17 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.recorder.complete_recording import call_of, start_of
+from nri_scope.recorder.complete_recording import start_of
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.entries import IncludedRows, Stopped, exchanges
 from nri_scope.recording.lookup import container_name
-from nri_scope.recording.tap_tables import Taps
+from nri_scope.recording.row_pages import newest_event
 from nri_scope.runtime import Pace
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ class Playback:
         self.file = file
         self.title = title
         self.sessions = recording.sessions()
-        taps = Taps(recording)
-        self._calls = [
-            (event.session, call_of(event, request, reply, tapped=taps.of(event.id)))
-            for event, request, reply in islice(recording.exchanges(), EVENTS_MAX)
-        ]
+        part = IncludedRows(until=newest_event(recording))
+        every = chain.from_iterable(exchanges(recording, part))
+        try:
+            self._calls = [(one.event.session, one.call) for one in islice(every, EVENTS_MAX)]
+        except Stopped as stopped:
+            raise stopped.cause from stopped
         if not self._calls:
             raise UsageError(f"{recording.path}: has no events", "choose another file")
         names = [container_name(one) for one in recording.containers()]

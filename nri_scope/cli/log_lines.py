@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from nri_scope.differ.operations import Operation
+from nri_scope.entries import Began, Ended, Item
 from nri_scope.events import LATE, Event, Gap, Note, Printed, Problem, Session, Status
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import (
@@ -26,7 +27,7 @@ from nri_scope.recording.records import (
     printed_record,
     to_json,
 )
-from nri_scope.recording.timeline import Began, Ended, Item, sessions_overlap
+from nri_scope.recording.timeline import sessions_overlap
 from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, paint

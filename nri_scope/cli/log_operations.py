@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import time_ns
 
 from nri_scope.differ.operations import Grouping, Operation
+from nri_scope.entries import Began, Ended, Item
 from nri_scope.events import Event, Gap, Note, Printed
 from nri_scope.filter import Filter
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.timeline import Began, Ended, Item
 
 _Other = Gap | Ended | Note | Printed
 Attributed = Callable[[Sequence[Event]], Mapping[int, Event]]

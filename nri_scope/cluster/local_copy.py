@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from betterproto2 import Message
 
 from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.entries import Began, Ended, Exchange
 from nri_scope.errors import RemoteProtocolError
-from nri_scope.events import NO_ID, Role, SessionStart, Tapped
-from nri_scope.recorder.complete_recording import CompleteRecording, call_of, start_of
-from nri_scope.recorder.inbox import Begin, End, EventFacts, GapEntry, NoteEntry, PluginLine, Reopen
-from nri_scope.recording.creation_outcomes import Outcome, outcome_of
+from nri_scope.events import Gap, Note, Printed, Session
+from nri_scope.recorder.complete_recording import CompleteRecording
+from nri_scope.share.agent_messages import entry_of
 
 _INT_MAX = 2**63 - 1
 _ITEMS_MAX = 1_000_000
@@ -40,7 +42,7 @@ class LocalCopy:
         self._sources: dict[str, _Source] = {}
         """By name, the newest: another recording may take its place."""
         self._sessions: dict[tuple[_Source, int], int] = {}
-        self._starts: dict[int, SessionStart] = {}
+        self._begun: dict[int, Session] = {}
         self._ended: set[int] = set()
         self._met: set[int] = set()
         """Hashes of gaps, notes and output."""
@@ -58,25 +60,32 @@ class LocalCopy:
         Raises RemoteProtocolError for a response that no agent sends, and RecordingError.
         """
         self._count(response)
-        if response.event is not None:
-            self._event(response.event)
-        elif response.session is not None:
-            self._session(response.session)
-        elif response.session_end is not None:
-            self._end(response.session_end)
-        elif response.gap is not None:
-            self._gap(response.gap)
-        elif response.note is not None:
-            note = response.note
-            session = self._optional(note.recording, note.session)
-            if self._is_new(note.recording, note.session, note.at_ns, note.text):
-                self._recording.put(NoteEntry(session, note.at_ns, note.text))
-        elif response.output is not None:
-            line = response.output
-            session = self._known(line.recording, line.session)
-            place = line.session, line.id, line.at_ns
-            if self._is_new(line.recording, *place, line.stream, line.text):
-                self._recording.put(PluginLine(session, line.at_ns, line.stream, line.text))
+        match entry_of(response):
+            case Exchange() as exchange if response.event is not None:
+                self._event(response.event.recording, exchange)
+            case Began(session) if response.session is not None:
+                self._session(response.session, session)
+            case Ended(session) if response.session_end is not None:
+                number = self._optional(response.session_end.recording, session.id)
+                if number is not None and number not in self._ended:
+                    self._ended.add(number)
+                    self._recording.put(Ended(replace(session, id=number)))
+            case Gap() as gap if response.gap is not None:
+                name = response.gap.recording
+                if self._is_new(name, gap.session, gap.from_ns, gap.to_ns, gap.reason):
+                    self._recording.put(replace(gap, session=self._optional(name, gap.session)))
+            case Note() as note if response.note is not None:
+                name = response.note.recording
+                if self._is_new(name, note.session, note.at_ns, note.text):
+                    self._recording.put(replace(note, session=self._optional(name, note.session)))
+            case Printed() as line if response.output is not None:
+                name = response.output.recording
+                number = self._known(name, line.session)
+                place = line.session, line.id, line.at_ns
+                if self._is_new(name, *place, line.stream, line.text):
+                    self._recording.put(replace(line, session=number))
+            case _:
+                pass
 
     def flush(self) -> None:
         """Make everything that was added visible to readers."""
@@ -115,38 +124,25 @@ class LocalCopy:
             return None
         return self._sessions.get((self._source(recording), session))
 
-    def _session(self, session: v1.Session) -> None:
-        source = session.recording, session.recording_began_ns
-        self._sources[session.recording] = source
+    def _session(self, message: v1.Session, session: Session) -> None:
+        source = message.recording, message.recording_began_ns
+        self._sources[message.recording] = source
         key = source, session.id
         if key in self._sessions:
             return
-        if session.role not in list(Role):
-            raise RemoteProtocolError(f"role {session.role[:80]!r} is unknown")
         number = max(session.id, self._last_session + 1)
-        self._session_bytes += 500 + _size(session)
+        self._session_bytes += 500 + _size(message)
         is_full = len(self._sessions) >= _ITEMS_MAX or self._session_bytes > _SESSIONS_BYTES_MAX
         if number > _INT_MAX or is_full:
             raise RemoteProtocolError(f"session {number:,} is one too many")
         self._last_session = self._sessions[key] = number
-        start = start_of(session)
-        self._starts[number] = start
-        self._recording.put(Begin(number, start))
+        self._begun[number] = replace(session, id=number)
+        self._recording.put(Began(self._begun[number]))
 
-    def _end(self, end: v1.SessionEnd) -> None:
-        number = self._optional(end.recording, end.id)
-        if number is not None and number not in self._ended:
-            self._ended.add(number)
-            self._recording.put(End(number, end.reason, end.ended_ns))
-
-    def _gap(self, gap: v1.Gap) -> None:
-        session = self._optional(gap.recording, gap.session)
-        if self._is_new(gap.recording, gap.session, gap.from_ns, gap.to_ns, gap.reason):
-            self._recording.put(GapEntry(session, gap.from_ns, gap.to_ns, gap.reason, gap.lost))
-
-    def _event(self, event: v1.Event) -> None:
-        session = self._known(event.recording, event.session)
-        source = self._source(event.recording)
+    def _event(self, recording: str, exchange: Exchange) -> None:
+        event = exchange.event
+        session = self._known(recording, event.session)
+        source = self._source(recording)
         if event.id <= self._newest.get(source, 0):
             return
         self._newest[source] = event.id
@@ -156,35 +152,17 @@ class LocalCopy:
         if session in self._ended:
             # The node's recorder was killed, and its successor goes on with the session.
             self._ended.discard(session)
-            self._recording.put(Reopen(session, self._starts[session]))
+            self._recording.put(Began(self._begun[session]))
         self._last_event = number
         self.events += 1
-        container_id = "" if event.container_id.startswith(NO_ID) else event.container_id
-        self._recording.put(
-            EventFacts(
-                number,
-                max(0, event.size),
-                event.pod_id,
-                event.namespace,
-                event.pod,
-                container_id,
-                event.container,
-                self._outcome(event, number),
-            )
-        )
-        metadata = tuple((one.key, one.value) for one in event.metadata)
-        tapped = Tapped(number, event.held_ns, metadata)
-        call = call_of(event, event.request, event.reply, event.service, tapped)
-        self._recording.capture(session, call)
-
-    def _outcome(self, event: v1.Event, number: int) -> Outcome | None:
-        """Return the outcome of a creation, with the numbers of this recording."""
-        one = event.outcome
-        if one is None:
-            return None
-        shown_by = one.event if number == event.id else 0
-        session = self._optional(event.recording, one.session) or 0
-        return outcome_of(one.fate, shown_by, one.name, session, max(0, one.after_ns))
+        outcome = exchange.outcome
+        if outcome is not None:
+            # With the numbers of this recording.
+            shown_by = outcome.event if number == event.id else 0
+            ended = self._optional(recording, outcome.session) or 0
+            outcome = outcome._replace(event=shown_by, session=ended)
+        event = replace(event, id=number, session=session)
+        self._recording.put(replace(exchange, event=event, outcome=outcome))
 
 
 def _size(value: object, name: str = "") -> int:

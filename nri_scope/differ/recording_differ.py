@@ -12,10 +12,11 @@ from sys import maxsize
 from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import Outcome
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Session
 from nri_scope.recording import lookup
-from nri_scope.recording.creation_outcomes import Creations, Outcome
+from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import absence_test, under_each_name
 

@@ -8,65 +8,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
+from nri_scope.entries import Began, Ended, Entry, Exchange
 from nri_scope.errors import RecordingError
-from nri_scope.events import CapturedCall, Role, SessionStart, Tapped
+from nri_scope.events import CapturedCall, Note, Session, SessionStart
 from nri_scope.recording.file_errors import error_words, writing_hint
 from nri_scope.recording.writable_file import RecordingFile
 
-from .inbox import Begin, End, Entry, NoteEntry, size_of
+from .inbox import Begin, End
 from .ring import Ring
-from .transactions import TransactionWriter
+from .transactions import TransactionWriter, Written
 
-_BATCH, _BATCH_BYTES = 256, 4 << 20
+_BATCH, _BATCH_BYTES = 2_048, 4 << 20
 """Entries, or bytes of their messages, after which a transaction is written."""
 
 
-def start_values(session: object) -> dict[str, Any]:
-    """Return the fields of `SessionStart` of a session that was recorded elsewhere: an
-    `events.Session`, or another object whose fields have the same names.
-    """
-    return {one.name: getattr(session, one.name) for one in fields(SessionStart)}
-
-
-def start_of(session: object) -> SessionStart:
-    """Return the start of a session, see `start_values`. Raises ValueError for an unknown role."""
-    values = start_values(session)
-    return SessionStart(**{**values, "role": Role(values["role"])})
-
-
-def call_of(
-    event: Any, request: bytes, reply: bytes, service: str = "", tapped: Tapped | None = None
-) -> CapturedCall:
-    """Return an event that was recorded elsewhere as it was captured: an `events.Event`, or another
-    object whose fields have the same names.
-    """
-    return CapturedCall(
-        wall_ns=event.at_ns,
-        mono_ns=event.mono_ns,
-        method=event.method,
-        request=request,
-        reply=reply,
-        status_code=event.status_code,
-        status_message=event.status_message,
-        took_ns=event.took_ns,
-        timeout_ns=event.timeout_ns,
-        service=service,
-        held_ns=None if tapped is None else tapped.held_ns,
-        metadata=() if tapped is None else tapped.metadata,
-    )
+def start_of(session: Session) -> SessionStart:
+    """Return the start of a session that was recorded elsewhere."""
+    return SessionStart(**{one.name: getattr(session, one.name) for one in fields(SessionStart)})
 
 
 @contextmanager
-def complete_recording(path: Path) -> Iterator[CompleteRecording]:
+def complete_recording(path: Path, *, is_draft: bool = False) -> Iterator[CompleteRecording]:
     """Create the recording at ``path``, to be filled inside the block. Raises RecordingError.
 
-    After an exception, the file is removed.
+    After an exception, the file is removed. ``is_draft``: whether nobody reads the file before its
+    end, see `RecordingFile.open`.
     """
     path = path.absolute()
     try:
-        writer = TransactionWriter(RecordingFile.open(path, only_new=True), Ring(None, None))
+        file = RecordingFile.open(path, only_new=True, is_draft=is_draft)
+        writer = TransactionWriter(file, Ring(None, None))
         recording = CompleteRecording(path, writer)
         try:
             yield recording
@@ -88,26 +60,38 @@ class CompleteRecording:
         self._path = path
         self._writer = writer
         self._sessions = 0
-        self._batch: list[Entry] = []
+        self._batch: list[Written] = []
         self._batch_bytes = 0
 
     def begin_session(self, start: SessionStart) -> int:
         """Begin a session; return its number."""
         self._sessions += 1
-        self.put(Begin(self._sessions, start))
+        self._add(Begin(self._sessions, start))
         return self._sessions
 
     def capture(self, session: int, item: CapturedCall) -> None:
         """Add an event."""
-        self.put((session, item))
+        self._add((session, item), len(item.request) + len(item.reply))
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """Add a note."""
-        self.put(NoteEntry(session, at_ns, text))
+        self._add(Note(0, session, at_ns, text))
 
     def end_session(self, session: int, reason: str, at_ns: int) -> None:
         """End a session."""
-        self.put(End(session, reason, at_ns))
+        self._add(End(session, reason, at_ns))
+
+    def put(self, entry: Entry) -> None:
+        """Add an entry, with its numbers. A session that has ended may begin again."""
+        match entry:
+            case Began(session):
+                self._add(Begin(session.id, start_of(session)))
+            case Ended(session):
+                self._add(End(session.id, session.end_reason, session.ended_ns))
+            case Exchange():
+                self._add(entry, len(entry.request) + len(entry.reply))
+            case _:
+                self._add(entry)
 
     def flush(self) -> None:
         """Write what was added."""
@@ -116,10 +100,8 @@ class CompleteRecording:
         if written.problems:
             raise RecordingError(self._path, written.problems[0])
 
-    def put(self, entry: Entry) -> None:
-        """Add an entry; those of sessions have their numbers."""
+    def _add(self, entry: Written, size: int = 0) -> None:
         self._batch.append(entry)
-        if isinstance(entry, tuple):
-            self._batch_bytes += size_of(entry[1])
+        self._batch_bytes += size
         if len(self._batch) >= _BATCH or self._batch_bytes >= _BATCH_BYTES:
             self.flush()

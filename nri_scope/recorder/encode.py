@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
+from nri_scope.entries import EarlierState, Exchange
 from nri_scope.events import (
     CONTAINER_STATUS,
     CRI_SERVICE,
+    NO_ID,
     CapturedCall,
     Event,
     SessionStart,
@@ -41,7 +43,6 @@ from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, name
 
 from .content_store import Names, ObjectStore
 from .event_subjects import ContainerRow, PodRow, Subjects
-from .inbox import EventFacts
 
 # Methods that can contain changes; replies of other methods need not be decoded.
 _CHANGING_METHODS = frozenset(
@@ -57,12 +58,13 @@ _CHANGING_METHODS = frozenset(
 _CREATE = "CreateContainer"
 # Rows have all columns, in schema order.
 _COLUMNS = next(len(table.columns) for table in TABLES if table.name == "event")
-INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * _COLUMNS)})"
-INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
-INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
+_INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * _COLUMNS)})"
+_INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 INSERT_PLUGIN_CALLS = "INSERT OR REPLACE INTO plugin_calls VALUES (?, ?, ?, ?, ?, ?, ?)"
-INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
-INSERT_METADATA = "INSERT INTO request_metadata (event, metadata) VALUES (?, ?)"
+_INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
+_INSERT_METADATA = "INSERT INTO request_metadata (event, metadata) VALUES (?, ?)"
+_INSERT_OMITTED = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
 
 METADATA_MAX = 16 << 10
 """Maximum number of characters of a request's metadata; plugins and runtimes send about a hundred.
@@ -127,18 +129,13 @@ class Encoder:
         self.subjects = Subjects(connection, empty=empty)
         self.objects = objects
         self.next_event = next_event
-        self._facts: EventFacts | None = None
         self._events: list[EventRow] = []
         self._states: list[StateRow] = []
         self._effects: list[tuple[int, int]] = []
         self._tapped: list[tuple[int, int, str | None]] = []
         self._metadata: list[tuple[int, str | None]] = []
         self._outcomes: list[tuple[int, str, int, str, int, int]] = []
-
-    def know(self, facts: EventFacts) -> None:
-        """Use these facts for the next event. Raises sqlite3.Error."""
-        self.next_event = max(self.next_event, facts.number)
-        self._facts = facts
+        self._omitted: list[tuple[int, int, int]] = []
 
     def encode(
         self,
@@ -147,15 +144,19 @@ class Encoder:
         *,
         keep: Callable[[Event], bool] | None = None,
         want_event: bool = False,
+        known: Exchange | None = None,
     ) -> tuple[bool, Event | None, CapturedCall]:
         """Encode one event into rows, unless ``keep`` rejects it.
 
+        ``known``: what another recording has of it, whose number is higher than those before it.
         Returns whether it was kept, the event (None unless ``want_event``), and the exchange,
         redacted if required.
         """
         session.seq += 1
-        facts, self._facts = self._facts, None
-        size = len(item.request) if facts is None else facts.size
+        size = len(item.request)
+        if known is not None:
+            size, session.seq = known.event.size, known.event.seq or session.seq
+            self.next_event = max(self.next_event, known.event.id)
         decoded = _decoded(item)
         changed, owners, updated = _changes(decoded, item, session.plugin)
         event: Event | None = None
@@ -178,26 +179,32 @@ class Encoder:
         states: list[StateRow] = []
         message = decoded.message
         put = self.objects.put
-        if facts is not None:
-            self._add_names(decoded, facts)
-        if message is None:
-            if item.request:
-                rest_object = put(ObjectKind.RAW, item.request, "", item.method)
+        keys = None if known is None else known.keys
+        if known is not None and keys is None:
+            self._add_names(decoded, known.event)
+        if keys is None:
             if decoded.pod is not None:
                 pod_row = self.subjects.pod(decoded.pod)
                 pod_key = pod_row.key if pod_row is not None else None
-            if decoded.container is not None:
-                container_row = self.subjects.container(decoded.container, pod_row)
-                if container_row is not None and pod_key is None:
-                    pod_key = container_row.pod
-        else:
-            if decoded.pod is not None:
-                pod_row = self.subjects.pod(decoded.pod)
-                pod_key = pod_row.key if pod_row is not None else None
-                pod_object = put_pod(self.objects, decoded.pod)
             if decoded.container is not None:
                 created = (session.id, event_id) if decoded.event == _CREATE else None
                 container_row = self.subjects.container(decoded.container, pod_row, created)
+                if container_row is not None and pod_key is None and message is None:
+                    pod_key = container_row.pod
+            container_key = container_row.key if container_row is not None else None
+            effects = self._effects_of(event_id, updated, container_row) if updated else ()
+            own = container_row.id if container_row is not None else ""
+        else:
+            pod_key, container_key = keys.pod, keys.container
+            effects = [(key, event_id) for key in keys.updated]
+            own = "" if known is None else known.event.container_id
+        if message is None:
+            if item.request:
+                rest_object = put(ObjectKind.RAW, item.request, "", item.method)
+        else:
+            if decoded.pod is not None:
+                pod_object = put_pod(self.objects, decoded.pod)
+            if decoded.container is not None:
                 container_object = put_container(self.objects, decoded.container)
             if isinstance(message, SynchronizeRequest):
                 states = self._synchronize(session, event_id, item.wall_ns, message)
@@ -205,9 +212,8 @@ class Encoder:
             if rest:
                 rest_object = put(ObjectKind.REST, rest, "", item.method)
         # Of all replies, only CRI answers are versions of one object.
-        own = container_row.id if message is None and container_row is not None else ""
+        own = own if message is None else ""
         reply_object = put(ObjectKind.REPLY, item.reply, own, item.method) if item.reply else None
-        effects = self._effects_of(event_id, updated, container_row) if updated else ()
         wall_ns, mono_ns, took_ns, timeout_ns = (
             item.wall_ns,
             item.mono_ns,
@@ -226,8 +232,11 @@ class Encoder:
             self._tapped.append((event_id, int64(item.held_ns), metadata_json(item.metadata)))
         elif item.metadata:
             self._metadata.append((event_id, metadata_json(item.metadata)))
-        if facts is not None and facts.outcome is not None:
-            self._outcomes.append((event_id, *facts.outcome.row))
+        if known is not None:
+            if known.outcome is not None:
+                self._outcomes.append((event_id, *known.outcome.row))
+            if known.omitted is not None:
+                self._omitted.append((event_id, known.omitted.seq, known.omitted.events))
         self._events.append(
             (
                 event_id,
@@ -239,7 +248,7 @@ class Encoder:
                 self._names.id(decoded.event),
                 self._names.id(item.service) if item.service else None,
                 pod_key,
-                container_row.key if container_row is not None else None,
+                container_key,
                 pod_object,
                 container_object,
                 rest_object,
@@ -256,38 +265,48 @@ class Encoder:
         )
         return True, event, item
 
-    def _add_names(self, decoded: Decoded, facts: EventFacts) -> None:
+    def _add_names(self, decoded: Decoded, event: Event) -> None:
         """Create the rows of the event's subjects, with names that its messages lack."""
         pod = None
-        if facts.pod_id and not (decoded.pod is not None and decoded.pod.name):
+        if event.pod_id and not (decoded.pod is not None and decoded.pod.name):
             pod = self.subjects.pod(
-                PodSandbox(id=facts.pod_id, namespace=facts.namespace, name=facts.pod)
+                PodSandbox(id=event.pod_id, namespace=event.namespace, name=event.pod)
             )
-        if facts.container_id and not (decoded.container is not None and decoded.container.name):
-            self.subjects.container(Container(id=facts.container_id, name=facts.container), pod)
+        container_id = "" if event.container_id.startswith(NO_ID) else event.container_id
+        if container_id and not (decoded.container is not None and decoded.container.name):
+            self.subjects.container(Container(id=container_id, name=event.container), pod)
+
+    def add_state(self, session: OpenSession, state: EarlierState) -> None:
+        """Encode a part of Synchronize without its event. Raises DecodeError."""
+        message = SynchronizeRequest.FromString(state.request)
+        message.more = state.at_ns is None
+        self._states += self._synchronize(session, state.event, state.at_ns or 0, message)
 
     def flush(self) -> None:
         """Write the buffered rows. Raises sqlite3.Error."""
         self.subjects.flush()
         self.objects.flush(self._connection)
         if self._states:
-            self._connection.executemany(INSERT_STATE, self._states)
+            self._connection.executemany(_INSERT_STATE, self._states)
             self._states = []
         if self._events:
-            self._connection.executemany(INSERT_EVENT, self._events)
+            self._connection.executemany(_INSERT_EVENT, self._events)
             self._events = []
         if self._effects:
-            self._connection.executemany(INSERT_EFFECT, self._effects)
+            self._connection.executemany(_INSERT_EFFECT, self._effects)
             self._effects = []
         if self._tapped:
-            self._connection.executemany(INSERT_TAPPED, self._tapped)
+            self._connection.executemany(_INSERT_TAPPED, self._tapped)
             self._tapped = []
         if self._metadata:
-            self._connection.executemany(INSERT_METADATA, self._metadata)
+            self._connection.executemany(_INSERT_METADATA, self._metadata)
             self._metadata = []
         if self._outcomes:
             self._connection.executemany(INSERT_OUTCOME, self._outcomes)
             self._outcomes = []
+        if self._omitted:
+            self._connection.executemany(_INSERT_OMITTED, self._omitted)
+            self._omitted = []
 
     @property
     def buffered(self) -> int:

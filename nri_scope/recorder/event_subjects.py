@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from nri_scope import events
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.events import NO_ID
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
@@ -95,17 +96,19 @@ class _Rows(Generic[_Row]):
             self._known.put(row_id, rows)
         return rows
 
-    def add(self, others: tuple[_Row, ...], row_id: str, *values: Any) -> _Row:
-        """Create a row; ``others`` are the existing rows with the same id."""
-        row = self.add_unlisted(row_id, *values)
+    def add(
+        self, others: tuple[_Row, ...], row_id: str, *values: Any, key: int | None = None
+    ) -> _Row:
+        """Create a row; ``others`` are the existing rows with the same id, ``key`` as below."""
+        row = self.add_unlisted(row_id, *values, key=key)
         self._known.put(row_id, (row, *others[: _MAX_SAME_ID - 1]))
         return row
 
-    def add_unlisted(self, row_id: str, *values: Any) -> _Row:
-        """Create a row that `with_id` does not find."""
+    def add_unlisted(self, row_id: str, *values: Any, key: int | None = None) -> _Row:
+        """Create a row that `with_id` does not find. ``key``: None for the next one."""
         self._limits.reserve(_length(row_id, *values))
-        row = self._make(self._next, row_id, *values)
-        self._next += 1
+        row = self._make(self._next if key is None else key, row_id, *values)
+        self._next = max(self._next, row.key + 1)
         self._new.append(row)
         return row
 
@@ -206,6 +209,18 @@ class Subjects:
                 row.name, row.pod = row.name or name, pod_key if row.pod is None else row.pod
             return row
         return self._containers.add(known, container_id, name, pod_key)
+
+    def add(self, subject: events.Pod | events.Container) -> None:
+        """Create the row of a subject of another recording, with its key. A pod comes first."""
+        row_id, name = named(subject.id), named(subject.name)
+        if isinstance(subject, events.Pod):
+            others = self._pods.with_id(row_id)
+            values = named(subject.namespace), name, named(subject.uid)
+            self._pods.add(others, row_id, *values, key=subject.key)
+        else:
+            pod = None if subject.pod is None else subject.pod.key
+            known = self._containers.with_id(row_id)
+            self._containers.add(known, row_id, name, pod, key=subject.key)
 
     def forget_creations(self, session: int | None) -> None:
         """Keep the containers without id of a session that lost events or ended apart from later

@@ -6,13 +6,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from nri_scope.events import CapturedCall, SessionStart
-
-if TYPE_CHECKING:
-    # Not imported: processes that answer a runtime do not read recordings.
-    from nri_scope.recording.creation_outcomes import Outcome
+from nri_scope.entries import CallsByMetrics
+from nri_scope.events import CapturedCall, Gap, Note, Printed, SessionStart
 
 ITEM_BYTES = 600
 """Approximate memory of a queued item in addition to its payloads."""
@@ -57,63 +53,6 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Reopen:
-    """Continuation of an ended session that was recorded elsewhere before."""
-
-    session: int
-    start: SessionStart
-
-
-@dataclass(frozen=True, slots=True)
-class EventFacts:
-    """Facts about the next event, which was recorded elsewhere before."""
-
-    number: int
-    """Number of the event; higher than those before it."""
-    size: int
-    """Size of its request on the wire."""
-    pod_id: str
-    """Of its pod, which its messages may lack, as the following."""
-    namespace: str
-    pod: str
-    container_id: str
-    container: str
-    outcome: Outcome | None = None
-    """Of a creation whose later events are not all copied."""
-
-
-@dataclass(frozen=True, slots=True)
-class GapEntry:
-    """Gap; ``dropped`` is the number of this session's received events in it."""
-
-    session: int | None
-    from_ns: int
-    to_ns: int
-    reason: str
-    lost: int | None
-    dropped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class NoteEntry:
-    """Note."""
-
-    session: int | None
-    at_ns: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class PluginLine:
-    """Line printed by a plugin."""
-
-    session: int
-    at_ns: int
-    stream: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class ShownLine:
     """Line printed by a plugin, to be printed but not recorded."""
 
@@ -123,19 +62,9 @@ class ShownLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsEntry:
-    """Calls of plugins by the runtime's metrics, which replace those with the same ``since_ns``."""
-
-    since_ns: int
-    until_ns: int
-    calls: tuple[tuple[str, str, int, int, int], ...]
-    """Plugin, operation, calls, errors, total time in ns."""
-
-
-ControlEntry = Begin | Resume | End | GapEntry | NoteEntry | PluginLine | ShownLine | MetricsEntry
+ControlEntry = Begin | Resume | End | Gap | Note | Printed | ShownLine | CallsByMetrics
 """Queue entries other than events."""
-Entry = tuple[int, CapturedCall] | ControlEntry | Reopen | EventFacts
+Queued = tuple[int, CapturedCall] | ControlEntry
 
 
 def size_of(item: CapturedCall) -> int:
@@ -158,11 +87,11 @@ class Inbox:
         # A full queue must shrink to this size before it accepts events again: that yields one long
         # gap instead of a thousand short ones.
         self._low = limit_bytes * 3 // 4
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[Queued] = deque()
         self._put_bytes = 0
         self._done_bytes = 0
         self._full = False
-        self._gaps: dict[int, GapEntry] = {}
+        self._gaps: dict[int, Gap] = {}
         self._asleep = False
         self._bell = threading.Lock()
         self._bell.acquire()
@@ -195,13 +124,13 @@ class Inbox:
 
     def put_control(self, entry: ControlEntry) -> None:
         """Queue an entry other than an event. A full queue rejects only notes and plugin output."""
-        if isinstance(entry, NoteEntry | PluginLine | ShownLine):
+        if isinstance(entry, Note | Printed | ShownLine):
             if self._full or self._put_bytes - self._done_bytes > self._limit:
                 return
         elif self._gaps:
             self.flush_gaps()
         self._put_bytes += ITEM_BYTES
-        if isinstance(entry, PluginLine | ShownLine):
+        if isinstance(entry, Printed | ShownLine):
             self._put_bytes += len(entry.text)
         self._entries.append(entry)
         if self._asleep:
@@ -237,7 +166,7 @@ class Inbox:
         gap = self._gaps.get(session)
         if gap is None:
             at = item.wall_ns
-            self._gaps[session] = GapEntry(session, at, at, self.reason, 1, 1)
+            self._gaps[session] = Gap(0, session, at, at, self.reason, 1, 1)
         else:
             self._gaps[session] = replace(
                 gap, to_ns=item.wall_ns, lost=gap.dropped + 1, dropped=gap.dropped + 1
@@ -278,11 +207,11 @@ class Inbox:
             self._bell.acquire(timeout=timeout)
         self._asleep = False
 
-    def take(self, items: int, size: int) -> list[Entry]:
+    def take(self, items: int, size: int) -> list[Queued]:
         """Remove and return up to ``items`` of the oldest entries, until their events exceed
         ``size`` bytes.
         """
-        taken: list[Entry] = []
+        taken: list[Queued] = []
         while self._entries and len(taken) < items and size > 0:
             entry = self._entries.popleft()
             taken.append(entry)
@@ -290,13 +219,13 @@ class Inbox:
                 size -= size_of(entry[1])
         return taken
 
-    def done(self, entries: list[Entry]) -> None:
+    def done(self, entries: list[Queued]) -> None:
         """Subtract the written ``entries`` from the memory in use."""
         size = ITEM_BYTES * len(entries)
         for entry in entries:
             if type(entry) is tuple:
                 size += size_of(entry[1])
-            elif isinstance(entry, PluginLine | ShownLine):
+            elif isinstance(entry, Printed | ShownLine):
                 size += len(entry.text)
         self._done_bytes += size
 

@@ -6,12 +6,25 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from nri_scope.entries import CallsByMetrics, EarlierState, Exchange
 from nri_scope.errors import RecordingError
-from nri_scope.events import KILLED, CapturedCall, Event, Role, SessionStart
+from nri_scope.events import (
+    KILLED,
+    CapturedCall,
+    Container,
+    Event,
+    Gap,
+    Mark,
+    Note,
+    Pod,
+    Printed,
+    Role,
+    SessionStart,
+)
 from nri_scope.recording.blobs import MAX_CONTENT
 from nri_scope.recording.row_limits import (
     TOO_MANY_GAPS,
@@ -27,24 +40,14 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 from .checkpoint import Checkpointer
 from .content_store import ObjectStore
 from .encode import INSERT_PLUGIN_CALLS, Encoder, OpenSession
-from .inbox import (
-    Begin,
-    End,
-    Entry,
-    EventFacts,
-    GapEntry,
-    MetricsEntry,
-    NoteEntry,
-    PluginLine,
-    Reopen,
-    Resume,
-    ShownLine,
-)
+from .inbox import Begin, ControlEntry, End, Queued, Resume, ShownLine
 from .ring import Ring, oldest_stretch, remove_oldest_stretch
 
 if TYPE_CHECKING:
     from .sink import EntryRedaction
 
+Written = Queued | Pod | Container | EarlierState | Exchange | Mark
+"""What a recording is written from: what a recorder receives, and entries of other recordings."""
 DELETED = "the file was deleted or moved; what was recorded before is not in the new one"
 
 LATE = "recording ended before they could be written"
@@ -131,10 +134,12 @@ class TransactionWriter:
         self._encoder: Encoder | None = None
         self._sessions: dict[int, OpenSession] = {}
         self._starts: dict[int, SessionStart] = {}
-        self._preface: list[Entry] = []
+        self._preface: list[Written] = []
         self._limits = RowLimits(file.connection)
         self._refused: set[int] = set()
         """Open sessions that were refused because the recording has too many."""
+        self._ended: set[int] = set()
+        """Sessions that ended in this file."""
         self._stretch_bytes = 0
         self._stretch_began = 0.0
         self._removal: Iterator[int] | None = None
@@ -166,12 +171,12 @@ class TransactionWriter:
         """
         return _BATCH_STRETCHES * self._ring.stretch_bytes
 
-    def write(self, batch: list[Entry]) -> BatchResult:
+    def write(self, batch: Sequence[Written]) -> BatchResult:
         """Store the batch in one transaction: either all entries or none."""
         before = self._file
         connection = self._connection(batch)
         sessions = {number: replace(session) for number, session in self._sessions.items()}
-        refused = set(self._refused)
+        refused, ended = set(self._refused), set(self._ended)
         starts = dict(self._starts)
         killed_ns = self._killed_ns
         written = BatchResult()
@@ -185,15 +190,15 @@ class TransactionWriter:
                 self._apply(connection, encoder, entry, written)
             for number, entry in enumerate(_in_time(batch, self.is_too_late, written), 1):
                 self._apply(connection, encoder, entry, written)
-                if encoder.buffered >= _FLUSH_EVENTS:
-                    encoder.flush()
                 if self._background:
+                    if encoder.buffered >= _FLUSH_EVENTS:
+                        encoder.flush()
                     self._yield_to_other_threads(number)
             encoder.flush()
             connection.execute("COMMIT")
         except BaseException:
             self._sessions, self._starts, self._killed_ns = sessions, starts, killed_ns
-            self._refused = refused
+            self._refused, self._ended = refused, ended
             self._roll_back(connection)
             raise
         if self._checkpointer is not None:
@@ -273,7 +278,7 @@ class TransactionWriter:
             (KILLED,),
         )
 
-    def _connection(self, batch: list[Entry]) -> sqlite3.Connection:
+    def _connection(self, batch: Sequence[Written]) -> sqlite3.Connection:
         file = self._file
         if file is not None:
             if not file.replaced:
@@ -289,11 +294,12 @@ class TransactionWriter:
             self.path.unlink(missing_ok=True)
             raise
         self._file = file
+        self._ended.clear()
         self._preface = [Begin(number, start) for number, start in self._starts.items()]
         first = min((start.started_ns for start in self._starts.values()), default=time.time_ns())
         # The new file's content begins with the batch, not now.
         events = (entry[1].wall_ns for entry in batch if type(entry) is tuple)
-        self._preface.append(GapEntry(None, first, next(events, time.time_ns()), DELETED, None))
+        self._preface.append(Gap(0, None, first, next(events, time.time_ns()), DELETED, None))
         return file.connection
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
@@ -336,11 +342,17 @@ class TransactionWriter:
         return encoder
 
     def _apply(
-        self, connection: sqlite3.Connection, encoder: Encoder, entry: Entry, written: BatchResult
+        self, connection: sqlite3.Connection, encoder: Encoder, entry: Written, written: BatchResult
     ) -> None:
-        if self._redaction is not None and not isinstance(entry, tuple | Reopen | EventFacts):
+        if self._redaction is not None and isinstance(entry, ControlEntry):
             entry = self._redaction.redact_entry(entry)
         match entry:
+            case (number, item) if number in self._refused:
+                self._refuse(TOO_MANY_SESSIONS, item.wall_ns, item.wall_ns, 1, written)
+            case (number, item):
+                self._store(connection, encoder, number, item, written)
+            case Begin(number, start) if self._continue(connection, encoder, number, start):
+                pass
             case Begin(number, start) if not self._limits.reserve_session(start):
                 self._refused.add(number)
                 self._refuse(TOO_MANY_SESSIONS, start.started_ns, start.started_ns, 0, written)
@@ -355,20 +367,14 @@ class TransactionWriter:
                 self._starts[number] = start
                 if start.role != Role.V01:
                     if 0 < self._killed_ns < start.started_ns:
-                        missed = GapEntry(None, self._killed_ns, start.started_ns, KILLED, None)
+                        missed = Gap(0, None, self._killed_ns, start.started_ns, KILLED, None)
                         self._apply(connection, encoder, missed, written)
                     self._killed_ns = 0
                 _insert_session(connection, number, start, encoder.next_event)
-            case Reopen(number, start):
-                encoder.flush()
-                row = connection.execute(
-                    "SELECT max(seq) FROM event WHERE session = ?", (number,)
-                ).fetchone()
-                self._reopen(connection, number, start)
-                self._sessions[number].seq = row[0] or 0
             case End(number, reason, at_ns):
                 self._sessions.pop(number, None)
                 self._starts.pop(number, None)
+                self._ended.add(number)
                 encoder.subjects.forget_creations(number)
                 written.ended.append(number)
                 connection.execute(
@@ -380,9 +386,7 @@ class TransactionWriter:
                         number,
                     ),
                 )
-            case EventFacts():
-                encoder.know(entry)
-            case GapEntry(number, from_ns, to_ns, reason, lost, dropped):
+            case Gap(_, number, from_ns, to_ns, reason, lost, dropped):
                 session = self._sessions.get(number) if number is not None else None
                 if session is not None:
                     session.seq += dropped
@@ -404,16 +408,16 @@ class TransactionWriter:
                         lost,
                     ),
                 )
-            case NoteEntry(_, at_ns, text) if not self._limits.reserve(
+            case Note(_, _, at_ns, text) if not self._limits.reserve(
                 "note", min(len(text), WORDS_MAX)
             ):
                 self._refuse(TOO_MANY_NOTES, at_ns, at_ns, 0, written)
-            case NoteEntry(number, at_ns, text):
+            case Note(_, number, at_ns, text):
                 connection.execute(
                     "INSERT INTO note (session, at_ns, text) VALUES (?, ?, ?)",
                     (number, int64(at_ns), storable(text)),
                 )
-            case MetricsEntry(since_ns, until_ns, calls):
+            case CallsByMetrics(since_ns, until_ns, calls):
                 connection.execute(_REMOVE_OLD_CALLS, (since_ns, STARTS_MAX - 1))
                 connection.executemany(
                     INSERT_PLUGIN_CALLS,
@@ -422,8 +426,8 @@ class TransactionWriter:
                         for plugin, operation, *rest in calls
                     ),
                 )
-            case PluginLine(number, at_ns, stream, text):
-                if number in self._sessions:
+            case Printed(_, number, at_ns, stream, text):
+                if number in self._sessions or number in self._ended:
                     connection.execute(
                         "INSERT INTO output (session, at_ns, stream, text) VALUES (?, ?, ?, ?)",
                         (number, int64(at_ns), named(stream), storable(text)),
@@ -431,10 +435,36 @@ class TransactionWriter:
                     self._stretch_bytes += len(text) + _ROW_BYTES
             case ShownLine():
                 written.shown.append(entry)
-            case (number, item) if number in self._refused:
-                self._refuse(TOO_MANY_SESSIONS, item.wall_ns, item.wall_ns, 1, written)
-            case (number, item):
-                self._store(connection, encoder, number, item, written)
+            case Exchange(event):
+                self._store(connection, encoder, event.session, entry.call, written, entry)
+            case EarlierState():
+                encoder.add_state(self._sessions[entry.session], entry)
+            case Pod() | Container():
+                try:
+                    encoder.subjects.add(entry)
+                except LimitReached as full:
+                    self._refuse(str(full), 0, 0, 0, written)
+            case Mark():
+                encoder.flush()
+                connection.execute(
+                    "INSERT INTO mark (event, made_ns, comment) "
+                    "SELECT id, ?, ? FROM event WHERE id = ? AND at_ns = ?",
+                    (entry.made_ns, storable(entry.comment), entry.event, entry.at_ns),
+                )
+
+    def _continue(
+        self, connection: sqlite3.Connection, encoder: Encoder, number: int, start: SessionStart
+    ) -> bool:
+        """Open a session that has ended in this file; return False if there is none."""
+        if number not in self._ended or not self._reopen(connection, number, start):
+            return False
+        self._ended.discard(number)
+        encoder.flush()
+        (seq,) = connection.execute(
+            "SELECT max(seq) FROM event WHERE session = ?", (number,)
+        ).fetchone()
+        self._sessions[number].seq = seq or 0
+        return True
 
     def _reopen(self, connection: sqlite3.Connection, number: int, start: SessionStart) -> bool:
         """Open a session that has ended; return False if it is not in the file."""
@@ -479,10 +509,10 @@ class TransactionWriter:
         if lost:
             written.lost += lost
             written.lost_before += lost
-            missed = GapEntry(number, from_ns, to_ns, resumed.reason, lost, lost)
+            missed = Gap(0, number, from_ns, to_ns, resumed.reason, lost, lost)
             self._apply(connection, encoder, missed, written)
         else:
-            remark = NoteEntry(number, to_ns, f"{resumed.reason}; no event was lost")
+            remark = Note(0, number, to_ns, f"{resumed.reason}; no event was lost")
             self._apply(connection, encoder, remark, written)
         session = self._sessions.get(number)
         if session is not None:
@@ -495,6 +525,7 @@ class TransactionWriter:
         number: int,
         item: CapturedCall,
         written: BatchResult,
+        known: Exchange | None = None,
     ) -> None:
         session = self._sessions.get(number)
         try:
@@ -507,6 +538,7 @@ class TransactionWriter:
                 item,
                 keep=self._guarded(written) if self._keep is not None else None,
                 want_event=self._want_events,
+                known=known,
             )
         except sqlite3.Error:
             raise
@@ -518,7 +550,7 @@ class TransactionWriter:
             words = "" if self._redaction is not None else f": {error}"
             problem = f"{item.method} could not be recorded: {type(error).__name__}{words}"
             written.problems.append(problem)
-            missed = GapEntry(number, item.wall_ns, item.wall_ns, problem, 1)
+            missed = Gap(0, number, item.wall_ns, item.wall_ns, problem, 1)
             self._apply(connection, encoder, missed, written)
             return
         if not kept:
@@ -565,10 +597,10 @@ class TransactionWriter:
 
 
 def _in_time(
-    batch: list[Entry], is_too_late: Callable[[], bool] | None, written: BatchResult
-) -> Iterator[Entry]:
+    batch: Sequence[Written], is_too_late: Callable[[], bool] | None, written: BatchResult
+) -> Iterator[Written]:
     """Yield the entries of a batch; replace events after the deadline by gaps."""
-    late: dict[int, GapEntry] = {}
+    late: dict[int, Gap] = {}
     is_late = False
     for entry in batch:
         if type(entry) is tuple:
@@ -577,7 +609,7 @@ def _in_time(
                 yield entry
                 continue
             session, item = entry
-            gap = late.get(session) or GapEntry(session, item.wall_ns, item.wall_ns, LATE, 0)
+            gap = late.get(session) or Gap(0, session, item.wall_ns, item.wall_ns, LATE, 0)
             count = gap.dropped + 1
             late[session] = replace(gap, to_ns=item.wall_ns, lost=count, dropped=count)
             written.late += 1

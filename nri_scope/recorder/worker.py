@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import CapturedCall, Event
+from nri_scope.events import CapturedCall, Event, Gap, Note
 from nri_scope.recording.file_errors import LOCKED, error_words
 
 from .counters import RecorderCounters
 from .folder_budget import CHECK_SECONDS, FolderBudget
-from .inbox import TOO_FAST, Entry, GapEntry, Inbox, NoteEntry
+from .inbox import TOO_FAST, Inbox, Queued
 from .transactions import LATE, BatchResult, TransactionWriter
 
 # Limits of one transaction. Larger ones save little, and a killed process loses uncommitted events.
@@ -68,7 +68,7 @@ class Worker:
         self._batch_bytes = min(_BATCH_BYTES, writing.batch_bytes)
         self._finishing = False
         self._deadline = 0.0
-        self._own: list[Entry] = []
+        self._own: list[Queued] = []
         """The worker's own gaps and notes, for the next batch."""
         self._can_tidy = True
         self.pending_events = 0
@@ -152,7 +152,7 @@ class Worker:
 
     # -- writing ----------------------------------------------------------------------------
 
-    def _write(self, entries: list[Entry]) -> None:
+    def _write(self, entries: list[Queued]) -> None:
         failed_at: float | None = None
         lost_before = self._inbox.lost
         pause = _MIN_PAUSE_SECONDS
@@ -206,7 +206,7 @@ class Worker:
         if self._on_written is not None:
             self._on_written(written)
 
-    def _discard(self, entries: list[Entry], words: str) -> None:
+    def _discard(self, entries: list[Queued], words: str) -> None:
         if self._finishing:
             # The queued entries could not be written either.
             queued = self._inbox.take(_UNLIMITED, _UNLIMITED)
@@ -214,7 +214,7 @@ class Worker:
             entries = [*entries, *queued]
         lost: dict[int, list[int]] = {}
         # Gaps of previously discarded events are kept until they are written.
-        others: list[Entry] = [entry for entry in self._own if isinstance(entry, GapEntry)]
+        others: list[Queued] = [entry for entry in self._own if isinstance(entry, Gap)]
         for entry in entries:
             if type(entry) is tuple:
                 lost.setdefault(entry[0], []).append(entry[1].wall_ns)
@@ -223,7 +223,7 @@ class Worker:
         count = sum(map(len, lost.values()))
         self.counters = replace(self.counters, lost=self.counters.lost + count)
         gaps = [
-            GapEntry(session, times[0], times[-1], words, len(times), len(times))
+            Gap(0, session, times[0], times[-1], words, len(times), len(times))
             for session, times in lost.items()
         ]
         self._own = [*others, *gaps] if gaps else []
@@ -276,7 +276,7 @@ class Worker:
         loss = f"{lost} events were lost" if lost else "nothing was lost"
         text = f"for {seconds:.1f} s nothing could be written: {self._reported}; {loss}"
         self._report(f"{self._writing.path}: recording goes on; {text}")
-        self._own.append(NoteEntry(None, time.time_ns(), text))
+        self._own.append(Note(0, None, time.time_ns(), text))
         self._reported = ""
         self._inbox.reason = TOO_FAST
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from nri_scope.errors import UsageError
-from nri_scope.events import CapturedCall, Event, SessionStart
+from nri_scope.events import CapturedCall, Event, Gap, Note, Printed, SessionStart
 from nri_scope.recording.writable_file import RecordingFile
 
 from .counters import RecorderCounters
 from .folder_budget import FolderBudget
-from .inbox import Begin, ControlEntry, End, GapEntry, Inbox, NoteEntry, PluginLine, Resume
+from .inbox import Begin, ControlEntry, End, Inbox, Resume
 from .ring import MIN_SIZE, Ring
 from .transactions import BatchResult, TransactionWriter
 from .worker import Worker
@@ -141,7 +141,7 @@ class Recorder:
         """Record an interval that was not observed. ``lost``: number of lost events; None if
         unknown.
         """
-        self._inbox.put_control(GapEntry(session, from_ns, to_ns, reason, lost))
+        self._inbox.put_control(Gap(0, session, from_ns, to_ns, reason, lost))
 
     def put_control(self, entry: ControlEntry) -> None:
         """Queue an entry other than an event, with this recorder's session numbers."""
@@ -149,11 +149,11 @@ class Recorder:
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """Record a note."""
-        self._inbox.put_control(NoteEntry(session, at_ns, text))
+        self._inbox.put_control(Note(0, session, at_ns, text))
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
         """Record a line printed by a plugin. A full queue drops it without counting it."""
-        self._inbox.put_control(PluginLine(session, at_ns, stream, text))
+        self._inbox.put_control(Printed(0, session, at_ns, stream, text))
 
     @property
     def counters(self) -> RecorderCounters:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import NamedTuple
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import CONTAINER_STATUS, Event, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.request_subject import decode_request
@@ -46,7 +46,6 @@ _POSTS = {
 """Events after which another one follows, if the operation succeeded."""
 _ENDS = ("StopContainer", "RemoveContainer")
 _POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
-NO_STATE = "the container never came to be"
 _ROWS_MAX = 400
 """Maximum number of examined events of one container, a multiple of those of 16 connections."""
 _FEW = 24
@@ -63,55 +62,6 @@ _SEARCHED_MAX = 100 * _RANGE_MAX
 """Maximum total length of these ranges per recording, which may be untrusted."""
 _ATTEMPTS_MAX = 500
 """Maximum number of container names per recording whose creations are searched."""
-
-
-class CreationFate(Enum):
-    """Result of a creation."""
-
-    CREATED = "created"
-    FAILED = "failed"
-    OPEN = "open"
-    """The session ended before any event showed the result."""
-    UNKNOWN = "unknown"
-    """No event shows the result so far."""
-
-
-class Outcome(NamedTuple):
-    """Outcome of a creation, with the evidence."""
-
-    fate: CreationFate
-    event: int = 0
-    """For FAILED: id of the event that shows the failure; 0 if a copy has another number for it."""
-    name: str = ""
-    """For FAILED: name of that event; "" if the failure is visible in StopContainer's container."""
-    session: int = 0
-    """For OPEN: id of the session that ended."""
-    after_ns: int = 0
-    """For OPEN: time from CreateContainer to the end of the session, in ns."""
-
-    @property
-    def row(self) -> tuple[str, int, str, int, int]:
-        """Values for `INSERT_OUTCOME`, after that of the event."""
-        return self.fate.value, *self[1:]
-
-    @property
-    def words(self) -> str:
-        """Reason for FAILED or OPEN; "" for others."""
-        return self.words_of(_CREATE)
-
-    def words_of(self, operation: str) -> str:
-        """Return the reason for FAILED or OPEN of this kind of event; "" for others."""
-        event = f" (event {self.event})" if self.event else ""
-        match self.fate:
-            case CreationFate.FAILED if self.name == CONTAINER_STATUS:
-                return f"{NO_STATE}, by the CRI's answer{event}"
-            case CreationFate.FAILED if self.name:
-                return f"Post{operation} did not follow, {self.name} did{event}"
-            case CreationFate.FAILED:
-                return f"{NO_STATE}, as StopContainer shows it{event}"
-            case CreationFate.OPEN:
-                return f"Post{operation} had not come when session {self.session} ended"
-        return ""
 
 
 _FATES = {one.value: one for one in CreationFate}

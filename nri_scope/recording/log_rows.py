@@ -8,6 +8,7 @@ from itertools import chain, takewhile
 from pathlib import Path
 from time import time_ns
 
+from nri_scope.entries import Item
 from nri_scope.errors import RecordingError
 from nri_scope.events import RING_REMOVED, Event, Gap, Note, Printed
 from nri_scope.filter import Filter
@@ -17,7 +18,7 @@ from .reader import Recording
 from .sqlite_errors import query_numbers, recording_errors
 from .sqlite_text import HIGHEST
 from .tap_tables import printed as printed_lines
-from .timeline import Item, Timeline, merge_output
+from .timeline import Timeline, merge_output
 
 _LATE_GAPS_NS = 10 * 10**9
 """Time after its end in which a recorder certainly writes a gap."""

@@ -6,28 +6,11 @@ stream.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from nri_scope.entries import Began, Ended, Item, time_of
 from nri_scope.events import Event, Gap, Note, Printed, Session
 
-
-@dataclass(frozen=True, slots=True)
-class Began:
-    """Start of a session, before its first event."""
-
-    session: Session
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """End of a session whose `Began` came earlier in the stream."""
-
-    session: Session
-
-
 _END = float("inf")
-
-Item = Event | Gap | Began | Ended | Note | Printed
 
 
 class Timeline:
@@ -115,19 +98,6 @@ class Timeline:
                 del self._open[session.id]
                 due.append((session.ended_ns, 0, Ended(session)))
         yield from (item for _, _, item in sorted(due, key=lambda entry: entry[:2]))
-
-
-def time_of(item: Item) -> int:
-    """Return the time of an item; for a gap, its start."""
-    match item:
-        case Began(session):
-            return session.started_ns
-        case Ended(session):
-            return session.ended_ns or session.started_ns
-        case Gap():
-            return item.from_ns
-        case _:
-            return item.at_ns
 
 
 def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:

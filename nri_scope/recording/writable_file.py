@@ -54,13 +54,15 @@ class RecordingFile:
     _names: ReservedNames | None
 
     @classmethod
-    def open(cls, path: Path, *, only_new: bool = False) -> Self:
+    def open(cls, path: Path, *, only_new: bool = False, is_draft: bool = False) -> Self:
         """Create the file, or continue an existing recording. Raises RecordingError.
 
-        ``only_new``: refuse an existing file. Refuses folders in which other users could replace
-        the file or its companions.
+        ``only_new``: refuse an existing file. ``is_draft``: write a new file that nobody reads
+        before it is closed, and that is removed after an error: without a log, and the same bytes
+        for the same content. Refuses folders in which other users could replace the file or its
+        companions.
         """
-        with _as_recording_errors(path):
+        with _as_recording_errors(path, is_draft=is_draft):
             path = _checked_place(path)
             try:
                 lock, is_new = _create(path), True
@@ -82,7 +84,10 @@ class RecordingFile:
                         initialize(connection)
                     if not is_new:
                         _check_continued(connection, path)
-                    _set_up(connection, path)
+                    if is_draft:
+                        _set_up_draft(connection)
+                    else:
+                        _set_up(connection, path)
                     if not is_new:
                         _add_tables(connection)
                     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
@@ -161,22 +166,30 @@ class RecordingFile:
 
 
 @contextmanager
-def _as_recording_errors(path: Path) -> Iterator[None]:
+def _as_recording_errors(path: Path, *, is_draft: bool) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
+        if is_draft:
+            words = error_words(error)
+            hint = writing_hint(words)
+            raise RecordingError(path, f"cannot be written: {words}", hint) from error
+        raise _recording_error(path, error) from error
+
+
+def _recording_error(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
+    if isinstance(error, sqlite3.Error):
         if code_of(error) == sqlite3.SQLITE_NOTADB:
-            raise RecordingError(path, _NOT_A_RECORDING, _OTHER_NAME) from error
-        raise _cannot_record(path, error) from error
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            raise _cannot_record(path, error) from error
-        if path.parent.is_dir():
-            # For example /proc, in which no files can be created.
-            problem, hint = f"cannot create a file in {path.parent}", "choose another folder"
-        else:
-            problem, hint = f"no such folder: {path.parent}", "create it first"
-        raise RecordingError(path, problem, hint) from error
+            return RecordingError(path, _NOT_A_RECORDING, _OTHER_NAME)
+        return _cannot_record(path, error)
+    if error.errno != errno.ENOENT:
+        return _cannot_record(path, error)
+    if path.parent.is_dir():
+        # For example /proc, in which no files can be created.
+        problem, hint = f"cannot create a file in {path.parent}", "choose another folder"
+    else:
+        problem, hint = f"no such folder: {path.parent}", "create it first"
+    return RecordingError(path, problem, hint)
 
 
 def _cannot_record(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
@@ -377,6 +390,15 @@ def _add_tables(connection: sqlite3.Connection) -> None:
             for statement in table_statements(table):
                 connection.execute(statement)
     connection.execute("COMMIT")
+
+
+def _set_up_draft(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode = OFF").fetchall()
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+    # Overwrite unused bytes: they would differ between runs, or contain data from memory.
+    connection.execute("PRAGMA secure_delete = ON").fetchall()
+    connection.execute("PRAGMA temp_store = MEMORY")
 
 
 def _set_up(connection: sqlite3.Connection, path: Path) -> None:

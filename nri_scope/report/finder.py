@@ -23,12 +23,13 @@ from nri_scope.differ.attribution.rounds import (
 )
 from nri_scope.differ.recording_differ import differ_of
 from nri_scope.differ.render.values import clipped
+from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import PASSIVE_ROLES, Container, Event, Gap, Pod, Role, Session
 from nri_scope.filter import parse
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import shows_start
 from nri_scope.recording import lookup
-from nri_scope.recording.creation_outcomes import CreationFate, Creations, Outcome
+from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.recording.reader import Recording

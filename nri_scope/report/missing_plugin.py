@@ -16,11 +16,12 @@ from enum import StrEnum
 from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import CreationFate
 from nri_scope.events import Event, Gap, Role, Session, plugin_title
 from nri_scope.filter import parse
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.validation import VALIDATE, consulted_plugins, owned_paths
-from nri_scope.recording.creation_outcomes import CreationFate, Creations
+from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.display import clock, moment
 from nri_scope.recording.reader import Recording
 

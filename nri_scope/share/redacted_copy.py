@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nri_scope.events import Mark
+from nri_scope.recording.entries import IncludedRows
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.row_pages import newest_event
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 
 from .bundle.leak_scan import Scan
 from .extract import Extracted, Selection, extract
 from .extract.first_pass import learn
-from .extract.row_pages import newest_event
 from .extract.selected_events import choose
-from .extract.sources import IncludedRows
 from .formats import Analysed, Format
 from .output_files import Outputs
 from .redaction import Redactor, Tally
@@ -50,7 +50,7 @@ def copy_recording(
             source,
             draft,
             selection,
-            change=redactor,
+            redactor=redactor,
             marks=marks,
             note=note,
             on_progress=on_progress,
@@ -94,7 +94,7 @@ def preview(
     The counts are exact: the recording is redacted in a private temporary folder.
     """
     with temporary_folder() as folder, writing_to(folder):
-        extract(source, folder / "r.db", change=redactor, on_progress=on_progress)
+        extract(source, folder / "r.db", redactor=redactor, on_progress=on_progress)
     return redactor.tally
 
 
@@ -120,7 +120,7 @@ def convert(
         with _create_private(draft) as stream:
             return form.write(source, numbers, stream, analysed)
     redacted = draft.with_suffix(".redacted.db")
-    extract(source, redacted, selection, change=redactor, on_progress=on_progress)
+    extract(source, redacted, selection, redactor=redactor, on_progress=on_progress)
     with Recording.open(redacted) as recording, _create_private(draft) as stream:
         # Equal values of two events have different tokens.
         count = form.write(recording, numbers, stream, None if redactor.is_unlinked else analysed)

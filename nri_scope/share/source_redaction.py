@@ -7,30 +7,43 @@ It takes a third of the start of a process that writes a recording.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
 
+from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import REDACTED
 
 if TYPE_CHECKING:
     from nri_scope.recorder.writer import Recorder
 
-    from .redaction.capture import SourceRedaction
+    from .redacted_entries import SourceRedaction
     from .redaction.rules import Rules
 
 
 def check_continued(path: Path, *, redacts: bool) -> None:
-    """Refuse to mix redacted and other events in one file. Raises UsageError.
+    """Raise UsageError if redacted and other events would be mixed in one file.
 
-    An unreadable file is not refused: the attempt to write it gives a better error.
+    An unreadable file is accepted: opening it for writing raises a better error.
     """
-    with suppress(OSError):
-        if redacts or path.exists():
-            from .redaction import capture
+    try:
+        if not (redacts or path.exists()):
+            return
+        from nri_scope.recording.reader import Recording
+        from nri_scope.recording.writable_file import check_journal
 
-            capture.check_continued(path, redacts=redacts)
+        # Opening the file might roll back a hot journal; a recorder refuses such a file.
+        check_journal(path)
+        with Recording.open(path) as recording:
+            # Not via the reader's list of notes, which is limited in length.
+            notes = recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [REDACTED])
+            sessions = recording.rows("SELECT 1 FROM session LIMIT 1")
+    except (OSError, RecordingError):
+        return
+    if notes and not redacts:
+        raise UsageError(f"{path} is redacted", "add --redact, or name another file")
+    if redacts and sessions and not notes:
+        raise UsageError(f"{path} contains events recorded without --redact", "name another file")
 
 
 def opened(
@@ -43,7 +56,7 @@ def opened(
     check_continued(path, redacts=rules is not None)
     if rules is None:
         return open_with(None)
-    from .redaction.capture import SourceRedaction
+    from .redacted_entries import SourceRedaction
 
     recorder = open_with(SourceRedaction.to(path, rules))
     recorder.note(None, time_ns(), REDACTED)

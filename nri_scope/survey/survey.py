@@ -27,10 +27,11 @@ from nri_scope.differ.attribution.rounds import CREATE
 from nri_scope.differ.operations import span_words
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
+from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import NO_ID, Event, Gap, Problem, Session
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile, Request
-from nri_scope.recording.creation_outcomes import CreationFate, Creations, Outcome
+from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.event_pages import SessionTables
 from nri_scope.recording.reader import Recording
 from nri_scope.report.finder import Finder, keeps_removed

@@ -24,21 +24,12 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from nri_scope.errors import NriScopeError, RecordingError
-from nri_scope.events import ORPHANED, CapturedCall, Event
+from nri_scope.events import ORPHANED, CapturedCall, Event, Gap, Note, Printed
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import (
-    Begin,
-    ControlEntry,
-    End,
-    Entry,
-    GapEntry,
-    NoteEntry,
-    PluginLine,
-    ShownLine,
-)
+from nri_scope.recorder.inbox import Begin, ControlEntry, End, Queued, ShownLine
 from nri_scope.recorder.transactions import BatchResult
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -228,7 +219,7 @@ class _Work:
             ),
         )
 
-    def _process(self, entry: Entry) -> None:
+    def _process(self, entry: Queued) -> None:
         recorder = self._recorder
         match entry:
             case (handle, item):
@@ -244,11 +235,11 @@ class _Work:
                 self._ended.append(handle)
                 if len(self._ended) > ENDED_MAX:
                     del self._numbers[self._ended.popleft()]
-            case GapEntry(int(handle)) | NoteEntry(int(handle)):
+            case Gap(session=int(handle)) | Note(session=int(handle)):
                 recorder.put_control(replace(entry, session=self._numbers.get(handle)))
-            case PluginLine(handle) if handle in self._numbers:
+            case Printed(session=handle) if handle in self._numbers:
                 recorder.put_control(replace(entry, session=self._numbers[handle]))
-            case GapEntry() | NoteEntry() | ShownLine():
+            case Gap() | Note() | ShownLine():
                 recorder.put_control(entry)
             case _:
                 pass

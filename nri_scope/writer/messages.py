@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import CapturedCall
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Entry, Resume
+from nri_scope.recorder.inbox import Queued, Resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,7 +153,7 @@ Opening = tuple[RecordingOptions, list[tuple[int, Resume]]]
 """Payload of `Order.OPEN`: the options, and sessions to resume with their handles."""
 
 
-def pack(entries: Sequence[Entry]) -> bytes:
+def pack(entries: Sequence[Queued]) -> bytes:
     """Return the payload of `Order.ENTRIES`."""
     # `marshal` is fastest with plain tuples.
     items = [
@@ -166,11 +166,11 @@ def pack(entries: Sequence[Entry]) -> bytes:
         return marshal.dumps([pickle.dumps(entry) for entry in entries])
 
 
-def unpack(payload: bytes) -> Iterator[Entry]:
+def unpack(payload: bytes) -> Iterator[Queued]:
     """Yield the entries of a payload made by `pack`."""
     for one in marshal.loads(payload):
         if type(one) is tuple:
             yield one[0], CapturedCall(*one[1:])
         else:
-            entry: Entry = pickle.loads(one)
+            entry: Queued = pickle.loads(one)
             yield entry

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import time_ns
 
+from nri_scope.entries import CallsByMetrics
 from nri_scope.errors import UsageError
 from nri_scope.nri.plugin_metrics import CallCounts, PluginMetrics, parse_metrics
-from nri_scope.recorder.inbox import MetricsEntry
 from nri_scope.transport.http_get import TIMEOUT_S, http_get
 
 INTERVAL_S = 10.0
@@ -40,7 +40,7 @@ class MetricsReader:
     """Thread that reads metrics until `finish`, and passes on the calls since the first reading."""
 
     def __init__(
-        self, first: FirstReading, put: Callable[[MetricsEntry], None], say: Callable[[str], None]
+        self, first: FirstReading, put: Callable[[CallsByMetrics], None], say: Callable[[str], None]
     ) -> None:
         """``put`` and ``say``, for messages to the user, are called in the thread."""
         self._url = first.url
@@ -93,7 +93,7 @@ class Readings:
         self._first = self._newest = first
         self._since_ns = self._newest_ns = at_ns
 
-    def add(self, metrics: PluginMetrics, now_ns: int) -> MetricsEntry | None:
+    def add(self, metrics: PluginMetrics, now_ns: int) -> CallsByMetrics | None:
         """Return the calls since the first reading or the runtime's restart; None without calls."""
         common = self._newest.keys() & metrics.keys()
         if (self._newest and not common) or any(
@@ -108,4 +108,4 @@ class Readings:
             counts = now.since(self._first.get((plugin, operation), CallCounts()))
             if counts.calls:
                 calls.append((plugin, operation, counts.calls, counts.errors, counts.took_ns))
-        return MetricsEntry(self._since_ns, now_ns, tuple(calls)) if calls else None
+        return CallsByMetrics(self._since_ns, now_ns, tuple(calls)) if calls else None

@@ -19,20 +19,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
-from nri_scope.events import CapturedCall, SessionStart
+from nri_scope.events import CapturedCall, Gap, Note, Printed, SessionStart
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import (
-    Begin,
-    ControlEntry,
-    End,
-    Entry,
-    GapEntry,
-    Inbox,
-    NoteEntry,
-    PluginLine,
-    Resume,
-    ShownLine,
-)
+from nri_scope.recorder.inbox import Begin, ControlEntry, End, Inbox, Queued, Resume, ShownLine
 
 from .channel import EXIT_S, READY_S, RunningWriter, WriterGone
 from .messages import Order, Progress, RecordingOptions, pack
@@ -213,15 +202,15 @@ class WriterProcess:
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
     ) -> None:
         """See `Recorder.note_gap`."""
-        self._put(GapEntry(session, from_ns, to_ns, reason, lost))
+        self._put(Gap(0, session, from_ns, to_ns, reason, lost))
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         """See `Recorder.note`."""
-        self._put(NoteEntry(session, at_ns, text))
+        self._put(Note(0, session, at_ns, text))
 
     def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
         """See `Recorder.printed`."""
-        self._put(PluginLine(session, at_ns, stream, text))
+        self._put(Printed(0, session, at_ns, stream, text))
 
     def show_line(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
         """Print a plugin's line, if the writer prints, without recording it."""
@@ -268,7 +257,7 @@ class WriterProcess:
         self._send(running, entries)
         running.loop.call_soon(self._send_batch)
 
-    def _send(self, running: RunningWriter, entries: list[Entry]) -> None:
+    def _send(self, running: RunningWriter, entries: list[Queued]) -> None:
         sessions = self._sessions
         for entry in entries:
             if type(entry) is tuple:
@@ -279,7 +268,7 @@ class WriterProcess:
                 sessions[entry.session] = _Session(entry.start, last_ns=entry.start.started_ns)
             elif type(entry) is End:
                 sessions[entry.session].end = entry
-            elif type(entry) is GapEntry and entry.dropped and entry.session in sessions:
+            elif type(entry) is Gap and entry.dropped and entry.session in sessions:
                 session = sessions[entry.session]
                 session.sent += entry.dropped
                 session.last_ns = entry.to_ns

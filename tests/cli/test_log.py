@@ -18,10 +18,10 @@ from click.testing import CliRunner
 from nri_scope.cli import log_operations
 from nri_scope.cli.main import cli, run
 from nri_scope.differ.operations import Operation
+from nri_scope.entries import Item
 from nri_scope.events import Printed
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.timeline import Item
 from tests.cli.command import NRI_SCOPE
 from tests.recording.recordings import PLUGIN, a_start, captured, record
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.cli.log_lines import Lines
+from nri_scope.entries import Began, Ended, Item
 from nri_scope.events import LATE
 from nri_scope.recording.display import clock, day
-from nri_scope.recording.timeline import Began, Ended, Item
 from nri_scope.text.escape import columns
 from tests.recording.made import START, a_gap, a_session, an_event, at
 

@@ -23,13 +23,12 @@ from google.protobuf.message import Message
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Gap, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recorder.inbox import GapEntry
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import cri_answers
 from tests.interop.merge_cases import CREATED, PLUGINS, Case, generated
@@ -335,7 +334,7 @@ class Node:
             self._record_answers()
         answer = b"" if reply is None or status[0] else reply.SerializeToString()
         if method not in ("Configure", "Synchronize") and self.random.random() < self._loses:
-            lost = GapEntry(one.session, self.now_ns, self.now_ns + took, "lost", 1, 1)
+            lost = Gap(0, one.session, self.now_ns, self.now_ns + took, "lost", 1, 1)
             self._recorder.put_control(lost)
             self.now_ns += took
             return 0

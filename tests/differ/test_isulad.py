@@ -17,9 +17,10 @@ from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.latency import latency
 from nri_scope.differ.render import wording
+from nri_scope.entries import CreationFate
 from nri_scope.events import Container, Pod
 from nri_scope.recording import lookup
-from nri_scope.recording.creation_outcomes import CreationFate, Creations
+from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
 from tests.replay.recordings import of_capture
 

@@ -19,8 +19,8 @@ from nri_scope.recorder.transactions import LATE, TransactionWriter
 from nri_scope.recorder.worker import Worker
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
+from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.capture import SourceRedaction
 from tests.amount import amount
 from tests.recording.test_faults import file_size_limit
 from tests.recording.traffic import a_start, an_item, lifecycles

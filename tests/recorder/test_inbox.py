@@ -6,7 +6,8 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.inbox import ITEM_BYTES, TOO_FAST, Begin, End, GapEntry, Inbox, NoteEntry
+from nri_scope.events import Gap, Note
+from nri_scope.recorder.inbox import ITEM_BYTES, TOO_FAST, Begin, End, Inbox
 from tests.recording.traffic import a_start, an_item
 
 _ITEM = 1000 + ITEM_BYTES
@@ -35,7 +36,7 @@ def test_every_event_is_delivered_or_in_a_gap_at_its_place(steps: list[str], roo
     taken += inbox.take(10_000, 1 << 30)
     expected = 0
     for entry in taken:
-        if isinstance(entry, GapEntry):
+        if isinstance(entry, Gap):
             assert entry.from_ns == expected
             assert entry.lost == entry.dropped == entry.to_ns - entry.from_ns + 1
             assert entry.reason == TOO_FAST
@@ -45,7 +46,7 @@ def test_every_event_is_delivered_or_in_a_gap_at_its_place(steps: list[str], roo
             assert entry[1].wall_ns == expected
             expected += 1
     assert expected == sent
-    assert inbox.lost == sum(entry.dropped for entry in taken if isinstance(entry, GapEntry))
+    assert inbox.lost == sum(entry.dropped for entry in taken if isinstance(entry, Gap))
 
 
 def test_a_full_inbox_accepts_events_after_a_quarter_is_free() -> None:
@@ -59,8 +60,8 @@ def test_a_full_inbox_accepts_events_after_a_quarter_is_free() -> None:
     inbox.done(inbox.take(2, 1 << 20))
     inbox.put(1, an_item("X", bytes(1000), wall_ns=21))
     entries = inbox.take(100, 1 << 20)
-    assert [entry for entry in entries if isinstance(entry, GapEntry)] == [
-        GapEntry(1, kept, 20, TOO_FAST, 21 - kept, 21 - kept)
+    assert [entry for entry in entries if isinstance(entry, Gap)] == [
+        Gap(0, 1, kept, 20, TOO_FAST, 21 - kept, 21 - kept)
     ]
 
 
@@ -69,13 +70,13 @@ def test_a_full_inbox_accepts_sessions_and_gaps_but_no_notes() -> None:
     for _ in range(5):
         inbox.put(1, an_item("X", bytes(1000)))
     before = len(inbox)
-    inbox.put_control(NoteEntry(1, 0, "a note"))
+    inbox.put_control(Note(0, 1, 0, "a note"))
     assert len(inbox) == before
     inbox.put_control(End(1, "over", 0))
     inbox.put_control(Begin(2, a_start()))
     entries = inbox.take(100, 1 << 20)
     # The gap comes before the end of the session that it belongs to.
-    assert [type(entry) for entry in entries[before:]] == [GapEntry, End, Begin]
+    assert [type(entry) for entry in entries[before:]] == [Gap, End, Begin]
 
 
 def test_each_session_has_its_own_gaps() -> None:
@@ -83,7 +84,7 @@ def test_each_session_has_its_own_gaps() -> None:
     for number in range(6):
         inbox.put(1 + number % 2, an_item("X", bytes(1000), wall_ns=number))
     inbox.flush_gaps()
-    gaps = [entry for entry in inbox.take(100, 1 << 20) if isinstance(entry, GapEntry)]
+    gaps = [entry for entry in inbox.take(100, 1 << 20) if isinstance(entry, Gap)]
     assert sorted((gap.session, gap.lost) for gap in gaps) == [(1, 2), (2, 3)]
 
 

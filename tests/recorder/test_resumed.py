@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.events import Event
-from nri_scope.recorder.inbox import Begin, End, Entry, Resume
+from nri_scope.recorder.inbox import Begin, End, Queued, Resume
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import BatchResult, TransactionWriter
 from nri_scope.recording.reader import Recording
@@ -55,9 +55,9 @@ class Rig:
         keep = is_kept if self.filters else None
         return TransactionWriter(RecordingFile.open(self.path), Ring(None, None), keep)
 
-    def live(self, life: Life, first: list[Entry]) -> BatchResult:
+    def live(self, life: Life, first: list[Queued]) -> BatchResult:
         writing = self.open()
-        entries: list[Entry] = list(first)
+        entries: list[Queued] = list(first)
         for number in range(self.sent + 1, self.sent + life.written + 1):
             entries.append((1, an_item(wall_ns=NOW + number)))
             if not self.filters or (NOW + number) % 3:
@@ -70,7 +70,7 @@ class Rig:
         self.sent += life.received
         return written
 
-    def resume_entries(self) -> list[Entry]:
+    def resume_entries(self) -> list[Queued]:
         at_ns = NOW + self.sent
         return [Resume(1, a_start(), self.sent, self.reported, at_ns, REASON)]
 
@@ -82,7 +82,7 @@ def test_every_event_is_stored_or_counted_as_lost_once(many: list[Life], begins_
         lost = 0
         # If the first recorder is killed before it writes, the file has no session.
         rig.open().close()
-        entries: list[Entry] = [Begin(1, a_start())]
+        entries: list[Queued] = [Begin(1, a_start())]
         if begins_late:
             entries = rig.resume_entries()
         for life in many:

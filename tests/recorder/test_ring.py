@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import RING_REMOVED, CapturedCall, Mark
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, NoteEntry
+from nri_scope.events import RING_REMOVED, CapturedCall, Gap, Mark, Note
+from nri_scope.recorder.inbox import Begin, End, Queued
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -67,7 +67,7 @@ class Written:
         self.sent: list[CapturedCall] = []
         self.largest = 0
 
-    def write(self, *entries: Entry) -> None:
+    def write(self, *entries: Queued) -> None:
         self.writing.write(list(entries))
         while self.writing.tidy():
             pass
@@ -215,9 +215,9 @@ def test_an_open_session_keeps_its_initial_state(ring: Written) -> None:
 
 def test_a_closed_session_is_removed_with_its_last_event_gaps_and_notes(ring: Written) -> None:
     ring.send([an_item("Synchronize", a_synchronize(3))])
-    ring.write(GapEntry(1, NOW, NOW + 1, "an old gap", 1), NoteEntry(1, NOW, "an old note"))
+    ring.write(Gap(0, 1, NOW, NOW + 1, "an old gap", 1), Note(0, 1, NOW, "an old note"))
     ring.write(End(1, "over", NOW))
-    ring.write(Begin(2, a_start()), NoteEntry(2, NOW + 10**15, "a young note"))
+    ring.write(Begin(2, a_start()), Note(0, 2, NOW + 10**15, "a young note"))
     for number in range(120):
         ring.send(noisy(number), session=2)
     ring.close()

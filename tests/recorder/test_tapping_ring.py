@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.inbox import Begin, PluginLine
+from nri_scope.events import Printed
+from nri_scope.recorder.inbox import Begin
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.test_ring import Written, noisy
@@ -31,7 +32,7 @@ def test_tap_data_and_output_are_removed_with_their_events(
     written.write(Begin(1, a_start()))
     for number in range(120):
         items = [item._replace(held_ns=held_ns, metadata=METADATA) for item in noisy(number)]
-        written.write(PluginLine(1, items[0].wall_ns, "stderr", f"line {number}"))
+        written.write(Printed(0, 1, items[0].wall_ns, "stderr", f"line {number}"))
         written.send(items)
     written.close()
     assert written.writing.removed > 0
@@ -52,7 +53,7 @@ def test_a_plugin_with_much_output_and_few_events_does_not_fill_the_disk(
     for number in range(400):
         at_ns = NOW + number * 10**9
         written.send([an_item(wall_ns=at_ns)])
-        written.write(*(PluginLine(1, at_ns + 1, "stdout", "x" * 1000) for _ in range(10)))
+        written.write(*(Printed(0, 1, at_ns + 1, "stdout", "x" * 1000) for _ in range(10)))
     written.close()
     # The plugin printed four times as much.
     assert written.largest <= MIN_SIZE

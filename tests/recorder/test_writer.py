@@ -18,7 +18,7 @@ from nri_scope.events import KILLED, CapturedCall, Event, Gap, Role
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema import APPLICATION_ID, VERSION
-from nri_scope.share.redaction.capture import SourceRedaction
+from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction.redactor import Redactor
 from nri_scope.share.redaction.rules import Rules
 from tests.recording.traffic import NOW, a_start, an_item, lifecycle, lifecycles, record

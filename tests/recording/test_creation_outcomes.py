@@ -14,11 +14,12 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import creation_outcomes
-from nri_scope.recording.creation_outcomes import CreationFate, Creations, Outcome
+from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
 from tests.recording.recordings import a_start
 from tests.replay.recordings import POD, START_NS, container

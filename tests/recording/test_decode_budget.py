@@ -17,11 +17,11 @@ from nri_scope.differ.recording_differ import rounds
 from nri_scope.errors import RecordingCut
 from nri_scope.nri.element_limits import Elements
 from nri_scope.recording import decode_budget
+from nri_scope.recording import entries as module
 from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.decode_budget import LEAST_BYTES, PER_BYTE, Allowance
+from nri_scope.recording.entries import IncludedRows, exchanges
 from nri_scope.recording.reader import Recording
-from nri_scope.share.extract import exchanges as module
-from nri_scope.share.extract.exchanges import exchanges
 from tests.bombs.recordings import MIB, make, many_of, many_rows
 from tests.recording.recordings import record
 from tests.recording.traffic import lifecycles
@@ -64,7 +64,9 @@ def test_a_copy_is_complete_within_its_larger_budget(bomb: Path) -> None:
     with Recording.open(bomb) as recording, warnings.catch_warnings():
         warnings.simplefilter("error")
         events = {event.id for event in recording.events()}
-        copied = {one.event.id for some in exchanges(recording, None, until=10**9) for one in some}
+        copied = {
+            one.event.id for some in exchanges(recording, IncludedRows(until=10**9)) for one in some
+        }
     assert copied == events
 
 
@@ -74,7 +76,7 @@ def test_a_copy_ends_early_when_its_budget_is_spent(
     monkeypatch.setattr(module, "_BUDGET_FACTOR", 1)
     copied: list[int] = []
     with Recording.open(bomb) as recording:
-        pages = exchanges(recording, None, until=10**9)
+        pages = exchanges(recording, IncludedRows(until=10**9))
         with pytest.raises(module.Stopped) as stopped:
             copied.extend(one.event.id for some in pages for one in some)
     assert "copying its messages exceeds the limit" in stopped.value.cause.problem

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nri_scope.entries import CallsByMetrics
 from nri_scope.nri.plugin_metrics import CallCounts
-from nri_scope.recorder.inbox import MetricsEntry
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.plugin_calls import by_plugin, measured_times, plugin_calls
 from nri_scope.recording.reader import Recording
@@ -16,7 +16,7 @@ from tests.recording.traffic import NOW, a_start, an_item
 STOP = "StopContainer"
 
 
-def written(path: Path, *entries: MetricsEntry) -> Path:
+def written(path: Path, *entries: CallsByMetrics) -> Path:
     recorder = Recorder.open(path)
     for entry in entries:
         recorder.put_control(entry)
@@ -27,8 +27,8 @@ def written(path: Path, *entries: MetricsEntry) -> Path:
 def test_a_newer_reading_replaces_the_older_one(tmp_path: Path) -> None:
     path = written(
         tmp_path / "r.db",
-        MetricsEntry(10, 20, (("10-a", STOP, 1, 0, 5),)),
-        MetricsEntry(10, 30, (("10-a", STOP, 3, 1, 9),)),
+        CallsByMetrics(10, 20, (("10-a", STOP, 1, 0, 5),)),
+        CallsByMetrics(10, 30, (("10-a", STOP, 3, 1, 9),)),
     )
     with Recording.open(path) as recording:
         (one,) = plugin_calls(recording)
@@ -38,8 +38,8 @@ def test_a_newer_reading_replaces_the_older_one(tmp_path: Path) -> None:
 def test_calls_before_and_after_a_restart_are_added(tmp_path: Path) -> None:
     path = written(
         tmp_path / "r.db",
-        MetricsEntry(10, 20, (("10-a", STOP, 1, 0, 5), ("10-a", "Synchronize", 1, 0, 1))),
-        MetricsEntry(20, 30, (("10-a", STOP, 3, 1, 7),)),
+        CallsByMetrics(10, 20, (("10-a", STOP, 1, 0, 5), ("10-a", "Synchronize", 1, 0, 1))),
+        CallsByMetrics(20, 30, (("10-a", STOP, 3, 1, 7),)),
     )
     with Recording.open(path) as recording:
         times = measured_times(recording)
@@ -59,7 +59,7 @@ def test_calls_recorded_between_two_spans_of_readings_do_not_count(tmp_path: Pat
     recorder.end_session(session, "over", NOW + 100)
     for since, until in ((10, 19), (15, 24), (80, 84)):
         calls = (("10-a", "RunPodSandbox", 1, 0, 5),)
-        recorder.put_control(MetricsEntry(NOW + since, NOW + until, calls))
+        recorder.put_control(CallsByMetrics(NOW + since, NOW + until, calls))
     recorder.close()
     with Recording.open(tmp_path / "r.db") as recording:
         (one,) = measured_times(recording)
@@ -69,7 +69,7 @@ def test_calls_recorded_between_two_spans_of_readings_do_not_count(tmp_path: Pat
 def test_a_runtime_that_restarts_for_ever_fills_no_disk(tmp_path: Path) -> None:
     path = written(
         tmp_path / "r.db",
-        *(MetricsEntry(at, at + 1, (("10-a", STOP, 1, 0, 5),)) for at in range(2 * STARTS_MAX)),
+        *(CallsByMetrics(at, at + 1, (("10-a", STOP, 1, 0, 5),)) for at in range(2 * STARTS_MAX)),
     )
     with Recording.open(path) as recording:
         starts = [one.since_ns for one in plugin_calls(recording)]

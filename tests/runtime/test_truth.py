@@ -20,7 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import blame, recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render.document import JsonRenderer
-from nri_scope.recorder.inbox import GapEntry
+from nri_scope.events import Gap
 from nri_scope.recording.reader import Recording
 from tests.differ.live.delayed import OFFSET_NS, Delayed
 from tests.differ.live.playing import Playing
@@ -77,7 +77,7 @@ def test_rounds_match_the_truth_live_and_afterwards(
     node.hidden = [replace(one, sets=False) for one in node.hidden]
     node.live()
     # Around a gap, fewer events are reported than a connection received.
-    assume(not any(isinstance(entry, GapEntry) for _, entry in node.entries))
+    assume(not any(isinstance(entry, Gap) for _, entry in node.entries))
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
         Playing(Path(folder) / "a.nriscope.db", node.entries, wall_minus_mono_ns=OFFSET_NS) as one,

@@ -18,7 +18,7 @@ from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.run import Job
 from nri_scope.replay.testing import perform, plugin_set_of
-from nri_scope.share import import_recording
+from nri_scope.share.formats import jsonl
 from nri_scope.share.import_recording import import_json_lines, is_json_lines
 from tests.share.formats.recordings import exported, hostile, varied
 
@@ -167,10 +167,10 @@ def test_other_content_is_rejected(lines: bytes, problem: str, tmp_path: Path) -
 
 def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = exported(SAMPLE, "jsonl")
-    monkeypatch.setattr(import_recording, "VALUES_MAX", 100)
+    monkeypatch.setattr(jsonl, "VALUES_MAX", 100)
     with pytest.raises(UsageError, match=r"[0-9]: more than 100 values"):
         imported(lines, tmp_path)
-    monkeypatch.setattr(import_recording, "LINE_MAX", 1 << 20)
+    monkeypatch.setattr(jsonl, "LINE_MAX", 1 << 20)
     with pytest.raises(UsageError, match=":1: longer than 1 MiB"):
         imported(b"{" + b" " * (1 << 20) + b"}", tmp_path)
 

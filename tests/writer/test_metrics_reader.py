@@ -9,8 +9,8 @@ from queue import SimpleQueue
 
 import pytest
 
+from nri_scope.entries import CallsByMetrics
 from nri_scope.nri.plugin_metrics import CallCounts, PluginMetrics
-from nri_scope.recorder.inbox import MetricsEntry
 from nri_scope.writer import metrics_reader as module
 from nri_scope.writer.metrics_reader import FirstReading, MetricsReader, Readings
 
@@ -64,7 +64,7 @@ def test_a_replacing_writer_counts_from_a_reading_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: SimpleQueue[PluginMetrics] = SimpleQueue()
-    found: SimpleQueue[MetricsEntry] = SimpleQueue()
+    found: SimpleQueue[CallsByMetrics] = SimpleQueue()
     monkeypatch.setattr(module, "http_get", lambda url, timeout: b"")
     monkeypatch.setattr(module, "parse_metrics", lambda content: read.get())
     read.put(counters(a=2))
@@ -79,7 +79,7 @@ def test_calls_since_a_first_reading_that_goes_on_at_the_end_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     content = iter([counters(a=2), counters(a=5)])
-    found: SimpleQueue[MetricsEntry] = SimpleQueue()
+    found: SimpleQueue[CallsByMetrics] = SimpleQueue()
     is_made = threading.Event()
 
     def get(url: str, timeout: float) -> bytes:
@@ -98,7 +98,7 @@ def test_calls_since_a_first_reading_that_goes_on_at_the_end_count(
 
 def test_the_end_does_not_wait_for_a_reading_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, over, said = threading.Event(), threading.Event(), list[str]()
-    found: list[MetricsEntry] = []
+    found: list[CallsByMetrics] = []
 
     def hang(url: str, timeout: float) -> bytes:
         begun.set()

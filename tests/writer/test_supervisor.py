@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.entries import CallsByMetrics
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import CapturedCall, Gap
+from nri_scope.events import CapturedCall, Gap, Note
 from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Begin, End, Entry, GapEntry, MetricsEntry, NoteEntry
+from nri_scope.recorder.inbox import Begin, End, Queued
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording
@@ -256,7 +257,7 @@ async def test_a_replacing_writer_keeps_the_calls_by_the_runtime_s_metrics(path:
         first = FirstReading.of(url)
         before = Recorder.open(path)
         before.put_control(
-            MetricsEntry(first.at_ns, first.at_ns + 1, ((OURS, "StartContainer", 9, 0, 5),))
+            CallsByMetrics(first.at_ns, first.at_ns + 1, ((OURS, "StartContainer", 9, 0, 5),))
         )
         before.close()
         one = WriterProcess(RecordingOptions(path, existed=True, metrics=first), print)
@@ -423,13 +424,13 @@ entries = st.one_of(
     ),
     st.builds(Begin, st.integers(), st.just(a_start())),
     st.builds(End, st.integers(), st.text(), st.integers()),
-    st.builds(GapEntry, st.none(), st.integers(), st.integers(), st.text(), st.none()),
-    st.builds(NoteEntry, st.none(), st.integers(), st.text()),
+    st.builds(Gap, st.none(), st.integers(), st.integers(), st.text(), st.none()),
+    st.builds(Note, st.none(), st.integers(), st.text()),
 )
 
 
 @given(st.lists(entries))
-def test_entries_survive_a_round_trip(sent: list[Entry]) -> None:
+def test_entries_survive_a_round_trip(sent: list[Queued]) -> None:
     assert list(unpack(pack(sent))) == sent
 
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from nri_scope.cluster.gather import in_utc
 from nri_scope.cluster.labelled_events import Copy, LabelledEvents, LabelledQuery
+from nri_scope.entries import time_of
 from nri_scope.errors import UsageError
 from nri_scope.events import Event, Gap
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, gap_record, to_json
 from nri_scope.recording.temporary_files import temporary_folder
-from nri_scope.recording.timeline import time_of
 from nri_scope.text.escape import columns
 
 from ..log_lines import Lines

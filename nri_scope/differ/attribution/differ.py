@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import Outcome
 from nri_scope.events import Event, Gap, Session
-from nri_scope.recording.creation_outcomes import Outcome
 
 from .attributed_changes import RoundDiff
 from .containers import Containers

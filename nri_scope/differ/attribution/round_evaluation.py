@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import Event
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.recording.creation_outcomes import UNKNOWN, CreationFate, Outcome
+from nri_scope.recording.creation_outcomes import UNKNOWN
 from nri_scope.recording.display import duration
 
 from . import creation, updates

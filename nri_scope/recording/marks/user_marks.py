@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -98,7 +99,7 @@ class Marks:
     def clear(self) -> None:
         """Remove all marks and comments."""
         for mark in self.all():
-            self._set(mark._replace(comment="", gone=True))
+            self._set(replace(mark, comment="", gone=True))
 
     def filter(self, where: Filter | None = None) -> Filter:
         """Return a filter for the currently marked events that also pass ``where``, if given."""
@@ -110,7 +111,7 @@ class Marks:
             # Even if the clock was set back, a change must be newer than the mark it replaces.
             before = max(self._newest_ns, known.made_ns if known is not None else 0)
             self._newest_ns = max(time.time_ns(), before + 1)
-            mark = self._changed[mark.key] = mark._replace(made_ns=self._newest_ns)
+            mark = self._changed[mark.key] = replace(mark, made_ns=self._newest_ns)
             self._apply(mark)
 
     def _apply(self, mark: Mark) -> None:

@@ -32,10 +32,10 @@ from nri_scope.differ.attribution.rounds import (
 )
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
+from nri_scope.entries import NO_STATE
 from nri_scope.events import Event, Role
 from nri_scope.nri import invocation
 from nri_scope.oci.isulad_spec import REFUSALS
-from nri_scope.recording.creation_outcomes import NO_STATE
 from nri_scope.specs import Json, label, split
 from nri_scope.wire.status import Code
 

@@ -247,7 +247,7 @@ class _Packer:
             self._source,
             path,
             selection,
-            change=self._redactor,
+            redactor=self._redactor,
             marks=self._marks,
             learned=self._learned,
             on_progress=self._on_progress,

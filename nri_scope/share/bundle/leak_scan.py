@@ -23,7 +23,7 @@ from nri_scope.recording.rows import Row, number_of
 from nri_scope.recording.schema import TABLES, statements
 from nri_scope.recording.sqlite_errors import recording_errors
 
-from ..extract.message_changes import NRI_NAMES
+from ..redacted_entries import NRI_NAMES
 from ..redaction import Original
 from ..redaction.value_encodings import forms
 

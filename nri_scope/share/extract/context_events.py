@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri import invocation
+from nri_scope.recording.entries import IncludedRows, updates_by
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.row_pages import ascending, is_among, joined, listed, pages
 from nri_scope.recording.rows import number_of, optional_numbers_of
 from nri_scope.recording.sqlite_errors import recording_errors
 
-from .event_numbers import ascending, chunks, is_among, joined, listed
-from .row_pages import pages
 from .selected_events import Chosen
-from .sources import IncludedRows
 
 _MAX_SAME_ID = 8
 """Maximum number of pods or containers with the same id; a recorder distinguishes no more."""
@@ -302,20 +301,6 @@ class _Context:
 
 
 _PAGE_ROWS = 2_000
-
-
-def updates_by(source: Recording, events: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield (key of an updated container, event) for the ascending ``events``, ordered by event.
-
-    Raises RecordingError.
-    """
-    with recording_errors(source):
-        for chunk in chunks(events):
-            for container, event in source.rows(
-                "SELECT container, event FROM effect "
-                f"WHERE event IN {listed(chunk)} ORDER BY event, container"
-            ):
-                yield number_of((container,)), number_of((event,))
 
 
 def updates_of(source: Recording, container: int, after: int, until: int) -> Iterator[int]:

@@ -3,36 +3,44 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 
+from nri_scope.entries import Began, CreationFate, Ended, Entry, Exchange, Omitted, Outcome
 from nri_scope.errors import RecordingError
-from nri_scope.events import LEFT_OUT, REDACTED, Mark
+from nri_scope.events import LEFT_OUT, REDACTED, Container, Event, Gap, Mark, Note, Pod, Session
+from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.bundle.manifest import Counts, subject_of
-from nri_scope.recording.file_errors import error_words, writing_hint
+from nri_scope.recording.creation_outcomes import OPERATION_EVENTS, Creations
+from nri_scope.recording.entries import (
+    IncludedRows,
+    Stopped,
+    calls_by_metrics,
+    earlier_states,
+    exchanges,
+    printed_in,
+    subjects,
+)
 from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.redacted import is_redacted
+from nri_scope.recording.row_pages import is_among, newest_event, pages
+from nri_scope.recording.rows import optional_numbers_of
+from nri_scope.recording.sqlite_errors import recording_errors
 from nri_scope.recording.sqlite_text import int64
-from nri_scope.recording.writable_file import initialize
 
-from .context_events import updates_by, with_context
-from .exchanges import Stopped, exchanges
+from ..redacted_entries import redacted
+from ..redaction import Redactor
+from .context_events import with_context
 from .first_pass import learn
-from .message_changes import Change, Unchanged
-from .row_copies import Copying
-from .row_pages import newest_event, pages
 from .selected_events import Selection, choose
-from .session_tables import Tables
-from .sources import IncludedRows
 
 MAX_LISTED = 256
 """Maximum number of holes, each of which becomes a row of ``gap``; neighbours are joined."""
-_INSERT = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
 
 
 @dataclass(slots=True)
@@ -88,56 +96,52 @@ class Holes:
         self.closed = self.closed[::2]
 
 
-def find_holes(
-    source: Recording,
-    connection: sqlite3.Connection,
-    kept: Sequence[int] | None,
-    until: int,
-    on_progress: Callable[[float], None],
-) -> Holes:
-    """Fill the table ``left_out`` of the new recording; return the holes.
+class _OmittedEvents:
+    """The events of the original between those of a part, found in one pass beside them."""
 
-    ``kept`` are the ascending numbers of copied events; None: all. Raises RecordingError and
-    sqlite3.Error.
-    """
-    holes = Holes()
-    is_part = bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
-    if kept is None and not is_part:
-        return holes
-    place = 0
-    pending: dict[int, tuple[int, int]] = {}
-    """By session: the number of omitted events since its last copied event, and the position of the
-    newest omitted event."""
-    for page in _pages(source, until):
-        made: list[tuple[int, int, int]] = []
-        for event, session, seq, at_ns, before_seq, before in page:
-            count, newest = pending.pop(session, (0, 0))
-            if before:
+    def __init__(self, source: Recording, part: IncludedRows) -> None:
+        """Prepare the pass. Raises RecordingError."""
+        self.holes = Holes()
+        self._part = part
+        is_part = bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
+        self._rows = _all_events(source, part) if part.kept is not None or is_part else iter(())
+        self._pending: dict[int, Omitted] = {}
+        """By session: the events omitted since its last copied event."""
+
+    def before(self, event: int) -> Omitted | None:
+        """Return what was omitted of a session before its copied ``event``.
+
+        Call it for each copied event in order. Raises RecordingError.
+        """
+        for number, session, seq, at_ns, earlier_seq, earlier in self._rows:
+            newest, count = self._pending.pop(session, Omitted(0, 0))
+            if earlier:
                 # The original is itself an extract.
-                count, newest = count + before, before_seq
-            if kept is None or (place < len(kept) and kept[place] == event):
-                place += 1
-                holes.keep()
-                if count:
-                    made.append((event, newest, int64(count)))
-            else:
-                holes.leave_out(at_ns)
-                pending[session] = (count + 1, seq)
-        connection.executemany(_INSERT, made)
-        if page:
-            on_progress(page[-1][0] / max(until, 1))
-    holes.finish()
-    return holes
+                newest, count = earlier_seq, count + earlier
+            if number == event:
+                self.holes.keep()
+                return Omitted(newest, int64(count)) if count else None
+            self.holes.leave_out(at_ns)
+            self._pending[session] = Omitted(seq, count + 1)
+        return None
+
+    def finish(self) -> None:
+        """Count the events after the last copied one, up to the end of the part."""
+        self.before(0)
+        self.holes.finish()
 
 
-def _pages(source: Recording, until: int) -> Iterator[list[tuple[int, ...]]]:
+def _all_events(source: Recording, part: IncludedRows) -> Iterator[tuple[int, ...]]:
     query = (
         "SELECT e.id, e.session, e.seq, e.at_ns, coalesce(l.seq, 0), coalesce(l.count, 0) "
         "FROM event AS e LEFT JOIN left_out AS l ON l.event = e.id "
-        "WHERE e.id <= ? AND e.id > ? ORDER BY e.id LIMIT ?"
+        "WHERE e.id > ? ORDER BY e.id LIMIT ?"
     )
-    for page in pages(source, query, until, until=until):
-        yield [tuple(number or 0 for number in row) for row in page]
+    for page in pages(source, query, until=part.until):
+        for row in page:
+            if (row[0] or 0) > part.until:
+                return
+            yield tuple(number or 0 for number in row)
 
 
 DAMAGED = "the original recording is unreadable from here on"
@@ -159,7 +163,7 @@ class Extracted:
     damage: str = ""
     """Description of the original's damage, after which no events are copied; "" if undamaged."""
     learned: int = 0
-    """Number of the last event from which the `Change` has learned; 0 without a change."""
+    """Number of the last event from which the redactor has learned; 0 without one."""
     events: Sequence[int] | None = None
     """Numbers of the chosen events, ascending; None: all."""
 
@@ -169,7 +173,7 @@ def extract(
     output: Path,
     selection: Selection = _ALL,
     *,
-    change: Change | None = None,
+    redactor: Redactor | None = None,
     marks: Sequence[Mark] | None = None,
     note: str = "",
     learned: int = 0,
@@ -183,7 +187,7 @@ def extract(
 
     ``marks`` are the marks of the original; None: use the marks stored in it and beside it. Marks
     of written events are also written. ``note`` is added to the notes. ``learned``:
-    `Extracted.learned` of an earlier part that was written with the same ``change``.
+    `Extracted.learned` of an earlier part that was written with the same ``redactor``.
 
     ``on_progress`` is called regularly in the calling thread with the completed fraction, 0 to 1;
     an exception from this callback, or KeyboardInterrupt, stops the work and leaves no file behind.
@@ -193,25 +197,35 @@ def extract(
     ``output`` is a draft in a folder of this user: it has its name before it is complete.
     """
     progress = _Steps(on_progress or _ignore_progress)
-    with _snapshot(source), _new_file(output) as connection:
+    with _snapshot(source):
         part = _part(source, selection, progress)
         marks = marks_of(source) if marks is None else marks
-        if change is not None:
-            change.learn_text(note)
-            learn(source, part, change, progress.step(0.3), marks, learned)
+        if redactor is not None:
+            redactor.learn_text(note)
+            learn(source, part, redactor, progress.step(0.3), marks, learned)
             learned = part.until
-        written = _Extraction(
+        entries = _PartOfRecording(
             source,
-            connection,
             part,
-            change or Unchanged(),
-            marks,
+            sorted(marks),
             note,
             subject_of(selection.criteria),
+            is_redacted=redactor is not None or is_redacted(source),
         )
-        rebuilt = written.write(output, progress)
+        with complete_recording(output, is_draft=True) as recording:
+            for entry in entries.read(progress.step(0.9)):
+                recording.put(entry if redactor is None else redacted(redactor, entry))
     progress.done()
-    return replace(rebuilt, learned=learned, events=part.chosen)
+    assert entries.counts is not None
+    return Extracted(
+        output,
+        entries.counts,
+        entries.first_ns,
+        entries.last_ns,
+        "" if part.damage is None else part.damage.problem,
+        learned,
+        part.chosen,
+    )
 
 
 def _ignore_progress(_: float) -> None:
@@ -243,48 +257,6 @@ class _Steps:
 
 
 @contextmanager
-def _new_file(path: Path) -> Iterator[sqlite3.Connection]:
-    """Yield an empty recording to fill, readable by its owner only.
-
-    Raises RecordingError, also for sqlite3 errors of the block; after any exception, no file is
-    left behind.
-    """
-    try:
-        # Create the file first to set its mode, which SQLite preserves.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with closing(_connect(path)) as connection:
-                initialize(connection)
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-            os.fsync(descriptor)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(descriptor)
-    except (sqlite3.Error, OSError) as error:
-        words = error_words(error)
-        raise RecordingError(path, f"cannot be written: {words}", writing_hint(words)) from error
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
-    )
-    # An incomplete file is deleted, so neither a journal nor intermediate syncs are needed.
-    connection.execute("PRAGMA journal_mode = OFF").fetchall()
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
-    connection.execute("PRAGMA trusted_schema = OFF")
-    # Overwrite unused bytes: they would differ between runs, or contain data from memory.
-    connection.execute("PRAGMA secure_delete = ON").fetchall()
-    connection.execute("PRAGMA temp_store = MEMORY")
-    return connection
-
-
-@contextmanager
 def _snapshot(source: Recording) -> Iterator[None]:
     """Hold a read transaction for the block, so that a recorder that adds events or removes the
     oldest ones does not change what is read.
@@ -309,135 +281,181 @@ def _part(source: Recording, selection: Selection, progress: _Steps) -> Included
     return with_context(source, chosen, progress.step(0.15), bare=selection.bare)
 
 
-@dataclass(slots=True)
-class _Counts:
-    chosen: int = 0
-    context: int = 0
-    first_ns: int | None = None
-    last_ns: int | None = None
-    newest_ns: int = 0
-    """Wall clock time of the last event written."""
+class _PartOfRecording:
+    """The entries of a part of a recording. They can be read once."""
 
-
-class _Extraction:
     def __init__(
         self,
         source: Recording,
-        connection: sqlite3.Connection,
         part: IncludedRows,
-        change: Change,
         marks: Sequence[Mark],
         note: str,
         subject: str,
+        *,
+        is_redacted: bool,
     ) -> None:
         self._source = source
+        self._part = part
+        self._marks = marks
         self._note = note
         self._subject = subject
-        self._marks = marks
-        self._connection = connection
-        self._part = part
-        self._redacts = not isinstance(change, Unchanged)
-        self._tables = Tables(source, connection, part, change)
-        self._copying = Copying(connection, change)
+        self._is_redacted = is_redacted
+        self._omitted = _OmittedEvents(source, part)
+        is_whole = part.kept is None and not source.rows("SELECT 1 FROM outcome LIMIT 1")
+        self._creations = None if is_whole else Creations(source)
+        """Outcomes of operations, as events that show them may be omitted; None if none are."""
+        self._unread: RecordingError | None = None
+        """Why the outcomes of later operations cannot be read."""
+        self._newest_ns = 0
+        """Wall clock time of the last event."""
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
+        self._chosen = self._context = 0
+        """How many events were read."""
+        self.counts: Counts | None = None
+        """How many entries there are, after the last one."""
 
-    def write(self, output: Path, progress: _Steps) -> Extracted:
-        part, tables = self._part, self._tables
-        pods, containers = tables.subjects()
-        sessions = tables.sessions()
-        self._copying.begin_stretch(part.kept[0] if part.kept else 1)
-        for session in self._source.sessions_with_state(sessions):
-            self._states(session.id)
-        counts = self._events(progress.step(0.8))
-        if part.damage is not None and not counts.chosen:
+    def read(self, on_progress: _Progress) -> Iterator[Entry]:
+        """Yield the entries. Raises RecordingError if not even one event can be read."""
+        part, source = self._part, self._source
+        pods = containers = gaps = 0
+        for subject in subjects(source, part):
+            pods += isinstance(subject, Pod)
+            containers += isinstance(subject, Container)
+            yield subject
+        sessions = [one for one in source.sessions() if part.has_session(one.id)]
+        yield from self._sessions(sessions, on_progress)
+        if part.damage is not None and not self._chosen:
             raise part.damage
-        holes = find_holes(
-            self._source, self._connection, part.kept, part.until, progress.step(0.9)
-        )
-        gaps = tables.gaps(self._gaps(holes, counts))
-        tables.notes(
-            [*_notes(holes, counts, self._note, self._subject), *self._redaction_note(counts)]
-        )
-        tables.marks(self._marks)
-        tables.outcomes()
-        tables.output()
-        tables.plugin_calls()
-        return Extracted(
-            path=output,
-            counts=Counts(
-                events=counts.chosen,
-                context=counts.context,
-                left_out=holes.count,
-                sessions=len(sessions),
-                pods=pods,
-                containers=containers,
-                gaps=gaps,
-            ),
-            first_ns=counts.first_ns,
-            last_ns=counts.last_ns,
-            damage="" if part.damage is None else part.damage.problem,
+        self._omitted.finish()
+        for gap in self._gaps():
+            gaps += 1
+            yield gap
+        yield from self._notes()
+        part.damage = part.damage or self._unread
+        for mark in self._marks:
+            if part.kept is None or is_among(part.kept, mark.event):
+                yield mark
+        yield from printed_in(source, part)
+        # They do not tell which pods they were about.
+        if part.kept is None and part.sessions is None:
+            yield from calls_by_metrics(source)
+        self.counts = Counts(
+            events=self._chosen,
+            context=self._context,
+            left_out=self._omitted.holes.count,
+            sessions=len(sessions),
+            pods=pods,
+            containers=containers,
+            gaps=gaps,
         )
 
-    def _redaction_note(self, counts: _Counts) -> Iterator[tuple[int, str]]:
-        if counts.first_ns is None or not (self._redacts or is_redacted(self._source)):
-            return
-        if not any(note.text == REDACTED for note in self._source.notes()):
-            yield counts.first_ns, REDACTED
+    def _sessions(self, sessions: Sequence[Session], on_progress: _Progress) -> Iterator[Entry]:
+        """Yield events, and each session's start and end where it was between them."""
+        rows = self._source.rows("SELECT id, first_event, last_event FROM session")
+        with recording_errors(self._source):
+            events_of = {row[0]: optional_numbers_of(row[1:]) for row in rows}
+        waiting = sorted(
+            sessions, key=lambda one: (events_of[one.id][0] or 0, one.id), reverse=True
+        )
+        is_open: dict[int, Session] = {}
+        with_state = {one.id for one in self._source.sessions_with_state(sessions)}
 
-    def _states(self, session: int) -> None:
+        def until(event: float) -> Iterator[Entry]:
+            while waiting and (events_of[waiting[-1].id][0] or 0) <= event:
+                session = waiting.pop()
+                yield Began(session)
+                if session.id in with_state:
+                    yield from self._states(session)
+                if session.ended_ns is not None or session.end_reason:
+                    is_open[session.id] = session
+            for number in sorted(is_open):
+                last = events_of[number][1]
+                if (inf if last is None else last) < event:
+                    yield Ended(is_open.pop(number))
+
+        for exchange in self._events(on_progress):
+            yield from until(exchange.event.id)
+            yield exchange
+        yield from until(inf)
+        yield from map(Ended, is_open.values())
+
+    def _states(self, session: Session) -> Iterator[Entry]:
         try:
-            self._tables.states(session, self._copying.objects)
+            yield from earlier_states(self._source, self._part, session)
         except RecordingError as error:
             self._part.damage = self._part.damage or error
-            # The state is incomplete.
-            self._connection.execute("UPDATE session SET synced_ns = NULL WHERE id = ?", (session,))
 
-    def _events(self, on_progress: _Progress) -> _Counts:
-        part, counts = self._part, _Counts()
+    def _events(self, on_progress: _Progress) -> Iterator[Exchange]:
+        part = self._part
         try:
-            for page in exchanges(self._source, part.kept, until=part.until):
-                numbers = [exchange.event.id for exchange in page]
-                effects = (
-                    (container, event)
-                    for container, event in updates_by(self._source, numbers)
-                    if part.containers is None or container in part.containers
-                )
-                self._copying.events(page, effects)
-                self._tables.tapped(numbers)
+            for page in exchanges(self._source, part):
                 for exchange in page:
-                    counts.newest_ns = exchange.event.at_ns
-                    if not part.is_chosen(exchange.event.id):
-                        counts.context += 1
-                        continue
-                    counts.chosen += 1
-                    counts.last_ns = exchange.event.at_ns
-                    if counts.first_ns is None:
-                        counts.first_ns = exchange.event.at_ns
-                if page:
-                    on_progress(page[-1].event.id / max(part.until, 1))
+                    event = exchange.event
+                    try:
+                        omitted = self._omitted.before(event.id)
+                    except RecordingError as error:
+                        raise Stopped(event.id, error) from error
+                    self._newest_ns = event.at_ns
+                    if part.is_chosen(event.id):
+                        self.first_ns = event.at_ns if self.first_ns is None else self.first_ns
+                        self.last_ns = event.at_ns
+                        self._chosen += 1
+                    else:
+                        self._context += 1
+                    outcome = self._outcome(event)
+                    if outcome is None and omitted is None:
+                        yield exchange
+                    else:
+                        yield replace(exchange, outcome=outcome, omitted=omitted)
+                on_progress(page[-1].event.id / max(part.until, 1))
         except Stopped as stopped:
             part.stop(stopped.event, stopped.cause)
-        return counts
 
-    def _gaps(self, holes: Holes, counts: _Counts) -> Iterator[tuple[int, int, str, int | None]]:
-        for hole in holes.closed:
-            yield hole.from_ns, hole.to_ns, LEFT_OUT, hole.count
+    def _outcome(self, event: Event) -> Outcome | None:
+        if self._creations is None or self._unread or event.event not in OPERATION_EVENTS:
+            return None
+        try:
+            outcome = self._creations.outcome(event)
+        except RecordingError as error:
+            # The outcome of this and later operations cannot be read.
+            self._unread = error
+            return None
+        return None if outcome.fate is CreationFate.UNKNOWN else outcome
+
+    def _gaps(self) -> Iterator[Gap]:
+        gaps = [gap for gap in self._source.gaps() if self._part.has_session(gap.session)]
+        yield from sorted((gap for gap in gaps if gap.id > 0), key=lambda gap: gap.id)
+        # The original has no rows for gaps between sessions.
+        yield from (gap for gap in gaps if gap.id <= 0)
+        holes = self._omitted.holes.closed
+        for hole in holes:
+            yield Gap(0, None, hole.from_ns, hole.to_ns, LEFT_OUT, hole.count)
         if self._part.damage is not None:
-            at_ns = max([counts.newest_ns, *(hole.to_ns for hole in holes.closed[-1:])])
-            yield at_ns, at_ns, DAMAGED, None
+            at_ns = max([self._newest_ns, *(hole.to_ns for hole in holes[-1:])])
+            yield Gap(0, None, at_ns, at_ns, DAMAGED, None)
+
+    def _notes(self) -> Iterator[Note]:
+        notes = [note for note in self._source.notes() if self._part.has_session(note.session)]
+        yield from sorted(notes, key=lambda note: note.id)
+        if self.first_ns is None:
+            return
+        if self._note:
+            yield Note(0, None, self.first_ns, f"{BY_USER}{self._note}")
+        omitted = self._omitted.holes.count
+        if omitted:
+            of_subject = f" ({self._subject})" if self._subject else ""
+            yield Note(
+                0,
+                None,
+                self.first_ns,
+                f"This is a part of a recording: {self._chosen:,} of its "
+                f"{self._chosen + self._context + omitted:,} events were selected{of_subject}, "
+                f"and {self._context:,} are their context.",
+            )
+        if self._is_redacted and not any(note.text == REDACTED for note in self._source.notes()):
+            yield Note(0, None, self.first_ns, REDACTED)
 
 
 BY_USER = "note by the user: "
 """Beginning of a note that a user wrote for a part of a recording."""
-
-
-def _notes(holes: Holes, counts: _Counts, note: str, subject: str) -> Iterator[tuple[int, str]]:
-    if note and counts.first_ns is not None:
-        yield counts.first_ns, f"{BY_USER}{note}"
-    if holes.count and counts.first_ns is not None:
-        copied = counts.chosen + counts.context
-        of_subject = f" ({subject})" if subject else ""
-        yield (
-            counts.first_ns,
-            f"This is a part of a recording: {counts.chosen:,} of its {copied + holes.count:,} "
-            f"events were selected{of_subject}, and {counts.context:,} are their context.",
-        )

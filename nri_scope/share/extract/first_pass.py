@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Let a `Change` learn from the whole original before anything is copied.
+"""Let a redactor learn from the whole original before anything is copied.
 
 The evidence that a value is a secret may be in an omitted event, while the value itself occurs in a
 copied event.
@@ -8,18 +8,18 @@ copied event.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
-from nri_scope.events import EVENT_TEXTS, Event, Mark
+from nri_scope.entries import Began, EarlierState, Entry
+from nri_scope.events import Event, Mark
+from nri_scope.recording.entries import IncludedRows, Stopped, exchanges
 from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.message_parts import synchronize
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import printed, tapped
+from nri_scope.recording.tap_tables import printed
 
-from ..redaction import NameKind
-from ..redaction.name_kinds import SESSION_NAMES
-from .exchanges import Stopped, exchanges
-from .message_changes import Change, is_known
-from .sources import IncludedRows
+from ..redacted_entries import learn as learn_entry
+from ..redaction import Redactor
 
 _TOGETHER = 16
 """Number of events that are read together; learning from one may take 10 ms."""
@@ -28,70 +28,57 @@ _TOGETHER = 16
 def learn(
     source: Recording,
     part: IncludedRows,
-    change: Change,
+    redactor: Redactor,
     on_progress: Callable[[float], None],
     marks: Sequence[Mark] | None = None,
     learned: int = 0,
 ) -> None:
-    """Pass all events up to ``part.until`` and all table texts to ``change`` to learn from.
+    """Let ``redactor`` learn from all events up to ``part.until`` and from all tables.
 
     ``part.until`` is lowered if an event is damaged.
 
     ``marks`` are the marks of the original; None: use the marks stored in it and beside it.
-    ``learned`` is the last event from which ``change`` has already learned.
+    ``learned`` is the last event from which ``redactor`` has already learned.
 
     Raises RecordingError if a table is damaged.
     """
     sessions = source.sessions()
-    for session in sessions:
-        for name, kind in SESSION_NAMES.items():
-            change.learn_name(kind, getattr(session, name))
-        change.learn_text(session.end_reason)
-    for session in source.sessions_with_state(sessions):
+    entries: Iterator[Entry] = chain[Entry](
+        map(Began, sessions),
         # This includes sessions whose Synchronize event no longer exists.
-        state = source.state(session.id)
-        if state.pods or state.containers:
-            change.learn("Synchronize", synchronize(b"", state.pods, state.containers), b"")
-    for container in source.containers():
-        change.learn_name(NameKind.CONTAINER, container.name)
-    for pod in source.pods():
-        change.learn_name(NameKind.NAMESPACE, pod.namespace)
-        change.learn_name(NameKind.POD, pod.name)
-    for gap in source.gaps():
-        change.learn_text(gap.reason)
-    for note in source.notes():
-        change.learn_text(note.text)
-    for mark in marks_of(source) if marks is None else marks:
-        change.learn_text(mark.comment)
-    for line in printed(source):
-        change.learn_text(line.text)
-    for event in learn_events(source, part, change, learned):
+        (_state(source, session.id) for session in source.sessions_with_state(sessions)),
+        source.containers(),
+        source.pods(),
+        source.gaps(),
+        source.notes(),
+        marks_of(source) if marks is None else marks,
+        printed(source),
+    )
+    for entry in entries:
+        learn_entry(redactor, entry)
+    for event in learn_events(source, part, redactor, learned):
         on_progress(event.id / max(part.until, 1))
 
 
+def _state(source: Recording, session: int) -> EarlierState:
+    state = source.state(session)
+    return EarlierState(session, 0, None, synchronize(b"", state.pods, state.containers))
+
+
 def learn_events(
-    source: Recording, part: IncludedRows, change: Change, after: int
+    source: Recording, part: IncludedRows, redactor: Redactor, after: int
 ) -> Iterator[Event]:
-    """Pass the events after a number up to ``part.until`` to ``change`` to learn from.
+    """Let ``redactor`` learn from the events after a number up to ``part.until``.
 
     Yields some of the events, each after learning from it and all earlier ones. ``part.until`` is
     lowered if an event is damaged.
     """
+    every = IncludedRows(until=part.until)
     try:
-        for page in exchanges(source, None, until=part.until, after=after, together=_TOGETHER):
-            for one in page:
-                method = one.event.method
-                change.learn(method, one.request, one.reply, service=one.service)
-                for name in {method, one.event.event, one.service}:
-                    if not is_known(name):
-                        change.learn_text(name)
-                for text in filter(None, (getattr(one.event, name) for name in EVENT_TEXTS)):
-                    change.learn_text(text)
-            for observation in tapped(source, [one.event.id for one in page]):
-                for key, value in observation.metadata:
-                    change.learn_keyed(key, value)
-            if page:
-                yield page[-1].event
+        for page in exchanges(source, every, after=after, together=_TOGETHER):
+            for exchange in page:
+                learn_entry(redactor, exchange)
+            yield page[-1].event
     except Stopped as stopped:
         # Later events were not learned from, so they must not be written.
         part.stop(stopped.event, stopped.cause)

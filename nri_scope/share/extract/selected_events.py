@@ -14,9 +14,7 @@ from nri_scope.recording import lookup
 from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
-
-from .event_numbers import ascending, is_among
-from .row_pages import PAGE, Numbers, newest_event, pages
+from nri_scope.recording.row_pages import PAGE, Numbers, ascending, is_among, newest_event, pages
 
 _MAX_CRITERION = 2_000
 """Maximum number of characters of a condition in words."""

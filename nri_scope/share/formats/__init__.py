@@ -74,7 +74,8 @@ class Format:
         if analysed is None:
             return write(recording, numbers, stream)
         # Imported here, as `--help` does not need them.
-        from ..extract.event_numbers import ascending
+        from nri_scope.recording.row_pages import ascending
+
         from .exported_part import folder_of
 
         chosen = None if numbers is None else ascending(numbers)

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import IO
 
 from nri_scope.events import Event, Gap, Note, OutcomeKind, Printed, Session
+from nri_scope.recording.entries import IncludedRows, printed_in
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.row_pages import ascending
 from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.tap_tables import Taps
-
-from ..extract.event_numbers import ascending
-from ..extract.sources import IncludedRows, printed_in
 
 KINDS = tuple(OutcomeKind)
 """Words that `requests_of` adds to recorded texts."""

@@ -11,10 +11,10 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import CONTAINER_STATUS, CapturedCall, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CapturedCall, Gap, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.events import Event
-from nri_scope.recorder.inbox import Begin, End, GapEntry
+from nri_scope.recorder.inbox import Begin, End
 from nri_scope.recording.cri_answers import status_request
 
 from .playing import Timed
@@ -98,7 +98,7 @@ class Delayed:
         self.entries: list[Timed] = []
         self.truths: list[Truth] = []
         self.probes: list[Probe] = []
-        self._lost: dict[int, GapEntry] = {}
+        self._lost: dict[int, Gap] = {}
         self._asking = False
         self.hidden: list[Hidden] = self._pick(HIDDEN)
         self.probes_vary = self._yes()
@@ -190,7 +190,7 @@ class Delayed:
             return
         if probe.lossy and self._yes():
             at_ns = self.now_ns
-            self._lost[probe.session] = GapEntry(probe.session, at_ns, at_ns, "too fast", 1, 1)
+            self._lost[probe.session] = Gap(0, probe.session, at_ns, at_ns, "too fast", 1, 1)
             return
         request = getattr(api, f"{event.name}Request")(pod=POD)
         if truth.container:

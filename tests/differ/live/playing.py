@@ -11,15 +11,16 @@ from nri_scope.differ import excerpt, recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live.channel import ReadPosition
 from nri_scope.differ.live.growing_recording import Follower, Seen
+from nri_scope.entries import Exchange
 from nri_scope.events import Event
-from nri_scope.recorder.complete_recording import call_of, start_of
-from nri_scope.recorder.inbox import Begin, End, Entry
+from nri_scope.recorder.complete_recording import start_of
+from nri_scope.recorder.inbox import Begin, End, Queued
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
 
-Timed = tuple[int, Entry]
+Timed = tuple[int, Queued]
 """Wall clock time at which the recorder received the entry."""
 
 
@@ -111,5 +112,5 @@ def entries_of(recording: Recording) -> tuple[list[Timed], int]:
     return sorted(timed, key=lambda one: one[0]), offset
 
 
-def _captured(event: Event, request: bytes, reply: bytes) -> Entry:
-    return event.session, call_of(event, request, reply)
+def _captured(event: Event, request: bytes, reply: bytes) -> Queued:
+    return event.session, Exchange(event, request, reply).call

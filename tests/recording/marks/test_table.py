@@ -13,6 +13,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_marks_are_stored_changed_and_removed(path: Path, watch: RecorderLockPro
     one, other = a_mark(5, "why here?"), a_mark(9)
     assert put(path, [one, other], watch) == {one.key, other.key}
     assert inside(path) == [one, other]
-    changed = one._replace(comment="because", made_ns=2)
+    changed = replace(one, comment="because", made_ns=2)
     put(path, [changed, a_mark(9, made_ns=2, gone=True)], watch)
     assert inside(path) == [changed]
     # No companion is left, and the file's mode is unchanged.
@@ -70,7 +71,7 @@ def test_an_older_mark_does_not_replace_a_newer_one(path: Path, watch: RecorderL
 
 def test_a_mark_of_another_recording_is_not_written(path: Path, watch: RecorderLockProbe) -> None:
     one = a_mark(5)
-    assert put(path, [one._replace(at_ns=1), Mark(10**6, 1), one], watch) == {one.key}
+    assert put(path, [replace(one, at_ns=1), Mark(10**6, 1), one], watch) == {one.key}
     assert inside(path) == [one]
 
 

@@ -61,8 +61,8 @@ def test_marks_and_comments_are_loaded_again(file: Path) -> None:
     assert found.all() == marks.all()
     one, other = found.of(EVENT), found.of(an_event(9, 2.0))
     assert one is not None and other is not None
-    assert one[:3] == (7, EVENT.at_ns, "")
-    assert other[:3] == (9, an_event(9, 2.0).at_ns, "why here?")
+    assert (one.event, one.at_ns, one.comment) == (7, EVENT.at_ns, "")
+    assert (other.event, other.at_ns, other.comment) == (9, an_event(9, 2.0).at_ns, "why here?")
     assert found.notice == marks.notice == ""
 
 

@@ -22,9 +22,9 @@ from nri_scope.report.html import html
 from nri_scope.report.markdown import markdown
 from nri_scope.share.bundle.leak_scan import _REASONS, Scan, _contents, _texts
 from nri_scope.share.extract import extract
-from nri_scope.share.extract.message_changes import NRI_NAMES
 from nri_scope.share.formats import FORMATS
 from nri_scope.share.redacted_copy import convert, copy_recording
+from nri_scope.share.redacted_entries import NRI_NAMES
 from nri_scope.share.redaction import Original, Redactor, Rules
 from nri_scope.survey.foreground import analysed
 from tests.recording.traffic import a_container, a_pod, a_start, an_item, record

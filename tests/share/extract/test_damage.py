@@ -20,8 +20,8 @@ from nri_scope.recording.schema import TABLES
 from nri_scope.recording.schema_check import check_schema
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.extract.extraction import DAMAGED
-from nri_scope.share.extract.message_changes import Unchanged
 from tests.recording.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
+from tests.share.extract.unchanged import Unchanged
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_part_is_not_written_if_learning_failed(path: Path, tmp_path: Path) ->
         assert extract(whole, tmp_path / "plain.db", later).damage == ""
         # Event 9 might have shown what is a secret in those that follow.
         with pytest.raises(RecordingError, match="damaged at event 9"):
-            extract(whole, tmp_path / "new.db", later, change=Unchanged())
+            extract(whole, tmp_path / "new.db", later, redactor=Unchanged())
     assert not (tmp_path / "new.db").exists()
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.entries import CallsByMetrics
 from nri_scope.nri.methods import METHODS
-from nri_scope.recorder.inbox import MetricsEntry
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
@@ -70,7 +70,7 @@ def test_calls_by_the_runtime_s_metrics_are_not_written(name: str, tmp_path: Pat
     Recorder.open(path).close()
     before = exported(path, name)
     recorder = Recorder.open(path)
-    recorder.put_control(MetricsEntry(1, 2, (("50-metered", "Synchronize", 3, 0, 4),)))
+    recorder.put_control(CallsByMetrics(1, 2, (("50-metered", "Synchronize", 3, 0, 4),)))
     recorder.close()
     assert exported(path, name) == before
 

@@ -8,9 +8,9 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from nri_scope.events import EVENT_TEXTS, CapturedCall, SessionStart
-from nri_scope.recorder.inbox import ControlEntry, End, GapEntry, NoteEntry, PluginLine
-from nri_scope.share.redaction.capture import SourceRedaction
+from nri_scope.events import EVENT_TEXTS, CapturedCall, Gap, Note, Printed, SessionStart
+from nri_scope.recorder.inbox import ControlEntry, End
+from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction.name_kinds import SESSION_NAMES
 from nri_scope.share.redaction.redactor import Redactor
 from nri_scope.share.redaction.rules import Rules
@@ -46,9 +46,9 @@ def test_each_text_of_an_event_is_redacted() -> None:
     "entry",
     [
         End(1, f"token={SECRET}", 1),
-        GapEntry(1, 1, 2, f"token={SECRET}", 1),
-        NoteEntry(1, 1, f"token={SECRET}"),
-        PluginLine(1, 1, "stdout", f"token={SECRET}"),
+        Gap(0, 1, 1, 2, f"token={SECRET}", 1),
+        Note(0, 1, 1, f"token={SECRET}"),
+        Printed(0, 1, 1, "stdout", f"token={SECRET}"),
     ],
 )
 def test_each_text_of_another_entry_is_redacted(entry: ControlEntry) -> None:

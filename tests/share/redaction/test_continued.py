@@ -10,7 +10,7 @@ import pytest
 from nri_scope.errors import UsageError
 from nri_scope.events import REDACTED
 from nri_scope.recorder.writer import Recorder
-from nri_scope.share.redaction.capture import check_continued
+from nri_scope.share.source_redaction import check_continued
 from tests.recording.recordings import a_start
 
 

@@ -21,9 +21,9 @@ from nri_scope.cli.main import run
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
+from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.builtin import RULE_NAMES
-from nri_scope.share.redaction.capture import SourceRedaction
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.amount import amount
 from tests.recording.traffic import an_item, record

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.entries import Began, Ended
 from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Event, Gap, OutcomeKind, Role
 from nri_scope.filter import parse
@@ -24,7 +25,6 @@ from nri_scope.recording import display
 from nri_scope.recording.attribution_file import AttributionFile, Request
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.timeline import Began, Ended
 from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store import store as store_module
 from nri_scope.tui.store.rows import Row, RowKind

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, RING_REMOVED, Role
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, REDACTED, RING_REMOVED, Role
 from nri_scope.filter import parse
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
-from nri_scope.share.extract.message_changes import Unchanged
 from nri_scope.share.redaction import NameKind, Redactor, Rules
 from tests.recording.traffic import NOW, a_container, a_pod, a_synchronize, an_item, lifecycles
 from tests.share.extract.test_extract import started
+from tests.share.extract.unchanged import Unchanged
 
 _SECRET = b"secret"
 _MASK = b"******"
@@ -133,9 +133,9 @@ def readable_content(recording: Recording) -> bytes:
 def test_all_texts_and_messages_are_changed(path: Path, tmp_path: Path) -> None:
     with Recording.open(path) as whole:
         assert readable_content(whole).count(_SECRET) > 20
-        extract(whole, tmp_path / "new.db", change=Masking())
+        extract(whole, tmp_path / "new.db", redactor=Masking())
         with Recording.open(tmp_path / "new.db") as new:
-            assert _SECRET not in readable_content(new)
+            assert _SECRET not in readable_content(new).replace(REDACTED.encode(), b"")
             created = next(iter(new.events(where=parse("event:CreateContainer"))))
             assert created.changed == ("/process/env/******",)
             assert created.owners == ("10-******",)
@@ -152,7 +152,7 @@ def test_all_texts_and_messages_are_changed(path: Path, tmp_path: Path) -> None:
 def test_the_change_learns_all_data_before_the_first_change(path: Path, tmp_path: Path) -> None:
     change = Masking()
     with Recording.open(path) as whole:
-        extract(whole, tmp_path / "new.db", Selection(pod="shop/web-7"), change=change)
+        extract(whole, tmp_path / "new.db", Selection(pod="shop/web-7"), redactor=change)
         learned_events = [learned for learned in change.learned if learned[0] != "Synchronize"]
         every = [
             (event.method, request, reply)
@@ -180,7 +180,7 @@ def test_a_message_that_becomes_unreadable_is_marked(path: Path, tmp_path: Path)
             return b"\xff" if method == "CreateContainer" else message
 
     with Recording.open(path) as whole:
-        extract(whole, tmp_path / "new.db", change=Breaking())
+        extract(whole, tmp_path / "new.db", redactor=Breaking())
     with Recording.open(tmp_path / "new.db") as new:
         created = [(event.mark, request) for event, request, _ in new.exchanges()]
     assert ("malformed", b"\xff") in created
@@ -189,7 +189,7 @@ def test_a_message_that_becomes_unreadable_is_marked(path: Path, tmp_path: Path)
 def test_a_redacted_part_has_the_shape_of_the_original(path: Path, tmp_path: Path) -> None:
     redactor = Redactor(Rules.DEFAULT, bytes(32))
     with Recording.open(path) as whole:
-        extract(whole, tmp_path / "new.db", change=redactor)
+        extract(whole, tmp_path / "new.db", redactor=redactor)
         with Recording.open(tmp_path / "new.db") as new:
             before, after = list(whole.exchanges()), list(new.exchanges())
             assert [event.event for event, *_ in before] == [event.event for event, *_ in after]

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the responses of one call from what a recording contains, with bounded memory.
+
+What was recorded since a call began is redacted before, as `record --redact` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import count
+from typing import NamedTuple
+
+from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.entries import Exchange, Item, time_of
+from nri_scope.events import Event, Gap
+from nri_scope.recording.creation_outcomes import stored_outcomes
+from nri_scope.recording.entries import IncludedRows, Stopped, exchanges
+from nri_scope.recording.reader import Recording
+from nri_scope.share.agent_messages import response_of
+from nri_scope.share.redacted_entries import redacted
+from nri_scope.share.redaction import Redactor
+
+from .cursor import is_of_ring
+from .redactors import SharedRedactor
+
+BATCH_BYTES = 1 << 20
+"""Bytes of requests and replies that are read and sent together."""
+_TOGETHER = 64
+"""Number of events whose messages are read together."""
+
+
+Redaction = Callable[[], AbstractContextManager[SharedRedactor | None]]
+"""Returns a context manager that holds the redactor; None if there is none."""
+
+
+def _no_redaction() -> AbstractContextManager[SharedRedactor | None]:
+    return nullcontext()
+
+
+class TimedResponse(NamedTuple):
+    """A response in the order of its time, and then of its creation."""
+
+    at_ns: int
+    number: int
+    response: v1.GetEventsResponse
+    passed: tuple[str, int, int] | None = None
+    """Recording, and the number of the event up to which this accounts for all, with its time or
+    0.
+    """
+
+
+class ResponseMaker:
+    """Maker of the responses of one call."""
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        """``go_on`` is called regularly; its exceptions end the work."""
+        self._go_on = go_on
+        self._numbers = count()
+
+    def gap(self, name: str, gap: Gap, *, passed: int = 0) -> TimedResponse:
+        """Return the response for a gap. ``passed``: last event that it accounts for."""
+        place = (name, passed, 0) if passed else None
+        return TimedResponse(gap.from_ns, next(self._numbers), response_of(name, gap), place)
+
+    def responses(
+        self,
+        name: str,
+        recording: Recording,
+        items: Iterable[Item],
+        began_ns: int,
+        redaction: Redaction = _no_redaction,
+    ) -> Iterator[TimedResponse]:
+        """Yield the responses for items; ``redaction``: for those that are not redacted yet.
+        ``began_ns``: that of the recording that was made on the node.
+
+        Events whose messages were removed meanwhile are left out. Raises RecordingError.
+        """
+        waiting: list[Item] = []
+        events = size = 0
+        for item in items:
+            self._go_on()
+            waiting.append(item)
+            if isinstance(item, Event):
+                events += 1
+                size += item.size
+            if events >= _TOGETHER or size >= BATCH_BYTES:
+                yield from self._together(name, recording, waiting, began_ns, redaction)
+                waiting, events, size = [], 0, 0
+        yield from self._together(name, recording, waiting, began_ns, redaction)
+
+    def _together(
+        self,
+        name: str,
+        recording: Recording,
+        items: Sequence[Item],
+        began_ns: int,
+        redaction: Redaction,
+    ) -> Iterator[TimedResponse]:
+        numbers = [item.id for item in items if isinstance(item, Event)]
+        part = IncludedRows(until=max(numbers, default=0), kept=numbers)
+        try:
+            pages = list(exchanges(recording, part))
+        except Stopped as stopped:
+            raise stopped.cause from stopped
+        outcomes = stored_outcomes(recording, numbers)
+        found = {
+            one.event.id: replace(one, outcome=outcomes.get(one.event.id), keys=None)
+            for page in pages
+            for one in page
+        }
+        with redaction() as known:
+            redactor = None if known is None else known.redactor
+            # Not yielded here: the redactor is for one thread at a time.
+            responses = [self._response(name, item, began_ns, found, redactor) for item in items]
+        yield from filter(None, responses)
+
+    def _response(
+        self,
+        name: str,
+        item: Item,
+        began_ns: int,
+        found: Mapping[int, Exchange],
+        redactor: Redactor | None,
+    ) -> TimedResponse | None:
+        entry = found.get(item.id) if isinstance(item, Event) else item
+        if entry is None:
+            return None
+        sent = entry if redactor is None else redacted(redactor, entry)
+        response = response_of(name, sent, began_ns)
+        place = None
+        if isinstance(item, Event):
+            place = name, item.id, item.at_ns
+        elif isinstance(item, Gap) and is_of_ring(item) and item.lost:
+            place = name, item.lost, 0
+        return TimedResponse(time_of(item), next(self._numbers), response, place)
